@@ -1,0 +1,1 @@
+"""Employees and their tasks, over HTTP."""

@@ -1,0 +1,1 @@
+"""Generated from protos/shop_internal: `make protos` writes it anew."""

@@ -1,0 +1,1 @@
+"""What every service needs that is not its business."""

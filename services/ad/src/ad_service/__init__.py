@@ -1,0 +1,1 @@
+"""Ads that fit the current page."""

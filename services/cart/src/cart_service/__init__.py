@@ -1,0 +1,1 @@
+"""Carts, in memory or in Valkey."""

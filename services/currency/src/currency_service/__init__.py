@@ -1,0 +1,1 @@
+"""Currency conversion at reference rates."""

@@ -1,0 +1,1 @@
+"""Order confirmations by e-mail."""

@@ -1,0 +1,1 @@
+"""Card charges and their ledger."""

@@ -1,0 +1,1 @@
+"""Products that go with the given ones."""
