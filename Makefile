@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
-PACKAGES := protos $(wildcard services/*) employee-api
+PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help

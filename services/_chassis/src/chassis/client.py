@@ -1,0 +1,188 @@
+"""Channels to other services: each call has a deadline, a span and a metric, and fails with a `chassis.errors` kind."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from chassis import calls
+from chassis.errors import DeadlineExceeded
+from chassis.status import from_rpc_error
+from chassis.telemetry import Telemetry
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_OPTIONS = (
+    # A peer that vanished without a word is found after about two seconds, not after the kernel's minutes.
+    ("grpc.keepalive_time_ms", 1_000),
+    ("grpc.keepalive_timeout_ms", 1_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A closed connection re-resolves the name: this is how new pods are found.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+)
+
+
+def channel(
+    target: str,
+    service: str,
+    *,
+    timeout_seconds: float,
+    retried: Sequence[str] = (),
+    telemetry: Telemetry | None = None,
+) -> grpc.aio.Channel:
+    """A channel to one service, balanced over all its addresses.
+
+    Args:
+        target: `host:port`; the host's DNS name yields all backends.
+        service: full name such as `shop.CartService`; backends that are not healthy under it get no calls.
+        timeout_seconds: of each call, shortened to what is left of the call being served.
+        retried: methods that may safely run twice (reads, and writes with a key): on UNAVAILABLE they are tried
+            up to three times.
+        telemetry: where spans and metrics go.
+    """
+    options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retried)))
+    name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
+    raw = grpc.aio.insecure_channel(name, options=options)
+    # Stubs use two methods of a channel, unary_unary and close: this one has them.
+    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry()))
+
+
+def _service_config(service: str, retried: Sequence[str]) -> str:
+    config: dict[str, Any] = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "healthCheckConfig": {"serviceName": service},
+        "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
+    }
+    if retried:
+        config["methodConfig"] = [
+            {
+                "name": [{"service": service, "method": method} for method in retried],
+                "retryPolicy": {
+                    "maxAttempts": 3,
+                    "initialBackoff": "0.05s",
+                    "maxBackoff": "0.5s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ]
+    return json.dumps(config)
+
+
+class _Channel:
+    """What generated stubs need of a channel, with our wrapping around each method."""
+
+    def __init__(self, raw: grpc.aio.Channel, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+        self._raw = raw
+        self._target = target
+        self._timeout_seconds = timeout_seconds
+        self._telemetry = telemetry
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Callable[[Any], bytes] | None = None,
+        response_deserializer: Callable[[bytes], Any] | None = None,
+        _registered_method: bool | None = None,
+    ) -> "_Method":
+        """A callable for one method, as stubs ask for it."""
+        bare = self._raw.unary_unary(method, request_serializer, response_deserializer)
+        return _Method(method.lstrip("/"), bare, self._target, self._timeout_seconds, self._telemetry)
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the connections."""
+        await self._raw.close(grace)
+
+
+class _Method:
+    """One method of a peer."""
+
+    def __init__(self, name: str, bare: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+        self.name = name
+        self.bare = bare
+        self.timeout_seconds = timeout_seconds
+        self.tracer = telemetry.tracer
+        self.durations = telemetry.client_durations
+        host, _, port = target.rpartition(":")
+        self.span_attributes: dict[str, str | int] = {
+            "rpc.system.name": "grpc",
+            "rpc.method": name,
+            "server.address": host or target,
+            **({"server.port": int(port)} if port.isdecimal() else {}),
+        }
+
+    def __call__(
+        self, request: Message, *, timeout: float | None = None, metadata: Sequence[tuple[str, str]] = ()
+    ) -> "_Call":
+        return _Call(self, request, timeout or self.timeout_seconds, metadata)
+
+    def cut_to_deadline(self, timeout_seconds: float) -> float:
+        """The timeout, or what the caller of the call being served leaves us."""
+        remaining = calls.remaining_seconds()
+        if remaining is None:
+            return timeout_seconds
+        if remaining <= 0:
+            raise DeadlineExceeded(f"no time left to call {self.name}")
+        return min(timeout_seconds, remaining)
+
+    def finish(self, span: Span, code: str, seconds: float) -> None:
+        """End the span and count the call."""
+        if span.is_recording():
+            span.set_attribute("rpc.response.status_code", code)
+            if code != "OK":
+                span.set_attribute("error.type", code)
+                span.set_status(StatusCode.ERROR)
+        span.end()
+        attributes = (("rpc.system.name", "grpc"), ("rpc.method", self.name), ("rpc.response.status_code", code))
+        self.durations.record(seconds, attributes, span.get_span_context())
+
+
+class _Call:
+    """A call that starts when it is awaited, once."""
+
+    def __init__(self, method: _Method, request: Message, timeout: float, metadata: Sequence[tuple[str, str]]) -> None:
+        self._method = method
+        self._request = request
+        self._timeout_seconds = timeout
+        self._metadata = metadata
+        self._bare: Any = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._run().__await__()
+
+    async def trailing_metadata(self) -> Any:
+        """The peer's trailing metadata, after the response."""
+        return await self._bare.trailing_metadata()
+
+    async def _run(self) -> Any:
+        method = self._method
+        timeout_seconds = method.cut_to_deadline(self._timeout_seconds)
+        span = method.tracer.start_span(method.name, None, SpanKind.CLIENT, method.span_attributes)
+        started = time.perf_counter()
+        code = "OK"
+        try:
+            self._bare = method.bare(self._request, timeout=timeout_seconds, metadata=self._metadata_with(span))
+            return await self._bare
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            raise from_rpc_error(error) from None  # the RPC's own text may quote the request
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        finally:
+            method.finish(span, code, time.perf_counter() - started)
+
+    def _metadata_with(self, span: Span) -> tuple[tuple[str, str], ...]:
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+        return (*self._metadata, *carrier.items())

@@ -1,0 +1,43 @@
+"""Rules for single fields of a request. Every one raises InvalidArgument with the field's path, never its value."""
+
+import re
+
+from chassis.errors import InvalidArgument
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def require_text(value: str, field: str, *, max_length: int) -> str:
+    """Text of 1 to max_length code points; control characters are refused for every string before it gets here."""
+    if not value:
+        raise InvalidArgument.field(field, "must not be empty")
+    if len(value) > max_length:
+        raise InvalidArgument.field(field, f"must have at most {max_length} characters")
+    return value
+
+
+def limit_text(value: str, field: str, *, max_length: int) -> str:
+    """Text of 0 to max_length code points."""
+    if len(value) > max_length:
+        raise InvalidArgument.field(field, f"must have at most {max_length} characters")
+    return value
+
+
+def require_between(value: int, field: str, lowest: int, highest: int) -> int:
+    """A whole number from lowest to highest, both included."""
+    if not lowest <= value <= highest:
+        raise InvalidArgument.field(field, f"must lie between {lowest} and {highest}")
+    return value
+
+
+def require_present(present: bool, field: str) -> None:
+    """A message field that must be given."""
+    if not present:
+        raise InvalidArgument.field(field, "must be given")
+
+
+def parse_idempotency_key(value: str) -> str:
+    """A key of 1 to 255 visible ASCII characters."""
+    if not _IDEMPOTENCY_KEY.fullmatch(value):
+        raise InvalidArgument.field("idempotency-key", "must be 1 to 255 visible ASCII characters")
+    return value

@@ -1,0 +1,208 @@
+"""Runs a service: start, health, reflection, drain. `python -m <name>_service` is `run(...)` and nothing else."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import structlog
+import uvloop
+from google.protobuf.internal import api_implementation
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from chassis import client, logging, telemetry
+from chassis.errors import DomainError
+from chassis.serving import Limiter, WrappingRegistrar
+from chassis.settings import ServiceSettings, load
+
+log = structlog.get_logger()
+
+LIVENESS = "liveness"
+_READINESS_INTERVAL_SECONDS = 1.0
+_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+ReadinessCheck = Callable[[], Awaitable[None]]
+
+
+class Service:
+    """A process that serves RPCs: `__main__` registers servicers, opens channels and says what readiness needs."""
+
+    def __init__(self, settings: ServiceSettings, measured: telemetry.Telemetry) -> None:
+        self.settings = settings
+        self.telemetry = measured
+        self.limiter = Limiter(settings.max_concurrent_rpcs)
+        self.port = 0
+        self._server = grpc.aio.server(options=_options(settings))
+        self._registrar = WrappingRegistrar(self._server, measured, self.limiter)
+        self._health = health_aio.HealthServicer()
+        self._checks: list[ReadinessCheck] = []
+        self._stack = AsyncExitStack()
+
+    def add(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        """Serve a servicer; `register` is the generated add_..._to_server."""
+        register(servicer, self._registrar)
+
+    def ready_when(self, check: ReadinessCheck) -> None:
+        """Ready only while `check` raises no DomainError. It may ask this service's own store, never a peer."""
+        self._checks.append(check)
+
+    def channel(
+        self, target: str, service: str, *, timeout_seconds: float, retried: Sequence[str] = ()
+    ) -> grpc.aio.Channel:
+        """A channel to a peer, closed when this service stops."""
+        opened = client.channel(
+            target, service, timeout_seconds=timeout_seconds, retried=retried, telemetry=self.telemetry
+        )
+        self._stack.push_async_callback(opened.close)
+        return opened
+
+    async def start(self) -> None:
+        """Listen; raises OSError naming the address when it is taken."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = [*self._registrar.service_names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
+        reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
+        address = f"{self.settings.host}:{self.settings.port}"
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"PORT: can't listen on {address}: is the port in use?") from error
+        await self._server.start()
+        await self._health.set(LIVENESS, _SERVING)
+        await self._tell_readiness()
+
+    async def watch_readiness(self) -> None:
+        """Tell changes of readiness, until cancelled."""
+        while True:
+            await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
+            await self._tell_readiness()
+
+    async def drain(self) -> None:
+        """Refuse new work, finish what is in flight, close channels. Stopping at once cancels calls under way."""
+        await self._tell(_NOT_SERVING)
+        await asyncio.sleep(self.settings.drain_seconds)
+        await self._server.stop(self.settings.grace_seconds)
+
+    async def close(self) -> None:
+        """Close the channels."""
+        await self._stack.aclose()
+
+    async def _tell_readiness(self) -> None:
+        try:
+            for check in self._checks:
+                await check()
+        except DomainError as error:
+            log.warning("not ready", reason=error.reason)
+            await self._tell(_NOT_SERVING)
+        else:
+            await self._tell(_SERVING)
+
+    async def _tell(self, status: "health_pb2.HealthCheckResponse.ServingStatus.ValueType") -> None:
+        for name in ("", *self._registrar.service_names):
+            await self._health.set(name, status)
+
+
+def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    return [
+        # Two servers on one port would share its connections at random: a busy port must be an error.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
+        ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
+
+
+def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT]) -> None:
+    """Run a service until SIGTERM or SIGINT, then exit with status 0.
+
+    Args:
+        name: the service's one name, such as `product-catalog`.
+        settings_type: its settings, read from the environment.
+        build: enters the service's stores, clients and tasks, adds its servicers; leaves after the drain.
+    """
+    settings = load(settings_type)
+    if api_implementation.Type() != "upb":
+        sys.exit("protobuf runs without its compiled core: every message would cost ten times as much")
+    measured = telemetry.configure(name)
+    logging.configure(name, level=settings.log_level, logger=measured.logger)
+    try:
+        uvloop.run(_serve(settings, measured, build))
+    except OSError as error:
+        sys.exit(str(error))
+    finally:
+        measured.shutdown()
+
+
+async def _serve(settings: SettingsT, measured: telemetry.Telemetry, build: Build[SettingsT]) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    service = Service(settings, measured)
+    async with serving(service, build(settings, service)):
+        log.info("serving", port=service.port)
+        reloader = Reloader(loop, stopped) if settings.reload else None
+        await stopped.wait()
+        log.info("draining")
+    log.info("stopped")
+    if reloader is not None and reloader.changed:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, its sources read anew
+
+
+@asynccontextmanager
+async def serving(service: Service, built: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    """A started service; on leaving it drains before what it was built of is closed."""
+    try:
+        async with built:
+            await service.start()
+            watch = asyncio.create_task(service.watch_readiness(), name="readiness")
+            try:
+                yield
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+                await service.drain()
+    finally:
+        await service.close()
+
+
+class Reloader:
+    """Stops the service when a source file of the shop changes: for development, where files are synced into a pod."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+        self.changed = False
+        self._loop = loop
+        self._stopped = stopped
+        threading.Thread(target=self._watch, name="reloader", daemon=True).start()
+
+    def _watch(self) -> None:
+        before = _modification_times()
+        while _modification_times() == before:
+            threading.Event().wait(0.5)
+        self.changed = True
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+
+def _modification_times() -> dict[Path, float]:
+    return {path: path.stat().st_mtime for path in _sources()}
+
+
+def _sources() -> Iterable[Path]:
+    main = Path(sys.modules["__main__"].__file__ or "").parent
+    chassis = Path(__file__).parent
+    return [path for folder in (main, chassis) for path in folder.rglob("*.py") if path.exists()]

@@ -1,0 +1,193 @@
+"""Wraps each method of a servicer, once, at its registration.
+
+A wrapped call is: decoded, checked for control characters, admitted or shed, traced, given its deadline, handled, and
+its error mapped to a status. Interceptors of grpc.aio would cost five times as much for every call.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import grpc
+import structlog
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message import DecodeError, Message
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from chassis import calls
+from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
+from chassis.status import code_of, to_status
+from chassis.telemetry import Telemetry
+from chassis.text import text_check
+
+log = structlog.get_logger()
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_SHED_RETRY_SECONDS = 0.5
+# A caller's mistake is not the server's: only these codes make a server span an error.
+_SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
+
+
+class Overloaded(ResourceExhausted):
+    """The service has as many calls in flight as it may have."""
+
+
+class MalformedMessage(InvalidArgument):
+    """The bytes of the request are no message of the method's type."""
+
+
+class Registrar(Protocol):
+    """The part of grpc.aio.Server that generated code registers with."""
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
+        """Take what is looked up by name."""
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Take what is looked up by path."""
+
+
+class Limiter:
+    """Counts calls in flight over all methods of a process."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_flight = 0
+
+
+class WrappingRegistrar:
+    """Stands before a server: generated code registers here, the server gets wrapped methods."""
+
+    def __init__(self, server: Registrar, telemetry: Telemetry, limiter: Limiter) -> None:
+        self._server = server
+        self._telemetry = telemetry
+        self._limiter = limiter
+        self.service_names: list[str] = []
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
+        """Ignored: the same methods come by add_registered_method_handlers, with their names."""
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Wrap a service's methods and hand them to the server."""
+        service = Default().FindServiceByName(service_name)
+        wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                _Method(
+                    f"{service_name}/{name}",
+                    handler.unary_unary,
+                    _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type),
+                    self._telemetry,
+                    self._limiter,
+                ).serve,
+                None,
+                handler.response_serializer,
+            )
+            for name, handler in method_handlers.items()
+        }
+        self.service_names.append(service_name)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, wrapped),))
+        self._server.add_registered_method_handlers(service_name, wrapped)
+
+
+def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
+    check_text = text_check(message_type)
+
+    def decode(raw: bytes) -> Message:
+        try:
+            request = parse(raw)
+        except DecodeError as error:  # invalid UTF-8 too
+            raise MalformedMessage(message=f"the request is no valid {message_type.full_name}") from error
+        check_text(request)
+        return request
+
+    return decode
+
+
+class _Method:
+    """One method of a service, with everything that happens around its handler."""
+
+    def __init__(
+        self,
+        name: str,
+        handler: Handler,
+        decode: Callable[[bytes], Message],
+        telemetry: Telemetry,
+        limiter: Limiter,
+    ) -> None:
+        self._name = name
+        self._handler = handler
+        self._decode = decode
+        self._tracer = telemetry.tracer
+        self._durations = telemetry.server_durations
+        self._limiter = limiter
+        self._span_attributes = {"rpc.system.name": "grpc", "rpc.method": name}
+
+    async def serve(self, raw: bytes, context: ServicerContext) -> Message:
+        """Serve one call. Never raises anything but what grpc.aio ends a call with."""
+        started = time.perf_counter()
+        span = self._start_span(context)
+        code = "OK"
+        self._limiter.in_flight += 1
+        try:
+            return await self._answer(raw, context)
+        except DomainError as error:
+            code = code_of(error).name
+            self._describe(span, code, error)
+            await context.abort_with_status(to_status(error))
+            raise  # not reached: abort raises
+        except grpc.aio.AbortError:
+            code = context.code().name
+            raise
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        except Exception as error:
+            code = "INTERNAL"
+            self._describe(span, code, error)
+            log.exception("unexpected error", method=self._name)
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            raise
+        finally:
+            self._limiter.in_flight -= 1
+            self._finish(span, code, time.perf_counter() - started)
+
+    async def _answer(self, raw: bytes, context: ServicerContext) -> Message:
+        if self._limiter.in_flight > self._limiter.limit:
+            raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
+        if (seconds := context.time_remaining()) is not None:
+            calls.deadline.set(asyncio.get_running_loop().time() + seconds)
+        return await self._handler(self._decode(raw), context)
+
+    def _start_span(self, context: ServicerContext) -> Span:
+        """Each call runs in a task of its own, so what is attached here ends with it."""
+        carrier = {key: value for key, value in context.invocation_metadata() or () if key in _PROPAGATOR.fields}
+        parent = _PROPAGATOR.extract(carrier) if carrier else Context()
+        span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, self._span_attributes)
+        otel_context.attach(trace.set_span_in_context(span, parent))
+        return span
+
+    def _describe(self, span: Span, code: str, error: Exception) -> None:
+        """An unforeseen error's own words may hold anything, so only its type is told."""
+        if span.is_recording():
+            span.set_attribute("error.type", error.reason if isinstance(error, DomainError) else type(error).__name__)
+            if code in _SERVER_FAULTS:
+                span.set_status(StatusCode.ERROR)
+
+    def _finish(self, span: Span, code: str, seconds: float) -> None:
+        if span.is_recording():
+            span.set_attribute("rpc.response.status_code", code)
+        span.end()
+        attributes = (
+            ("rpc.system.name", "grpc"),
+            ("rpc.method", self._name),
+            ("rpc.response.status_code", code),
+        )
+        self._durations.record(seconds, attributes, span.get_span_context())

@@ -1,0 +1,44 @@
+"""Settings come from the environment, once, in `__main__`; a bad one stops the start with the variable's name."""
+
+import sys
+from typing import Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MAX_PORT = 65_535
+
+SettingsT = TypeVar("SettingsT", bound="Settings")
+
+
+class Settings(BaseSettings):
+    """What every process of the shop can be told. A field's name in capitals is the variable's."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class ServiceSettings(Settings):
+    """What every gRPC service can be told."""
+
+    host: str = "[::]"
+    port: int = Field(default=50051, ge=0, le=MAX_PORT)
+    # SIGTERM reaches a pod before its address leaves the endpoints: serve meanwhile, then finish what is in flight.
+    drain_seconds: float = Field(default=2, ge=0)
+    grace_seconds: float = Field(default=20, ge=0)
+    # Round robin finds new pods when a connection ends, so this bounds how long a scale-up takes to spread the load.
+    max_connection_age_seconds: float = Field(default=60, gt=0)
+    max_concurrent_rpcs: int = Field(default=256, ge=1)
+    reload: bool = False
+
+
+def load(settings: type[SettingsT]) -> SettingsT:
+    """Read the environment, or exit with status 2 and a line for each variable that is missing or bad."""
+    try:
+        return settings()
+    except ValidationError as error:
+        for problem in error.errors(include_input=False, include_url=False):
+            name = "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201 - before logs are set up
+        sys.exit(2)

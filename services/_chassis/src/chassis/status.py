@@ -1,0 +1,114 @@
+"""The one table between domain errors and gRPC statuses, in both directions."""
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from chassis import errors
+
+DOMAIN = "shop"
+_STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+_CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
+    errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.NotFound: grpc.StatusCode.NOT_FOUND,
+    errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.FailedPrecondition: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.Aborted: grpc.StatusCode.ABORTED,
+    errors.OutOfRange: grpc.StatusCode.OUT_OF_RANGE,
+    errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
+    errors.Internal: grpc.StatusCode.INTERNAL,
+}
+_KINDS = {code: kind for kind, code in _CODES.items()}
+
+
+def code_of(error: errors.DomainError) -> grpc.StatusCode:
+    """The status code of an error's kind."""
+    for kind in type(error).__mro__:
+        if kind in _CODES:
+            return _CODES[kind]
+    return grpc.StatusCode.INTERNAL
+
+
+def to_status(error: errors.DomainError) -> "rpc_status._Status":
+    """The status that a caller gets: code, message, ErrorInfo, BadRequest for fields, RetryInfo when a retry helps.
+
+    What a peer did not foresee is nothing that our caller can act on: it becomes a plain INTERNAL.
+    """
+    code = code_of(error)
+    if code is grpc.StatusCode.INTERNAL:
+        return rpc_status.to_status(status_pb2.Status(code=code.value[0], message="internal error"))
+    status = status_pb2.Status(code=code.value[0], message=error.message)
+    for detail in _details(error):
+        status.details.add().Pack(detail)
+    return rpc_status.to_status(status)
+
+
+def _details(error: errors.DomainError) -> list[Message]:
+    details: list[Message] = [
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata),
+    ]
+    if isinstance(error, errors.InvalidArgument) and error.violations:
+        details.append(
+            error_details_pb2.BadRequest(
+                field_violations=[
+                    error_details_pb2.BadRequest.FieldViolation(field=broken.field, description=broken.rule)
+                    for broken in error.violations
+                ]
+            )
+        )
+    if error.retry_after_seconds is not None:
+        delay = Duration()
+        delay.FromNanoseconds(int(error.retry_after_seconds * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    return details
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
+    """The error that a peer's status stands for; a code outside the table is Internal (its outcome is unknown)."""
+    details = _Details(error)
+    kind = _KINDS.get(error.code(), errors.Internal)
+    message = error.details() or error.code().name
+    reason = details.info.reason or error.code().name
+    if kind is errors.InvalidArgument:
+        return errors.InvalidArgument(*details.violations, reason=reason, message=message)
+    return kind(message, reason=reason, metadata=details.info.metadata, retry_after_seconds=details.retry_after_seconds)
+
+
+class _Details:
+    """The rich details of a peer's status; a foreign peer may send none, or ones that don't parse."""
+
+    def __init__(self, error: grpc.aio.AioRpcError) -> None:
+        self.info = error_details_pb2.ErrorInfo()
+        self.violations: tuple[errors.FieldViolation, ...] = ()
+        self.retry_after_seconds: float | None = None
+        for packed in _packed_details(error):
+            self._read(packed)
+
+    def _read(self, packed: AnyMessage) -> None:
+        bad_request = error_details_pb2.BadRequest()
+        retry = error_details_pb2.RetryInfo()
+        if packed.Unpack(bad_request):
+            self.violations = tuple(
+                errors.FieldViolation(broken.field, broken.description) for broken in bad_request.field_violations
+            )
+        elif packed.Unpack(retry):
+            self.retry_after_seconds = retry.retry_delay.ToNanoseconds() / 1e9
+        else:
+            packed.Unpack(self.info)
+
+
+def _packed_details(error: grpc.aio.AioRpcError) -> list[AnyMessage]:
+    for key, value in error.trailing_metadata():
+        if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return list(status_pb2.Status.FromString(value).details)
+            except DecodeError:
+                return []
+    return []

