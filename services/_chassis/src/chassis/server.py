@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from chassis import client, logging, telemetry
 from chassis.errors import DomainError
+from chassis.failpoints import Failpoints
 from chassis.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings, load
 
@@ -41,6 +42,7 @@ class Service:
     def __init__(self, settings: ServiceSettings, measured: telemetry.Telemetry) -> None:
         self.settings = settings
         self.telemetry = measured
+        self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs)
         self.port = 0
         self._server = grpc.aio.server(options=_options(settings))
@@ -107,7 +109,7 @@ class Service:
         else:
             await self._tell(_SERVING)
 
-    async def _tell(self, status: "health_pb2.HealthCheckResponse.ServingStatus.ValueType") -> None:
+    async def _tell(self, status: int) -> None:
         for name in ("", *self._registrar.service_names):
             await self._health.set(name, status)
 

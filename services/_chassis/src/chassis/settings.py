@@ -1,10 +1,12 @@
 """Settings come from the environment, once, in `__main__`; a bad one stops the start with the variable's name."""
 
 import sys
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from chassis.failpoints import Failpoints
 
 MAX_PORT = 65_535
 
@@ -19,6 +21,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+def _checked_failpoints(specification: str) -> str:
+    Failpoints(specification)
+    return specification
+
+
 class ServiceSettings(Settings):
     """What every gRPC service can be told."""
 
@@ -31,6 +38,7 @@ class ServiceSettings(Settings):
     max_connection_age_seconds: float = Field(default=60, gt=0)
     max_concurrent_rpcs: int = Field(default=256, ge=1)
     reload: bool = False
+    failpoints: Annotated[str, AfterValidator(_checked_failpoints)] = ""
 
 
 def load(settings: type[SettingsT]) -> SettingsT:

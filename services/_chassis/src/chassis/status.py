@@ -36,7 +36,7 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL
 
 
-def to_status(error: errors.DomainError) -> "rpc_status._Status":
+def to_status(error: errors.DomainError) -> grpc.Status:
     """The status that a caller gets: code, message, ErrorInfo, BadRequest for fields, RetryInfo when a retry helps.
 
     What a peer did not foresee is nothing that our caller can act on: it becomes a plain INTERNAL.
