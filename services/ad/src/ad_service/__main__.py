@@ -1,0 +1,36 @@
+"""`python -m ad_service` serves ads: settings, then the objects made of them, then the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from chassis.datafile import DataFile
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings
+from pydantic import FilePath
+from shop import ad_pb2_grpc
+
+from ad_service.service import AdService
+from ad_service.store import parse_ads
+
+
+class Settings(ServiceSettings):
+    """What the ad service can be told."""
+
+    ads_file: FilePath = Path(__file__).parent / "data" / "ads.json"
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Serve the ads of the file, and follow its changes."""
+    ads = DataFile(settings.ads_file, parse_ads)
+    service.add(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(ads.watch(), name="watch ads")
+        yield
+        watch.cancel()
+
+
+if __name__ == "__main__":
+    run("ad", Settings, build)

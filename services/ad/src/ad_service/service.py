@@ -1,0 +1,22 @@
+"""shop.AdService: from the wire to the domain and back."""
+
+from chassis.datafile import DataFile
+from chassis.serving import ServicerContext
+from shop import ad_pb2, ad_pb2_grpc
+
+from ad_service.domain import Ad, Inventory
+
+
+class AdService(ad_pb2_grpc.AdServiceServicer):
+    """Answers with the ads that the file holds at the moment of the call."""
+
+    def __init__(self, ads: DataFile[Inventory]) -> None:
+        self._ads = ads
+
+    async def GetAds(self, request: ad_pb2.AdRequest, _context: ServicerContext) -> ad_pb2.AdResponse:
+        """Ads that fit the context keys; house ads when none fits."""
+        return ad_pb2.AdResponse(ads=map(_to_wire, self._ads.value.fitting(request.context_keys)))
+
+
+def _to_wire(ad: Ad) -> ad_pb2.Ad:
+    return ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text)

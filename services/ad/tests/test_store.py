@@ -1,0 +1,43 @@
+import json
+
+import pytest
+from ad_service.__main__ import Settings
+from ad_service.domain import Inventory
+from ad_service.store import parse_ads
+
+HOUSE = {"redirect_url": "/", "text": "Free shipping"}
+
+
+def parsed(*entries: dict[str, object]) -> Inventory:
+    return parse_ads(json.dumps([*entries, HOUSE]).encode())
+
+
+def test_the_package_has_ads_for_eight_contexts_at_least() -> None:
+    assert len(parse_ads(Settings().ads_file.read_bytes()).contexts) >= 8
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ({"redirect_url": "/product/pan"}, "0.text"),
+        ({"redirect_url": "/product/pan", "text": " "}, "0.text"),
+        ({"redirect_url": "/product/pan", "text": "x" * 121}, "0.text"),
+        ({"redirect_url": "https://elsewhere.example/", "text": "Pans"}, "0.redirect_url"),
+        ({"redirect_url": "/product/pan", "text": "Pans", "contexts": [""]}, "0.contexts.0"),
+        ({"redirect_url": "/product/pan", "text": "Pans", "context": ["kitchen"]}, "0.context"),
+    ],
+)
+def test_a_bad_entry_is_refused_by_the_name_of_its_field(entry: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        parsed(entry)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff"])
+def test_what_is_no_list_of_ads_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"Invalid JSON|valid array"):
+        parse_ads(raw)
+
+
+def test_an_ad_written_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        parsed(HOUSE)
