@@ -18,7 +18,7 @@ class DataFile(Generic[T]):
     """What a file holds, parsed.
 
     Args:
-        path: the file; read at once, so that a broken one stops the start.
+        path: the file; read at once, so that a broken one stops the start, with an OSError that says what is wrong.
         parse: turns its bytes into the value; raises ValueError saying what is wrong.
     """
 
@@ -26,7 +26,10 @@ class DataFile(Generic[T]):
         self._path = path
         self._parse = parse
         self._stamp = self._read_stamp()
-        self.value = parse(path.read_bytes())
+        try:
+            self.value = parse(path.read_bytes())
+        except ValueError as error:
+            raise OSError(f"{path}: {error}") from error
 
     async def watch(self) -> None:
         """Follow the file, until cancelled."""

@@ -1,6 +1,7 @@
 """Rules for single fields of a request. Every one raises InvalidArgument with the field's path, never its value."""
 
 import re
+from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
 
@@ -21,6 +22,12 @@ def limit_text(value: str, field: str, *, max_length: int) -> str:
     if len(value) > max_length:
         raise InvalidArgument.field(field, f"must have at most {max_length} characters")
     return value
+
+
+def limit_count(values: Sized, field: str, *, max_count: int) -> None:
+    """A list of 0 to max_count entries."""
+    if len(values) > max_count:
+        raise InvalidArgument.field(field, f"must have at most {max_count} entries")
 
 
 def require_between(value: int, field: str, lowest: int, highest: int) -> int:
