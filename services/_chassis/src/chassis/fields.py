@@ -6,6 +6,9 @@ from collections.abc import Sized
 from chassis.errors import InvalidArgument
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+# No quoted local parts, comments or lists: whatever passes is one mailbox in any header or SMTP command.
+_EMAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_MAX_EMAIL_ADDRESS_LENGTH = 254
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
@@ -47,4 +50,12 @@ def parse_idempotency_key(value: str) -> str:
     """A key of 1 to 255 visible ASCII characters."""
     if not _IDEMPOTENCY_KEY.fullmatch(value):
         raise InvalidArgument.field("idempotency-key", "must be 1 to 255 visible ASCII characters")
+    return value
+
+
+def require_email_address(value: str, field: str) -> str:
+    """One plain e-mail address of at most 254 ASCII characters. Whoever takes an address and whoever mails agree."""
+    require_text(value, field, max_length=_MAX_EMAIL_ADDRESS_LENGTH)
+    if not _EMAIL_ADDRESS.fullmatch(value):
+        raise InvalidArgument.field(field, "must be one e-mail address")
     return value
