@@ -1,0 +1,114 @@
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from chassis.datafile import DataFile
+from chassis.status import from_rpc_error
+from chassis.testing import connect
+from product_catalog_service.service import ProductCatalogService, Shelf
+from product_catalog_service.store import parse_catalog
+from shop import empty_pb2, money_pb2, product_catalog_pb2
+from shop.product_catalog_pb2_grpc import (
+    ProductCatalogServiceStub,
+    add_ProductCatalogServiceServicer_to_server,
+)
+
+MUG = {
+    "id": "mug",
+    "name": "Stoneware mug",
+    "description": "Holds tea.",
+    "picture": "/mug.jpg",
+    "price_usd": "16.25",
+    "categories": ["kitchen", "home"],
+}
+KETTLE = MUG | {"id": "kettle", "name": "Copper kettle"}
+
+
+def write(path: Path, *entries: object) -> Path:
+    path.write_text(json.dumps(entries))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "products.json", MUG, KETTLE)
+
+
+@pytest.fixture
+def shelf(file: Path) -> DataFile[Shelf]:
+    return DataFile(file, lambda raw: Shelf(parse_catalog(raw)))
+
+
+@pytest.fixture
+async def stub(shelf: DataFile[Shelf]) -> AsyncIterator[ProductCatalogServiceStub]:
+    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(shelf))) as channel:
+        yield ProductCatalogServiceStub(channel)
+
+
+async def ids(stub: ProductCatalogServiceStub) -> list[str]:
+    return [product.id for product in (await stub.ListProducts(empty_pb2.Empty())).products]
+
+
+async def test_a_product_has_every_field_of_the_contract(stub: ProductCatalogServiceStub) -> None:
+    assert await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="mug")) == product_catalog_pb2.Product(
+        id="mug",
+        name="Stoneware mug",
+        description="Holds tea.",
+        picture="/mug.jpg",
+        price_usd=money_pb2.Money(currency_code="USD", units=16, nanos=250_000_000),
+        categories=["kitchen", "home"],
+    )
+
+
+async def test_the_list_holds_all_products_in_the_order_of_the_file(stub: ProductCatalogServiceStub) -> None:
+    assert await ids(stub) == ["mug", "kettle"]
+
+
+async def test_an_unknown_product_is_not_found_for_a_reason(stub: ProductCatalogServiceStub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="spoon"))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    assert from_rpc_error(refused.value).reason == "PRODUCT_NOT_FOUND"
+
+
+@pytest.mark.parametrize("product_id", ["", "x" * 65, "mug\n"])
+async def test_a_malformed_id_is_an_invalid_argument(stub: ProductCatalogServiceStub, product_id: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_search_answers_with_whole_products(stub: ProductCatalogServiceStub) -> None:
+    response = await stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query="COPPER kitchen"))
+    assert [(product.id, product.price_usd.units) for product in response.results] == [("kettle", 16)]
+
+
+async def test_a_search_that_finds_nothing_is_no_error(stub: ProductCatalogServiceStub) -> None:
+    response = await stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query="%"))
+    assert not response.results
+
+
+async def test_too_long_a_query_is_an_invalid_argument(stub: ProductCatalogServiceStub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query="x" * 257))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_changed_file_is_served_without_a_restart(
+    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+) -> None:
+    write(file, KETTLE | {"name": "Silver kettle"})
+    shelf.refresh()
+    assert await ids(stub) == ["kettle"]
+    product = await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="kettle"))
+    assert product.name == "Silver kettle"
+
+
+async def test_a_broken_file_leaves_the_old_products_in_place(
+    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+) -> None:
+    write(file, KETTLE, KETTLE)
+    shelf.refresh()
+    assert await ids(stub) == ["mug", "kettle"]
