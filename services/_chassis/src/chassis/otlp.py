@@ -72,10 +72,14 @@ class ExporterWithCallDurations(MetricExporter):
         self._sides = sides
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        """Export the SDK's metrics and ours in one message."""
+        """Export the SDK's metrics and ours in one message.
+
+        The encoder keeps one entry for each resource and one for each scope, so ours go beside the SDK's scopes.
+        """
         histograms = [_metric(side) for side in self._sides if side.series]
-        ours = ResourceMetrics(self._resource, [ScopeMetrics(InstrumentationScope(SCOPE), histograms, "")], "")
-        everything = MetricsData([*metrics_data.resource_metrics, ours])
+        ours = ScopeMetrics(InstrumentationScope("shop.rpc"), histograms, "")
+        scopes = [scope for measured in metrics_data.resource_metrics for scope in measured.scope_metrics]
+        everything = MetricsData([ResourceMetrics(self._resource, [*scopes, ours], "")])
         return self._exporter.export(everything, timeout_millis=timeout_millis, **kwargs)
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

@@ -1,0 +1,186 @@
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from chassis import calls, client, errors
+from chassis.testing import Recorded, serve
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    def __init__(self, answer: Callable[[Context], Awaitable[cart_pb2.Cart]]) -> None:
+        self.answer = answer
+
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
+        return await self.answer(context)
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
+        await self.answer(context)
+        return empty_pb2.Empty()
+
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+
+class CartLost(errors.NotFound):
+    pass
+
+
+async def answer(_context: Context) -> cart_pb2.Cart:
+    return cart_pb2.Cart(user_id="u")
+
+
+def stub(address: str, *, retried: tuple[str, ...] = (), recorded: Recorded | None = None) -> Any:
+    channel = client.channel(
+        address,
+        "shop.CartService",
+        timeout_seconds=5,
+        retried=retried,
+        telemetry=recorded.telemetry if recorded else None,
+    )
+    return cart_pb2_grpc.CartServiceStub(channel)
+
+
+async def test_a_peer_s_error_comes_back_as_the_kind_that_was_raised() -> None:
+    async def lose(_context: Context) -> cart_pb2.Cart:
+        raise CartLost("lost", metadata={"a": "b"}, retry_after_seconds=2)
+
+    async with serve((REGISTER, Carts(lose))) as address:
+        with pytest.raises(errors.NotFound) as failure:
+            await stub(address).GetCart(cart_pb2.GetCartRequest())
+    assert (failure.value.reason, failure.value.metadata) == ("CART_LOST", {"a": "b"})
+    assert failure.value.retry_after_seconds == 2
+
+
+async def test_broken_fields_come_back_with_their_names() -> None:
+    async def refuse(_context: Context) -> cart_pb2.Cart:
+        raise errors.InvalidArgument.field("user_id", "must not be empty")
+
+    async with serve((REGISTER, Carts(refuse))) as address:
+        with pytest.raises(errors.InvalidArgument) as failure:
+            await stub(address).GetCart(cart_pb2.GetCartRequest())
+    assert failure.value.violations == (errors.FieldViolation("user_id", "must not be empty"),)
+
+
+async def test_a_peer_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(errors.Unavailable):
+        await stub("127.0.0.1:1").GetCart(cart_pb2.GetCartRequest())
+
+
+async def test_a_peer_that_does_not_answer_is_given_up_at_the_deadline() -> None:
+    async def hang(_context: Context) -> cart_pb2.Cart:
+        await asyncio.Event().wait()
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(hang))) as address:
+        with pytest.raises(errors.DeadlineExceeded):
+            await stub(address).GetCart(cart_pb2.GetCartRequest(), timeout=0.2)
+
+
+async def test_a_call_never_outlives_the_call_being_served() -> None:
+    seen: list[float] = []
+
+    async def look(context: Context) -> cart_pb2.Cart:
+        seen.append(context.time_remaining())
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(look))) as address:
+        calls.deadline.set(asyncio.get_running_loop().time() + 1)
+        await stub(address).GetCart(cart_pb2.GetCartRequest())
+        calls.deadline.set(asyncio.get_running_loop().time() - 1)
+        with pytest.raises(errors.DeadlineExceeded, match="no time left"):
+            await stub(address).GetCart(cart_pb2.GetCartRequest())
+    assert len(seen) == 1
+    assert seen[0] <= 1.1
+
+
+@pytest.mark.parametrize(("retried", "tries"), [(("GetCart",), 3), ((), 1)])
+async def test_only_methods_that_may_run_twice_are_tried_again(retried: tuple[str, ...], tries: int) -> None:
+    count = 0
+
+    async def fail(_context: Context) -> cart_pb2.Cart:
+        nonlocal count
+        count += 1
+        raise errors.Unavailable("down")
+
+    async with serve((REGISTER, Carts(fail))) as address:
+        with pytest.raises(errors.Unavailable):
+            await stub(address, retried=retried).GetCart(cart_pb2.GetCartRequest())
+    assert count == tries
+
+
+async def test_trailing_metadata_is_there_after_the_answer() -> None:
+    async def tag(context: Context) -> cart_pb2.Cart:
+        context.set_trailing_metadata((("etag", "1"),))
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(tag))) as address:
+        call = stub(address).GetCart(cart_pb2.GetCartRequest())
+        await call
+        assert dict(await call.trailing_metadata())["etag"] == "1"
+
+
+async def test_a_cancelled_caller_cancels_the_call() -> None:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def hang(_context: Context) -> cart_pb2.Cart:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(hang))) as address:
+        task = asyncio.ensure_future(stub(address).GetCart(cart_pb2.GetCartRequest()))
+        await entered.wait()
+        task.cancel()
+        await asyncio.wait_for(cancelled.wait(), 5)
+
+
+async def test_caller_and_peer_share_one_trace(recorded: Recorded) -> None:
+    async with serve((REGISTER, Carts(answer)), telemetry=recorded.telemetry) as address:
+        await stub(address, recorded=recorded).GetCart(cart_pb2.GetCartRequest())
+    served, called = recorded.spans()
+    assert served.parent is not None
+    assert served.parent.span_id == called.context.span_id
+    assert served.context.trace_id == called.context.trace_id
+    host, _, port = address.rpartition(":")
+    assert dict(called.attributes or {}) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "shop.CartService/GetCart",
+        "server.address": host,
+        "server.port": int(port),
+        "rpc.response.status_code": "OK",
+    }
+
+
+async def test_calls_are_spread_over_all_backends_of_a_name() -> None:
+    counts: dict[str, int] = {}
+
+    def count(name: str) -> Callable[[Context], Awaitable[cart_pb2.Cart]]:
+        async def served(_context: Context) -> cart_pb2.Cart:
+            counts[name] = counts.get(name, 0) + 1
+            return cart_pb2.Cart()
+
+        return served
+
+    async with (
+        serve((REGISTER, Carts(count("a")))) as first,
+        serve((REGISTER, Carts(count("b")))) as second,
+        serve((REGISTER, Carts(count("c")))) as third,
+    ):
+        carts = stub(f"ipv4:///{first},{second},{third}")
+        deadline = time.monotonic() + 20
+        while len(counts) < 3 and time.monotonic() < deadline:
+            await carts.GetCart(cart_pb2.GetCartRequest())
+        counts.clear()
+        for _ in range(30):
+            await carts.GetCart(cart_pb2.GetCartRequest())
+    assert counts == {"a": 10, "b": 10, "c": 10}

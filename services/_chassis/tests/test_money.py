@@ -1,0 +1,73 @@
+from fractions import Fraction
+
+import pytest
+from chassis.errors import InvalidArgument
+from chassis.money import AmountOutOfRange, Money, parse_money, round_to_digits, total
+from hypothesis import given
+from hypothesis import strategies as st
+
+nanos = st.integers(-(2**90), 2**90)
+int64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def as_fraction(money: Money) -> Fraction:
+    return Fraction(money.units) + Fraction(money.nanos, 10**9)
+
+
+@given(nanos)
+def test_units_and_nanos_are_the_amount_and_share_its_sign(amount: int) -> None:
+    money = Money("EUR", amount)
+    assert as_fraction(money) == Fraction(amount, 10**9)
+    assert money.units * money.nanos >= 0
+    assert abs(money.nanos) < 10**9
+
+
+@given(nanos, nanos)
+def test_adding_is_exact(left: int, right: int) -> None:
+    assert as_fraction(Money("EUR", left) + Money("EUR", right)) == Fraction(left + right, 10**9)
+
+
+@given(nanos, st.integers(-(2**31), 2**31 - 1))
+def test_multiplying_is_exact(amount: int, quantity: int) -> None:
+    assert as_fraction(Money("EUR", amount) * quantity) == Fraction(amount, 10**9) * quantity
+
+
+@given(nanos, st.integers(0, 3))
+def test_rounding_goes_to_the_nearest_minor_unit_and_ties_to_the_even_one(amount: int, digits: int) -> None:
+    rounded = Fraction(round_to_digits(Money("EUR", amount), digits).total_nanos, 10**9)
+    assert rounded == Fraction(round(Fraction(amount, 10**9) * 10**digits), 10**digits)
+
+
+@given(int64, st.integers(-(2**31), 2**31 - 1))
+def test_a_money_message_is_taken_exactly_when_the_sign_rules_hold(units: int, part: int) -> None:
+    fits = abs(part) <= 999_999_999 and not (units > 0 > part) and not (units < 0 < part)
+    if fits:
+        assert as_fraction(parse_money("EUR", units, part, field="amount")) == units + Fraction(part, 10**9)
+    else:
+        with pytest.raises(InvalidArgument, match="amount.nanos"):
+            parse_money("EUR", units, part, field="amount")
+
+
+@pytest.mark.parametrize("code", ["", "EU", "EURO", "eur", "E1R", "ÄUR", "EUR\n"])
+def test_a_currency_code_is_three_capital_letters(code: str) -> None:
+    with pytest.raises(InvalidArgument, match="amount.currency_code"):
+        parse_money(code, 1, 0, field="amount")
+
+
+def test_currencies_do_not_add_up() -> None:
+    with pytest.raises(ValueError, match="EUR and USD"):
+        total("EUR", [Money("USD", 1)])
+
+
+def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
+    assert Money.of("EUR", 2**63 - 1, 999_999_999).in_range()
+    with pytest.raises(AmountOutOfRange):
+        Money.of("EUR", 2**63).in_range()
+
+
+@pytest.mark.parametrize(
+    ("nanos", "text"),
+    [(-1_750_000_000, "-1.75 EUR"), (5, "0.000000005 EUR"), (0, "0.00 EUR"), (12_300_000_000, "12.30 EUR")],
+)
+def test_an_amount_reads_as_a_decimal(nanos: int, text: str) -> None:
+    assert str(Money("EUR", nanos)) == text

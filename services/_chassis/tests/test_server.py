@@ -1,0 +1,177 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import orjson
+import pytest
+from chassis import errors, server
+from chassis.settings import ServiceSettings
+from chassis.telemetry import Telemetry
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from shop import cart_pb2, cart_pb2_grpc
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+PROGRAM = """
+import asyncio
+from contextlib import asynccontextmanager
+from chassis.server import run
+from chassis.settings import ServiceSettings
+from shop import cart_pb2, cart_pb2_grpc
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    async def GetCart(self, request, context):
+        print("entered", flush=True)
+        await asyncio.sleep(1)
+        return cart_pb2.Cart(user_id=request.user_id)
+    async def AddItem(self, request, context): ...
+    async def EmptyCart(self, request, context): ...
+
+@asynccontextmanager
+async def build(settings, service):
+    service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
+    yield
+    print("closed", flush=True)
+
+run("cart", ServiceSettings, build)
+"""
+
+
+@contextmanager
+def process(tmp_path: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    running = subprocess.Popen(
+        [sys.executable, str(program)],
+        env={**os.environ, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0.2", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def port_of(running: subprocess.Popen[str]) -> int:
+    assert running.stdout
+    event = orjson.loads(running.stdout.readline())
+    assert event["event"] == "serving"
+    return int(event["port"])
+
+
+def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: Path) -> None:
+    with process(tmp_path) as running, grpc.insecure_channel(f"127.0.0.1:{port_of(running)}") as channel:
+        get_cart = channel.unary_unary("/shop.CartService/GetCart", response_deserializer=cart_pb2.Cart.FromString)
+        call = get_cart.future(cart_pb2.GetCartRequest(user_id="u").SerializeToString())
+        assert running.stdout
+        assert running.stdout.readline() == "entered\n"
+        running.send_signal(signal.SIGTERM)
+        assert call.result(timeout=10).user_id == "u"
+        assert running.wait(10) == 0
+        assert "closed\n" in running.stdout.readlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PORT", "70000"), ("PORT", "many"), ("MAX_CONCURRENT_RPCS", "0"), ("LOG_LEVEL", "loud"), ("FAILPOINTS", "a=b")],
+)
+def test_a_bad_setting_stops_the_start_and_is_named(tmp_path: Path, name: str, value: str) -> None:
+    with process(tmp_path, **{name: value}) as running:
+        assert running.wait(20) == 2
+        assert running.stderr
+        assert running.stderr.read().startswith(f"{name}: ")
+
+
+def test_a_busy_port_stops_the_start_and_is_named(tmp_path: Path) -> None:
+    with process(tmp_path) as first:
+        port = port_of(first)
+        with process(tmp_path, PORT=str(port)) as second:
+            assert second.wait(20) == 1
+            assert second.stderr
+            assert f"127.0.0.1:{port}: is the port in use?" in second.stderr.read()
+
+
+def test_a_change_of_its_sources_restarts_a_service_that_reloads(tmp_path: Path) -> None:
+    with process(tmp_path, RELOAD="1") as running:
+        port_of(running)
+        time.sleep(1)
+        program = tmp_path / "program.py"
+        program.write_text(PROGRAM.replace('"closed"', '"closed again"'))
+        assert running.stdout
+        lines: list[str] = []
+        while not lines or "serving" not in lines[-1]:
+            lines.append(running.stdout.readline())
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 0
+        assert "closed again\n" in running.stdout.readlines()
+
+
+class Store:
+    """A store that a test can break."""
+
+    broken = False
+
+    async def ping(self) -> None:
+        if self.broken:
+            raise errors.Unavailable("the store is down")
+
+
+async def start(store: Store) -> tuple[server.Service, grpc.aio.Channel]:
+    service = server.Service(ServiceSettings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1), Telemetry())
+    service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, cart_pb2_grpc.CartServiceServicer())  # type: ignore[abstract]
+    service.ready_when(store.ping)
+    await service.start()
+    return service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
+
+
+async def health(channel: grpc.aio.Channel, name: str) -> int:
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=name))
+    return int(answer.status)
+
+
+async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
+    store = Store()
+    service, channel = await start(store)
+    assert [await health(channel, name) for name in ("", "shop.CartService", "liveness")] == [SERVING] * 3
+    store.broken = True
+    await service._tell_readiness()
+    assert [await health(channel, name) for name in ("", "shop.CartService")] == [NOT_SERVING] * 2
+    assert await health(channel, "liveness") == SERVING
+    store.broken = False
+    await service._tell_readiness()
+    assert await health(channel, "shop.CartService") == SERVING
+    await service.drain()
+    await channel.close()
+
+
+async def test_a_draining_service_tells_so_before_it_stops() -> None:
+    service, channel = await start(Store())
+    watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="shop.CartService"))
+    assert (await watch.read()).status == SERVING
+    drained = asyncio.ensure_future(service.drain())
+    assert (await watch.read()).status == NOT_SERVING
+    await drained
+    await channel.close()
+
+
+async def test_reflection_names_every_service() -> None:
+    service, channel = await start(Store())
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+    names = {found.name for found in (await call.read()).list_services_response.service}
+    assert names == {"shop.CartService", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    call.cancel()
+    await service.drain()
+    await channel.close()

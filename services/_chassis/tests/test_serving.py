@@ -1,0 +1,203 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+from chassis import calls, errors
+from chassis.testing import Recorded, connect, serve
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from opentelemetry.trace import StatusCode
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from structlog.testing import capture_logs
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Answer = Callable[[Context], Awaitable[cart_pb2.Cart]]
+REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    """GetCart does what the test says."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer
+
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
+        return await self.answer(context) if self.answer else cart_pb2.Cart(user_id=request.user_id)
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+
+class CartLost(errors.NotFound):
+    pass
+
+
+def raising(error: BaseException) -> Answer:
+    async def answer(_context: Context) -> cart_pb2.Cart:
+        raise error
+
+    return answer
+
+
+async def failure_of(answer: Answer, recorded: Recorded | None = None) -> grpc.aio.AioRpcError:
+    telemetry = recorded.telemetry if recorded else None
+    async with connect((REGISTER, Carts(answer)), telemetry=telemetry) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u"))
+    return failure.value
+
+
+def details_of(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    found = {}
+    status = rpc_status.from_call(error)
+    for packed in status.details:
+        for kind in (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo):
+            message = kind()
+            if packed.Unpack(message):
+                found[kind.DESCRIPTOR.name] = message
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NotFound("x"), grpc.StatusCode.NOT_FOUND),
+        (errors.AlreadyExists("x"), grpc.StatusCode.ALREADY_EXISTS),
+        (errors.FailedPrecondition("x"), grpc.StatusCode.FAILED_PRECONDITION),
+        (errors.Aborted("x"), grpc.StatusCode.ABORTED),
+        (errors.OutOfRange("x"), grpc.StatusCode.OUT_OF_RANGE),
+        (errors.ResourceExhausted("x"), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (errors.Unavailable("x"), grpc.StatusCode.UNAVAILABLE),
+        (errors.DeadlineExceeded("x"), grpc.StatusCode.DEADLINE_EXCEEDED),
+        (errors.Unimplemented("x"), grpc.StatusCode.UNIMPLEMENTED),
+        (errors.InvalidArgument.field("user_id", "x"), grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, errors.DomainError) else "",
+)
+async def test_each_kind_of_error_has_its_status_code(error: errors.DomainError, code: grpc.StatusCode) -> None:
+    assert (await failure_of(raising(error))).code() is code
+
+
+async def test_an_error_carries_its_reason_and_metadata() -> None:
+    details = details_of(await failure_of(raising(CartLost("lost", metadata={"order_id": "7"}))))
+    assert details["ErrorInfo"] == error_details_pb2.ErrorInfo(
+        reason="CART_LOST", domain="shop", metadata={"order_id": "7"}
+    )
+
+
+async def test_a_broken_field_is_named() -> None:
+    details = details_of(await failure_of(raising(errors.InvalidArgument.field("item.quantity", "must be 1"))))
+    violation = details["BadRequest"].field_violations[0]
+    assert (violation.field, violation.description) == ("item.quantity", "must be 1")
+
+
+async def test_an_error_says_when_to_try_again() -> None:
+    details = details_of(await failure_of(raising(errors.Unavailable("down", retry_after_seconds=1.5))))
+    assert details["RetryInfo"].retry_delay.ToNanoseconds() == 1_500_000_000
+
+
+async def test_an_unexpected_error_is_silent_outside_and_loud_inside() -> None:
+    with capture_logs() as logs:
+        error = await failure_of(raising(ValueError("the secret")))
+    assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["unexpected error"]
+
+
+async def test_a_peer_s_internal_error_reaches_our_caller_without_its_words() -> None:
+    assert (await failure_of(raising(errors.Internal("their secret")))).details() == "internal error"
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\n\x02\xff\xfe"], ids=["no message", "no UTF-8"])
+async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
+    async with connect((REGISTER, Carts())) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await channel.unary_unary("/shop.CartService/GetCart")(raw)
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details_of(failure.value)["ErrorInfo"].reason == "MALFORMED_MESSAGE"
+
+
+async def test_a_control_character_is_refused_in_any_string() -> None:
+    async with connect((REGISTER, Carts())) as channel:
+        request = cart_pb2.AddItemRequest(user_id="u", item=cart_pb2.CartItem(product_id="a\x7f"))
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await cart_pb2_grpc.CartServiceStub(channel).AddItem(request)
+    assert details_of(failure.value)["BadRequest"].field_violations[0].field == "item.product_id"
+
+
+async def test_an_unknown_method_is_unimplemented() -> None:
+    async with connect((REGISTER, Carts())) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await channel.unary_unary("/shop.CartService/Steal")(b"")
+    assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_call_beyond_the_limit_is_shed_and_told_when_to_return() -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(_context: Context) -> cart_pb2.Cart:
+        entered.set()
+        await release.wait()
+        return cart_pb2.Cart()
+
+    async with (
+        serve((REGISTER, Carts(wait)), max_concurrent_rpcs=1) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        stub = cart_pb2_grpc.CartServiceStub(channel)
+        first = asyncio.ensure_future(stub.GetCart(cart_pb2.GetCartRequest()))
+        await entered.wait()
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await stub.GetCart(cart_pb2.GetCartRequest())
+        release.set()
+        await first
+    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert details_of(failure.value)["RetryInfo"].retry_delay.ToMilliseconds() == 500
+
+
+async def test_the_caller_s_deadline_is_known_to_the_handler() -> None:
+    seen: list[float | None] = []
+
+    async def look(_context: Context) -> cart_pb2.Cart:
+        seen.append(calls.remaining_seconds())
+        return cart_pb2.Cart()
+
+    async with connect((REGISTER, Carts(look))) as channel:
+        stub = cart_pb2_grpc.CartServiceStub(channel)
+        await stub.GetCart(cart_pb2.GetCartRequest(), timeout=30)
+        await stub.GetCart(cart_pb2.GetCartRequest())
+    assert seen[0] is not None
+    assert 20 < seen[0] <= 31
+    assert seen[1] is None
+
+
+async def test_a_call_is_one_span_with_its_outcome(recorded: Recorded) -> None:
+    await failure_of(raising(CartLost("lost")), recorded)
+    (span,) = recorded.spans()
+    assert span.name == "shop.CartService/GetCart"
+    assert dict(span.attributes or {}) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "shop.CartService/GetCart",
+        "rpc.response.status_code": "NOT_FOUND",
+        "error.type": "CART_LOST",
+    }
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_a_server_s_own_fault_makes_its_span_an_error_without_its_words(recorded: Recorded) -> None:
+    await failure_of(raising(ValueError("the secret")), recorded)
+    (span,) = recorded.spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert "secret" not in span.to_json()
+
+
+async def test_each_call_is_counted_by_method_and_outcome(recorded: Recorded) -> None:
+    await failure_of(raising(CartLost("lost")), recorded)
+    ((attributes, series),) = recorded.telemetry.server_durations.series.items()
+    assert dict(attributes)["rpc.response.status_code"] == "NOT_FOUND"
+    assert sum(series.counts) == 1
+    assert [call.span.span_id for call in series.examples.values()] == [recorded.spans()[0].context.span_id]

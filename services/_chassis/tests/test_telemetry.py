@@ -1,0 +1,153 @@
+import logging as standard_logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import orjson
+import pytest
+import structlog
+from chassis import logging, otlp, telemetry
+from chassis.testing import connect
+from opentelemetry import trace
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Collector(
+    trace_service_pb2_grpc.TraceServiceServicer,
+    metrics_service_pb2_grpc.MetricsServiceServicer,
+    logs_service_pb2_grpc.LogsServiceServicer,
+):
+    """Receives OTLP and keeps it."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+
+    def Export(self, request: Any, context: Any) -> Any:
+        self.received.append(request)
+        answers = {
+            "ExportTraceServiceRequest": trace_service_pb2.ExportTraceServiceResponse,
+            "ExportMetricsServiceRequest": metrics_service_pb2.ExportMetricsServiceResponse,
+            "ExportLogsServiceRequest": logs_service_pb2.ExportLogsServiceResponse,
+        }
+        return answers[type(request).__name__]()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    receiver = Collector()
+    server = grpc.server(ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)
+    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(receiver, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
+    yield receiver
+    server.stop(0)
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
+        structlog.get_logger().info("cart read", items=3)
+        return cart_pb2.Cart()
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+
+async def exported(collector: Collector) -> SimpleNamespace:
+    """One call's span, histogram point and log record, as they reached the collector."""
+    measured = telemetry.configure("cart")
+    logging.configure("cart", logger=measured.logger)
+    async with connect((cart_pb2_grpc.add_CartServiceServicer_to_server, Carts()), telemetry=measured) as channel:
+        await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
+    measured.shutdown()
+    spans = [
+        s
+        for r in collector.received
+        for rs in getattr(r, "resource_spans", ())
+        for ss in rs.scope_spans
+        for s in ss.spans
+    ]
+    metrics = {
+        m.name: m
+        for r in collector.received
+        for rm in getattr(r, "resource_metrics", ())
+        for sm in rm.scope_metrics
+        for m in sm.metrics
+    }
+    records = [
+        lr
+        for r in collector.received
+        for rl in getattr(r, "resource_logs", ())
+        for sl in rl.scope_logs
+        for lr in sl.log_records
+    ]
+    return SimpleNamespace(spans=spans, metrics=metrics, records=records)
+
+
+async def test_a_call_leaves_as_a_span_a_histogram_with_its_exemplar_and_a_log_with_its_trace(
+    collector: Collector,
+) -> None:
+    seen = await exported(collector)
+    (span,) = seen.spans
+    (point,) = seen.metrics["rpc.server.call.duration"].histogram.data_points
+    (record,) = [record for record in seen.records if record.body.string_value == "cart read"]
+    assert (point.count, seen.metrics["rpc.server.call.duration"].unit) == (1, "s")
+    assert [(e.trace_id, e.span_id) for e in point.exemplars] == [(span.trace_id, span.span_id)]
+    assert (record.trace_id, record.span_id) == (span.trace_id, span.span_id)
+    assert {a.key: a.value.int_value for a in record.attributes if a.key == "items"} == {"items": 3}
+
+
+async def test_resident_memory_is_a_metric(collector: Collector) -> None:
+    seen = await exported(collector)
+    (point,) = seen.metrics["process.memory.usage"].gauge.data_points
+    assert point.as_int > 1_000_000 or point.as_double > 1_000_000
+
+
+def test_nothing_is_measured_without_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp, "exporting", lambda _name: pytest.fail("exporting"))
+    assert not telemetry.configure("cart", {}).tracer.start_span("x").is_recording()
+
+
+def test_an_event_is_one_json_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    logging.configure("cart")
+    structlog.get_logger().info("charged", order_id="7")
+    event = orjson.loads(capsysbinary.readouterr().out)
+    del event["time"]
+    assert event == {"event": "charged", "order_id": "7", "level": "info", "service": "cart"}
+
+
+def test_events_below_the_level_are_left_out(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    logging.configure("cart", level="warning")
+    structlog.get_logger().info("charged")
+    assert capsysbinary.readouterr().out == b""
+
+
+@pytest.mark.parametrize("number", ["4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242"])
+def test_a_traceback_quotes_no_long_number(capsysbinary: pytest.CaptureFixture[bytes], number: str) -> None:
+    logging.configure("payment")
+    try:
+        int(f"bad card {number}!")
+    except ValueError:
+        structlog.get_logger().exception("unexpected error")
+    line = capsysbinary.readouterr().out.decode()
+    assert "4242" not in line
+    assert "bad card [number]!'" in line
+
+
+def test_what_libraries_log_comes_out_the_same_way(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    logging.configure("cart")
+    standard_logging.getLogger("grpc").warning("lost %s", "it")
+    assert orjson.loads(capsysbinary.readouterr().out)["event"] == "lost it"

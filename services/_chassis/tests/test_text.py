@@ -1,0 +1,30 @@
+import pytest
+from chassis.errors import InvalidArgument
+from chassis.text import text_check
+from google.protobuf.message import Message
+from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, shipping_pb2
+
+Address = address_pb2.Address
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (ad_pb2.AdRequest(context_keys=["a", "b\r"]), r"context_keys\[1\]"),
+        (checkout_pb2.PlaceOrderRequest(address=Address(city="\x00")), r"address\.city"),
+        (shipping_pb2.GetQuoteRequest(items=[cart_pb2.CartItem(product_id="\x1f")]), r"items\[0\]\.product_id"),
+        (Address(street_address="a\rb"), "street_address"),
+    ],
+    ids=["repeated string", "nested message", "repeated message", "free text"],
+)
+def test_a_control_character_is_found_wherever_it_is(message: Message, field: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"^{field}: must not hold control characters$"):
+        text_check(message.DESCRIPTOR)(message)
+
+
+def test_free_text_keeps_tab_and_line_feed() -> None:
+    text_check(Address.DESCRIPTOR)(Address(street_address="1 Long Road\n\tBack yard"))
+
+
+def test_other_characters_pass() -> None:
+    text_check(Address.DESCRIPTOR)(Address(city="Zürich\u0085 東京 😀 ~"))
