@@ -17,7 +17,7 @@ def remaining_seconds() -> float | None:
 
 
 def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> str | None:
-    """Text that the caller sent beside the request, such as its `idempotency-key`; the first of several, None of none."""
+    """Text that the caller sent beside the request, such as its `idempotency-key`: the first of several."""
     for key, value in context.invocation_metadata() or ():
         if key == name:
             return str(value)
