@@ -1,0 +1,144 @@
+"""Receives what services export over OTLP (gRPC) and keeps it in memory: for the demo, the tests, the bench."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+Value = str | int | float | bool
+_COLLECTOR = "opentelemetry.proto.collector"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A span and the service that it happened in. Times are nanoseconds since 1970, ids are hex, "" is no parent."""
+
+    service: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    kind: str
+    started_nanos: int
+    ended_nanos: int
+    attributes: dict[str, Value]
+    failed: bool
+
+    @property
+    def milliseconds(self) -> float:
+        """How long it took."""
+        return (self.ended_nanos - self.started_nanos) / 1e6
+
+
+@dataclass
+class Received:
+    """Everything that arrived so far, as it arrived, and ways to look at it."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans."""
+        return [
+            _span(service_of(group.resource), wire)
+            for message in self.messages
+            if isinstance(message, trace_service_pb2.ExportTraceServiceRequest)
+            for group in message.resource_spans
+            for scope in group.scope_spans
+            for wire in scope.spans
+        ]
+
+    @property
+    def metrics(self) -> list[tuple[str, Metric]]:
+        """All metrics of all exports, each with its service's name."""
+        return [
+            (service_of(group.resource), metric)
+            for message in self.messages
+            if isinstance(message, metrics_service_pb2.ExportMetricsServiceRequest)
+            for group in message.resource_metrics
+            for scope in group.scope_metrics
+            for metric in scope.metrics
+        ]
+
+
+@asynccontextmanager
+async def receiving(port: int) -> AsyncIterator[Received]:
+    """Listen on a port of loopback."""
+    received = Received()
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((_handler(received, "trace.v1.TraceService", trace_service_pb2, "Trace"),))
+    server.add_generic_rpc_handlers((_handler(received, "metrics.v1.MetricsService", metrics_service_pb2, "Metrics"),))
+    server.add_generic_rpc_handlers((_handler(received, "logs.v1.LogsService", logs_service_pb2, "Logs"),))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield received
+    finally:
+        await server.stop(None)
+
+
+def exporting_to(port: int) -> dict[str, str]:
+    """The environment that makes services export everything to a receiver, soon after it happened."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_INSECURE": "true",
+        "OTEL_TRACES_SAMPLER": "parentbased_always_on",
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+        "OTEL_BLRP_SCHEDULE_DELAY": "200",
+        "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+    }
+
+
+def _handler(received: Received, service: str, messages: Any, signal: str) -> grpc.GenericRpcHandler:
+    request: Callable[[bytes], Message] = getattr(messages, f"Export{signal}ServiceRequest").FromString
+    response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
+
+    async def export(message: Message, _context: object) -> Message:
+        received.messages.append(message)
+        return response
+
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
+        export, request, type(response).SerializeToString
+    )
+    return grpc.method_handlers_generic_handler(f"{_COLLECTOR}.{service}", {"Export": handler})
+
+
+def service_of(resource: Resource) -> str:
+    """The name of the service that an export came from."""
+    return str(attributes_of(resource.attributes).get("service.name", ""))
+
+
+def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    """Attributes as Python values."""
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Value:
+    kind = value.WhichOneof("value")
+    return getattr(value, kind) if kind else ""
+
+
+def _span(service: str, wire: WireSpan) -> Span:
+    return Span(
+        service=service,
+        trace_id=wire.trace_id.hex(),
+        span_id=wire.span_id.hex(),
+        parent_id=wire.parent_span_id.hex(),
+        name=wire.name,
+        kind=WireSpan.SpanKind.Name(wire.kind).removeprefix("SPAN_KIND_"),
+        started_nanos=wire.start_time_unix_nano,
+        ended_nanos=wire.end_time_unix_nano,
+        attributes=attributes_of(wire.attributes),
+        failed=wire.status.code == Status.STATUS_CODE_ERROR,
+    )
