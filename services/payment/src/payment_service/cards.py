@@ -1,0 +1,126 @@
+"""The rules for cards: what a number, an expiry and a security code must look like, and whose card a number is."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from chassis.errors import FieldViolation, InvalidArgument
+from stdnum import luhn
+
+_NUMBER = re.compile(r"[0-9]{12,19}")
+_SEPARATORS = str.maketrans("", "", " -")
+_YEARS = range(2000, 2100)
+_MONTHS = range(1, 13)
+_SECURITY_CODES = range(10_000)
+
+
+class Brand(StrEnum):
+    """Whose card it is, as ACCEPTED_BRANDS spells it."""
+
+    VISA = "visa"
+    MASTERCARD = "mastercard"
+    AMEX = "amex"
+    DISCOVER = "discover"
+    JCB = "jcb"
+    DINERS = "diners"
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Numbers of one brand: those of these lengths whose first digits lie between two prefixes of one length."""
+
+    brand: Brand
+    first: str
+    last: str
+    lengths: frozenset[int]
+
+    def holds(self, digits: str) -> bool:
+        return len(digits) in self.lengths and self.first <= digits[: len(self.first)] <= self.last
+
+
+# Source: ISO/IEC 7812 issuer ranges as the schemes publish them.
+_RANGES = (
+    _Range(Brand.VISA, "4", "4", frozenset({13, 16, 19})),
+    _Range(Brand.MASTERCARD, "51", "55", frozenset({16})),
+    _Range(Brand.MASTERCARD, "2221", "2720", frozenset({16})),
+    _Range(Brand.AMEX, "34", "34", frozenset({15})),
+    _Range(Brand.AMEX, "37", "37", frozenset({15})),
+    _Range(Brand.DISCOVER, "6011", "6011", frozenset(range(16, 20))),
+    _Range(Brand.DISCOVER, "644", "659", frozenset(range(16, 20))),
+    _Range(Brand.JCB, "3528", "3589", frozenset(range(16, 20))),
+    _Range(Brand.DINERS, "300", "305", frozenset(range(14, 20))),
+    _Range(Brand.DINERS, "36", "36", frozenset(range(14, 20))),
+    _Range(Brand.DINERS, "38", "39", frozenset(range(14, 20))),
+)
+
+
+class CardNumberInvalid(InvalidArgument):
+    """The number is not 12 to 19 digits, or its check digit is wrong."""
+
+
+class Decline(StrEnum):
+    """Why a well-formed card is not charged; the values are the reasons that callers branch on."""
+
+    BRAND_NOT_ACCEPTED = "BRAND_NOT_ACCEPTED"
+    CARD_EXPIRED = "CARD_EXPIRED"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card as the caller gave it, unchecked. What must never be shown is not in its repr.
+
+    Attributes:
+        number: digits, perhaps parted by spaces or `-`.
+        cvv: as a number: the code 012 is 12.
+        year: of the expiry, four digits.
+        month: of the expiry; the card is good through this month's last day.
+    """
+
+    number: str = field(repr=False)
+    cvv: int = field(repr=False)
+    year: int
+    month: int
+
+    @property
+    def digits(self) -> str:
+        """The number without its separators."""
+        return self.number.translate(_SEPARATORS)
+
+    @property
+    def last_four(self) -> str:
+        """What may be shown and stored."""
+        return self.digits[-4:]
+
+
+def check_form(card: Card, path: str) -> None:
+    """Raise InvalidArgument, naming fields under `path`, for a card that no issuer could have made."""
+    if not _NUMBER.fullmatch(card.digits):
+        raise _number_invalid(path, "must be 12 to 19 digits")
+    if not luhn.is_valid(card.digits):
+        raise _number_invalid(path, "must have a valid check digit")
+    if card.month not in _MONTHS:
+        raise InvalidArgument.field(f"{path}.credit_card_expiration_month", "must lie between 1 and 12")
+    if card.year not in _YEARS:
+        raise InvalidArgument.field(f"{path}.credit_card_expiration_year", "must be a year of this century")
+    if card.cvv not in _SECURITY_CODES:
+        raise InvalidArgument.field(f"{path}.credit_card_cvv", "must lie between 0 and 9999")
+
+
+def why_declined(card: Card, accepted: Collection[Brand], today: date) -> Decline | None:
+    """Tell why a well-formed card is not charged; None when nothing speaks against it."""
+    if brand_of(card.digits) not in accepted:
+        return Decline.BRAND_NOT_ACCEPTED
+    if (card.year, card.month) < (today.year, today.month):
+        return Decline.CARD_EXPIRED
+    return None
+
+
+def brand_of(digits: str) -> Brand | None:
+    """Find the brand a number belongs to by its prefix and length; None when no brand has such numbers."""
+    return next((numbers.brand for numbers in _RANGES if numbers.holds(digits)), None)
+
+
+def _number_invalid(path: str, rule: str) -> CardNumberInvalid:
+    return CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", rule))

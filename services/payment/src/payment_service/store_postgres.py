@@ -1,0 +1,104 @@
+"""The ledger in PostgreSQL: what several replicas share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from payment_service.domain import Entry, LedgerUnavailable
+from payment_service.store import ANSWER_WITHIN_SECONDS, READ_COLUMNS, to_entry, to_row
+
+_FIND = f"SELECT {READ_COLUMNS} FROM charges WHERE charge_key = %s"  # noqa: S608 - a constant
+_RECORD = f"""
+    INSERT INTO charges ({READ_COLUMNS}, transaction_id) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    ON CONFLICT DO NOTHING RETURNING {READ_COLUMNS}
+"""  # noqa: S608
+_VOID = f"""
+    UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = %s AND state = 'CHARGED'
+    RETURNING {READ_COLUMNS}
+"""  # noqa: S608
+
+_CONNECTIONS = 8
+_CONNECT_WITHIN_SECONDS = 1
+_RETRY_SECONDS = 0.1
+_CHECK_WITHIN_SECONDS = 1
+
+
+@asynccontextmanager
+async def postgres_ledger(url: str) -> AsyncIterator["PostgresLedger"]:
+    """A ledger, open within the context; it opens whether or not the server answers yet."""
+    pool = AsyncConnectionPool(
+        url,
+        min_size=1,
+        max_size=_CONNECTIONS,
+        open=False,
+        timeout=_CONNECT_WITHIN_SECONDS,
+        # Who waits for a connection retries: the pool's own back-off would outlast a server's restart.
+        reconnect_timeout=0,
+        kwargs={
+            "autocommit": True,
+            "connect_timeout": _CONNECT_WITHIN_SECONDS,
+            "tcp_user_timeout": ANSWER_WITHIN_SECONDS * 1000,
+            "options": "-c synchronous_commit=on",
+        },
+    )
+    await pool.open()
+    try:
+        yield PostgresLedger(pool)
+    finally:
+        await pool.close()
+
+
+class PostgresLedger:
+    """See `domain.Ledger`. Each statement commits by itself; all may run twice, so a lost reply is asked for again."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    async def record(self, entry: Entry) -> Entry:
+        """Store the entry unless its key has one; returns the one that the key has now.
+
+        The insert waits for one of the same key to commit, and no row is ever deleted: the read after it finds that.
+        """
+        row = await self._fetch(_RECORD, to_row(entry)) or await self._fetch(_FIND, (entry.key,))
+        if row is None:
+            raise LedgerUnavailable("the ledger lost an entry")
+        return to_entry(row)
+
+    async def find(self, key: str) -> Entry | None:
+        """Look an entry up."""
+        row = await self._fetch(_FIND, (key,))
+        return to_entry(row) if row else None
+
+    async def void(self, key: str) -> Entry | None:
+        """Turn a CHARGED entry into a VOIDED one, leave any other; returns what the key has now."""
+        row = await self._fetch(_VOID, (key,))
+        return to_entry(row) if row else await self.find(key)
+
+    async def check(self) -> None:
+        """Return if the ledger answers within a second."""
+        await self._fetch(_FIND, ("",), within_seconds=_CHECK_WITHIN_SECONDS)
+
+    async def _fetch(
+        self, statement: str, parameters: Sequence[Any], *, within_seconds: float = ANSWER_WITHIN_SECONDS
+    ) -> Sequence[Any] | None:
+        """Run a statement until the server answers, as it may be restarting, and read its row."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                return await self._fetch_patiently(statement, parameters)
+        except TimeoutError as error:
+            raise LedgerUnavailable("the ledger does not answer") from error
+
+    async def _fetch_patiently(self, statement: str, parameters: Sequence[Any]) -> Sequence[Any] | None:
+        while True:
+            try:
+                async with self._pool.connection() as connection:
+                    cursor = await connection.execute(statement, parameters, prepare=True)
+                    row: Sequence[Any] | None = await cursor.fetchone()
+                    return row
+            # A server that just failed over may be read-only for a moment.
+            except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction):
+                await asyncio.sleep(_RETRY_SECONDS)
