@@ -6,7 +6,7 @@ PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help sync lock protos
+.PHONY: help setup sync lock protos check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml $(wildcard services/*/pypro
 	@$(UV) pip install --quiet --python $(VENV) --no-deps $(addprefix --editable ./,$(PACKAGES))
 	@touch $@
 
-setup: $(VENV)/.installed
+setup: $(VENV)/.installed  ## Make .venv with everything the other targets need
 
 sync: lock setup  ## Lock the dependencies of all packages and install them
 
@@ -33,3 +33,19 @@ lock: | $(UV)
 
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
+
+SOURCES := $(filter-out protos/gen,$(wildcard services/*/src) employee-api/src)
+BUF := npx --yes @bufbuild/buf@1.75.0
+
+check: setup  ## Lint and type-check everything, as CI does
+	ruff check .
+	ruff format --check .
+	mypy $(SOURCES)
+	cd protos && $(BUF) lint && $(BUF) format --diff --exit-code && $(BUF) breaking --against baseline.binpb
+	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
+
+test: setup  ## Run every test
+	pytest -n auto
+
+bench: setup  ## Measure speed and memory; writes bench.json
+	python -m shop_cli bench

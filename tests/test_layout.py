@@ -1,0 +1,151 @@
+"""The shape that all services share, so that a tenth one is found by its siblings: names what was forgotten."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+SERVICES = sorted(
+    project.parent.name
+    for project in (ROOT / "services").glob("*/pyproject.toml")
+    if not project.parent.name.startswith("_")
+)
+IMAGES = [*SERVICES, "employee-api"]
+
+# What a domain may know of: no wire, no database.
+DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.money", "chassis.fields"}
+
+
+def package_of(service: str) -> Path:
+    return ROOT / "services" / service / "src" / f"{service.replace('-', '_')}_service"
+
+
+def project_of(image: str) -> dict[str, Any]:
+    folder = ROOT / image if image == "employee-api" else ROOT / "services" / image
+    return tomllib.loads((folder / "pyproject.toml").read_text())
+
+
+def imports_of(module: Path) -> Iterator[str]:
+    """The full names of the modules that a file imports; of `from a import b` both `a` and `a.b`."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def chart_values() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
+
+
+def skaffold() -> dict[str, Any]:
+    return next(yaml.safe_load_all((ROOT / "skaffold.yaml").read_text()))
+
+
+def test_the_chart_installs_every_service() -> None:
+    assert sorted(chart_values()["services"]) == sorted(IMAGES)
+
+
+def test_skaffold_builds_every_image() -> None:
+    built = [artifact["image"].rpartition("/")[2] for artifact in skaffold()["build"]["artifacts"]]
+    assert sorted(built) == sorted(IMAGES)
+
+
+def test_skaffold_forwards_every_service_to_its_local_port() -> None:
+    forwarded = {
+        forward["resourceName"].rpartition("shop-")[2]: forward["localPort"] for forward in skaffold()["portForward"]
+    }
+    assert forwarded == {image: project_of(image)["tool"]["shop"]["port"] for image in IMAGES}
+
+
+def test_no_two_services_share_a_local_port() -> None:
+    ports = [project_of(image)["tool"]["shop"]["port"] for image in IMAGES]
+    assert len(set(ports)) == len(ports)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_has_the_files_that_all_services_have(service: str) -> None:
+    package = package_of(service)
+    expected = ["__init__.py", "__main__.py", "domain.py", "py.typed", "service.py"]
+    assert [name for name in expected if not (package / name).exists()] == []
+    assert [
+        name for name in ("test_domain.py", "test_service.py") if not (package.parents[1] / "tests" / name).exists()
+    ] == []
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_goes_by_one_name(service: str) -> None:
+    assert project_of(service)["project"]["name"] == f"{service}-service"
+    assert f'run("{service}"' in (package_of(service) / "__main__.py").read_text()
+    assert (ROOT / "protos/shop" / f"{service.replace('-', '_')}.proto").exists()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_domain_knows_no_wire_and_no_database(service: str) -> None:
+    own = package_of(service).name
+    foreign = {
+        name
+        for name in imports_of(package_of(service) / "domain.py")
+        if not name.startswith(own)
+        and name.partition(".")[0] not in sys.stdlib_module_names
+        and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in DOMAIN_MAY_IMPORT)
+        and name != "chassis"
+    }
+    assert foreign == set()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_never_imports_another(service: str) -> None:
+    others = {package_of(other).name for other in SERVICES if other != service}
+    found = {
+        (module.name, name)
+        for module in package_of(service).rglob("*.py")
+        for name in imports_of(module)
+        if name.partition(".")[0] in others
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_only_main_reads_settings(service: str) -> None:
+    readers = {
+        module.name
+        for module in package_of(service).glob("*.py")
+        if {"chassis.settings", "os.environ", "pydantic_settings"} & set(imports_of(module))
+        or "os.environ" in module.read_text()
+    }
+    assert readers <= {"__main__.py"}
+
+
+def test_the_chassis_knows_no_service() -> None:
+    packages = {package_of(service).name for service in SERVICES}
+    chassis = ROOT / "services/_chassis/src/chassis"
+    assert not [
+        name for module in chassis.rglob("*.py") for name in imports_of(module) if name.partition(".")[0] in packages
+    ]
+
+
+def test_the_top_level_holds_what_it_may() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    folders = {path.partition("/")[0] for path in listed if "/" in path}
+    assert folders <= {"charts", "services", "employee-api", "protos", "tests", ".github", ".ci"}
+
+
+def test_the_lock_pins_every_package_by_hash_and_names_no_index() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pins = re.findall(r"^[a-zA-Z0-9._-]+(?:\[[^\]]*\])?==", lock, re.MULTILINE)
+    blocks = re.split(r"^(?=[a-zA-Z0-9])", lock, flags=re.MULTILINE)
+    assert pins
+    assert [block.split("==")[0] for block in blocks if block.strip() and "--hash=sha256:" not in block] == []
+    assert "://" not in lock
