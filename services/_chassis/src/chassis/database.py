@@ -46,16 +46,19 @@ def engine(url: str) -> "AsyncEngine":
     """Open a pool of connections, lazily: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL.
 
     On SQLite a transaction takes the write lock when it begins, so that it waits for its turn instead of failing in the
-    middle. Reads that want no lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`.
+    middle. Reads that want no lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors never tell the
+    values of a statement's parameters.
     """
     from sqlalchemy import event  # noqa: PLC0415 - see the module's docstring
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
 
     path = sqlite_path(url)
     if path is None:
-        return create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True)
+        return create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True, hide_parameters=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    opened = create_async_engine(f"sqlite+aiosqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    opened = create_async_engine(
+        f"sqlite+aiosqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, hide_parameters=True
+    )
     event.listen(opened.sync_engine, "connect", _set_up_sqlite)
     event.listen(opened.sync_engine, "begin", _begin_immediate)
     return opened

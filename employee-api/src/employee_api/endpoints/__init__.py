@@ -1,0 +1,1 @@
+"""The operations, in groups that are served by the same parts."""

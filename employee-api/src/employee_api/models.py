@@ -1,0 +1,125 @@
+"""The tables, on SQLite and PostgreSQL alike. Times are UTC with microseconds; ids are UUIDs."""
+
+import uuid
+from datetime import UTC, date, datetime
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, Dialect, Index, Text, TypeDecorator
+from sqlmodel import Field, SQLModel
+
+# Constraints have names, so that migrations can drop them on both databases.
+SQLModel.metadata.naming_convention = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC. SQLite keeps no zone, so it is put back when a value is read."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Refuse a moment without a zone: it could be any."""
+        if value is not None and value.tzinfo is None:
+            raise ValueError("a moment needs a time zone")
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Tell what is stored as UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _moment() -> Any:
+    return Field(sa_type=UtcDateTime)
+
+
+def _text() -> Any:
+    return Field(sa_type=Text)
+
+
+def _user_reference() -> Any:
+    """A user who may be gone: the database itself empties the column when the user is deleted."""
+    return Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
+
+
+class User(SQLModel, table=True):
+    """An employee. `email_key` is what uniqueness and login go by, `email` is as it was given."""
+
+    __tablename__ = "users"
+    __table_args__ = (Index("ix_users_created_at_id", "created_at", "id"),)
+
+    id: uuid.UUID = Field(primary_key=True)
+    name: str = _text()
+    email: str = _text()
+    email_key: str = Field(sa_type=Text, unique=True)
+    password_hash: str = _text()
+    role: str = _text()
+    color: str = _text()
+    avatar: str = _text()
+    dept: str = _text()
+    created_at: datetime = _moment()
+
+
+class Task(SQLModel, table=True):
+    """A piece of work, perhaps somebody's."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (Index("ix_tasks_created_at_id", "created_at", "id"),)
+
+    id: uuid.UUID = Field(primary_key=True)
+    title: str = _text()
+    description: str = _text()
+    status: str = _text()
+    priority: str = _text()
+    assignee_id: uuid.UUID | None = _user_reference()
+    reporter_id: uuid.UUID | None = _user_reference()
+    due_date: date | None = None
+    created_at: datetime = _moment()
+    updated_at: datetime = _moment()
+
+
+class Comment(SQLModel, table=True):
+    """What somebody said about a task; it goes with the task and outlives its author."""
+
+    __tablename__ = "comments"
+    __table_args__ = (Index("ix_comments_task_id_created_at_id", "task_id", "created_at", "id"),)
+
+    id: uuid.UUID = Field(primary_key=True)
+    task_id: uuid.UUID = Field(foreign_key="tasks.id", ondelete="CASCADE")
+    author_id: uuid.UUID | None = _user_reference()
+    body: str = _text()
+    created_at: datetime = _moment()
+
+
+class Activity(SQLModel, table=True):
+    """Who did what when. The subject's id and name are copies: an activity outlives what it tells of."""
+
+    __tablename__ = "activities"
+    __table_args__ = (Index("ix_activities_created_at_id", "created_at", "id"),)
+
+    id: uuid.UUID = Field(primary_key=True)
+    actor_id: uuid.UUID | None = _user_reference()
+    action: str = _text()
+    subject_type: str = _text()
+    subject_id: uuid.UUID
+    subject_name: str = _text()
+    changes: dict[str, Any] = Field(sa_type=JSON)
+    created_at: datetime = _moment()
+
+
+class Session(SQLModel, table=True):
+    """A login. Its token is kept as a hash only, so whoever reads this table can't use it."""
+
+    __tablename__ = "sessions"
+
+    token_hash: bytes = Field(primary_key=True)
+    user_id: uuid.UUID = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
+    created_at: datetime = _moment()
+    last_seen_at: datetime = _moment()
+    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
