@@ -47,5 +47,5 @@ check: setup  ## Lint and type-check everything, as CI does
 test: setup  ## Run every test
 	pytest -n auto
 
-bench: setup  ## Measure speed and memory; writes bench.json
-	python -m shop_cli bench
+bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
+	python tests/bench

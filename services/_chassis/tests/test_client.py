@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+
 from chassis import calls, client, errors
 from chassis.testing import Recorded, serve
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2

@@ -2,8 +2,9 @@ import os
 from pathlib import Path
 
 import pytest
-from chassis.datafile import DataFile
 from structlog.testing import capture_logs
+
+from chassis.datafile import DataFile
 
 
 def write(path: Path, text: str, *, stamp: int) -> None:

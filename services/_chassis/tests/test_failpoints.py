@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+
 from chassis.failpoints import FailpointReached, Failpoints
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from chassis import fields
 from chassis.errors import InvalidArgument
 

@@ -1,10 +1,11 @@
 from fractions import Fraction
 
 import pytest
-from chassis.errors import InvalidArgument
-from chassis.money import AmountOutOfRange, Money, parse_money, round_to_digits, total
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument
+from chassis.money import AmountOutOfRange, Money, parse_money, round_to_digits, total
 
 nanos = st.integers(-(2**90), 2**90)
 int64 = st.integers(-(2**63), 2**63 - 1)

@@ -11,11 +11,12 @@ from pathlib import Path
 import grpc
 import orjson
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
 from chassis import errors, server
 from chassis.settings import ServiceSettings
 from chassis.telemetry import Telemetry
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from shop import cart_pb2, cart_pb2_grpc
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

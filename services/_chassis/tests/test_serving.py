@@ -4,13 +4,14 @@ from typing import Any
 
 import grpc
 import pytest
-from chassis import calls, errors
-from chassis.testing import Recorded, connect, serve
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from opentelemetry.trace import StatusCode
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from structlog.testing import capture_logs
+
+from chassis import calls, errors
+from chassis.testing import Recorded, connect, serve
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = Callable[[Context], Awaitable[cart_pb2.Cart]]

@@ -8,12 +8,13 @@ import grpc
 import orjson
 import pytest
 import structlog
-from chassis import logging, otlp, telemetry
-from chassis.testing import connect
 from opentelemetry import trace
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from chassis import logging, otlp, telemetry
+from chassis.testing import connect
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -1,7 +1,8 @@
 import pytest
+from google.protobuf.message import Message
+
 from chassis.errors import InvalidArgument
 from chassis.text import text_check
-from google.protobuf.message import Message
 from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, shipping_pb2
 
 Address = address_pb2.Address

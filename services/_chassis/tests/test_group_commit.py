@@ -1,0 +1,83 @@
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+from chassis.group_commit import GroupCommit
+
+
+class Disk:
+    """Doubles numbers, one flush at a time, as slowly as a test wants; a negative number breaks the flush."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.free = threading.Event()
+        self.free.set()
+
+    def flush(self, numbers: Sequence[int]) -> list[int]:
+        self.free.wait()
+        self.batches.append(list(numbers))
+        if min(numbers) < 0:
+            raise OSError("broken")
+        return [2 * number for number in numbers]
+
+
+async def test_each_caller_gets_the_result_of_its_own_work() -> None:
+    commits = GroupCommit(Disk().flush)
+    assert await asyncio.gather(*(commits.run(number) for number in range(50))) == [2 * n for n in range(50)]
+    await commits.close()
+
+
+async def test_what_gathers_during_a_flush_shares_the_next_one() -> None:
+    disk = Disk()
+    commits = GroupCommit(disk.flush)
+    disk.free.clear()
+    first = asyncio.create_task(commits.run(0))
+    while commits._gathered or not commits._committing.locked():
+        await asyncio.sleep(0)
+    others = [asyncio.create_task(commits.run(number)) for number in (1, 2, 3)]
+    await asyncio.sleep(0)
+    disk.free.set()
+    await asyncio.gather(first, *others)
+    await commits.close()
+    assert disk.batches == [[0], [1, 2, 3]]
+
+
+async def test_a_caller_who_gives_up_does_not_undo_its_work_or_that_of_others() -> None:
+    disk = Disk()
+    commits = GroupCommit(disk.flush)
+    disk.free.clear()
+    impatient, patient = (asyncio.create_task(commits.run(number)) for number in (1, 2))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    disk.free.set()
+    assert await patient == 4
+    await commits.close()
+    assert disk.batches == [[1, 2]]
+
+
+async def test_a_failed_flush_fails_those_whose_work_it_was_and_no_later_one() -> None:
+    commits = GroupCommit(Disk().flush)
+    failed = await asyncio.gather(commits.run(-1), commits.run(1), return_exceptions=True)
+    assert [type(error) for error in failed] == [OSError, OSError]
+    assert await commits.run(3) == 6
+    await commits.close()
+
+
+async def test_closing_waits_for_what_was_begun() -> None:
+    disk = Disk()
+    commits = GroupCommit(disk.flush)
+    running = asyncio.create_task(commits.run(1))
+    await asyncio.sleep(0)
+    await commits.close()
+    assert disk.batches == [[1]]
+    assert await running == 2
+
+
+@pytest.mark.parametrize("count", [1, 500])
+async def test_work_is_done_in_the_order_it_came(count: int) -> None:
+    disk = Disk()
+    commits = GroupCommit(disk.flush)
+    await asyncio.gather(*(commits.run(number) for number in range(count)))
+    await commits.close()
+    assert [number for batch in disk.batches for number in batch] == list(range(count))

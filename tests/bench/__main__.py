@@ -1,0 +1,135 @@
+"""`make bench`: speed and memory of the whole shop, as a table and as bench.json.
+
+Absolute figures belong to the machine; the ratios to a bare echo in the same run are what to compare.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+import grpc
+from rich.console import Console
+from rich.table import Table
+
+from shop import empty_pb2, product_catalog_pb2_grpc
+from shop_cli.ports import reserved
+from shop_cli.processes import Shop
+from shop_cli.workspace import discover_services, root
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import orders
+import reads
+from measure import started
+
+_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
+_ALWAYS = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
+_ORDER_ROUNDS = 3
+_MEMORY_CALLS = 100_000
+
+Rows = dict[str, dict[str, float]]
+
+
+@asynccontextmanager
+async def running(telemetry: Mapping[str, str], **checkout: str) -> AsyncIterator[tuple[Shop, int, float]]:
+    """A whole shop on its embedded defaults; yields it, a free port and the seconds until all of it served."""
+    programs = discover_services()
+    here = Path(__file__).parent
+    with reserved(len(programs) + 2) as ports, tempfile.TemporaryDirectory() as folder:
+        *own, sink, spare = ports
+        environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
+        names = [program.name for program in programs]
+        shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment, {"checkout": checkout})
+        async with started(here / "sink_service.py", sink), shop:
+            begun = min(process.started_at for process in shop)
+            await shop.wait_until_serving()
+            yield shop, spare, asyncio.get_running_loop().time() - begun
+
+
+async def product_ids(shop: Shop) -> list[str]:
+    """The ids of all products."""
+    async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
+        listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
+    return [product.id for product in listed.products]
+
+
+async def start_times() -> Rows:
+    """Seconds from exec to SERVING, each service alone, median of three; then the whole shop at once."""
+    rows: Rows = {}
+    async with running(_SAMPLED) as (shop, _, whole):
+        for process in shop:
+            seconds = []
+            for _ in range(3):
+                await process.stop()
+                await process.start()
+                seconds.append(await process.wait_until_serving())
+            rows[process.name] = {"seconds": round(median(seconds), 2)}
+    return {**rows, "whole shop": {"seconds": round(whole, 2)}}
+
+
+async def order_runs() -> Rows:
+    """Medians of interleaved runs: lines x orders in flight, then the journal switched off."""
+    variants = {
+        "3 lines, alone": ("on", {"lines": 3, "in_flight": 1, "orders": 300}),
+        "3 lines, 16 in flight": ("on", {"lines": 3, "in_flight": 16, "orders": 1000}),
+        "9 lines, alone": ("on", {"lines": 9, "in_flight": 1, "orders": 300}),
+        "9 lines, 16 in flight": ("on", {"lines": 9, "in_flight": 16, "orders": 1000}),
+        "3 lines, alone, no journal": ("off", {"lines": 3, "in_flight": 1, "orders": 300}),
+        "3 lines, 16 in flight, no journal": ("off", {"lines": 3, "in_flight": 16, "orders": 1000}),
+    }
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
+    async with running(_SAMPLED) as (with_journal, _, _), running(_SAMPLED, JOURNAL="off") as (without, _, _):
+        ids = await product_ids(with_journal)
+        for shop in (with_journal, without):
+            await orders.run(shop, ids, lines=9, in_flight=16, orders=200)
+        for _ in range(_ORDER_ROUNDS):
+            for name, (journal, shape) in variants.items():
+                shop = with_journal if journal == "on" else without
+                runs[name].append(await orders.run(shop, ids, **shape))
+    return {name: {key: round(median(run[key] for run in made), 2) for key in made[0]} for name, made in runs.items()}
+
+
+async def measured() -> dict[str, Rows]:
+    """All sections, one after the other."""
+    found: dict[str, Rows] = {}
+    for title, telemetry in (("reads, 10 % sampled", _SAMPLED), ("reads, all sampled", _ALWAYS)):
+        async with running(telemetry) as (shop, spare, _):
+            found[title] = await reads.measure(shop, (await product_ids(shop))[0], spare)
+            show(title, found[title])
+    found["orders, 10 % sampled"] = await order_runs()
+    show("orders, 10 % sampled", found["orders, 10 % sampled"])
+    async with running(_SAMPLED) as (shop, _, _):
+        found["memory"] = await reads.memory_after(shop, (await product_ids(shop))[0], _MEMORY_CALLS)
+        show(f"memory after {_MEMORY_CALLS:,} calls and as many again", found["memory"])
+    found["start"] = await start_times()
+    show("seconds from exec to SERVING", found["start"])
+    return found
+
+
+def show(title: str, rows: Rows) -> None:
+    """Print one section as a table."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    columns = list(next(iter(rows.values())))
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(f"{row[column]:g}" for column in columns))
+    Console().print(table)
+
+
+def main() -> None:
+    """Measure everything and write bench.json beside the Makefile."""
+    found = asyncio.run(measured())
+    path = root() / "bench.json"
+    path.write_text(json.dumps(found, indent=2) + "\n")
+    Console().print(f"written to {path.name}")
+
+
+main()

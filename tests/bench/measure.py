@@ -1,0 +1,69 @@
+"""What the operating system and a compiled client tell of a process."""
+
+import asyncio
+import os
+import re
+import shutil
+import struct
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import grpc
+from google.protobuf.message import Message
+
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU time that processes have used so far, user and system."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _CLOCK_TICKS
+
+
+def resident_megabytes(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
+
+
+@asynccontextmanager
+async def started(script: Path, port: int) -> AsyncIterator[int]:
+    """A script that serves on a port; yields its process id."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), env={**os.environ, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
+    )
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            await asyncio.wait_for(channel.channel_ready(), 20)
+        yield child.pid
+    finally:
+        child.kill()
+        await child.wait()
+
+
+async def load(address: str, method: str, request: Message, calls: int) -> float:
+    """Call a method with h2load, 64 calls in flight on 4 connections; returns calls a second. All must succeed."""
+    program = shutil.which("h2load")
+    if program is None:
+        sys.exit("make bench needs h2load (Debian and Ubuntu: apt-get install nghttp2-client)")
+    body = request.SerializeToString()
+    with NamedTemporaryFile() as file:
+        file.write(struct.pack(">BI", 0, len(body)) + body)
+        file.flush()
+        child = await asyncio.create_subprocess_exec(
+            *(program, "-n", str(calls), "-c", "4", "-m", "16", "-d", file.name),
+            *("-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}/{method}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        output = (await child.communicate())[0].decode()
+    finished = re.search(r"finished in [^,]+, ([\d.]+) req/s", output)
+    if finished is None or f"{calls} succeeded" not in output:
+        sys.exit(f"h2load against {method} at {address} failed:\n{output}")
+    return float(finished[1])
