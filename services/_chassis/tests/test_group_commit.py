@@ -3,6 +3,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+
 from chassis.group_commit import GroupCommit
 
 
@@ -11,10 +12,12 @@ class Disk:
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
+        self.reached = threading.Event()
         self.free = threading.Event()
         self.free.set()
 
     def flush(self, numbers: Sequence[int]) -> list[int]:
+        self.reached.set()
         self.free.wait()
         self.batches.append(list(numbers))
         if min(numbers) < 0:
@@ -33,8 +36,7 @@ async def test_what_gathers_during_a_flush_shares_the_next_one() -> None:
     commits = GroupCommit(disk.flush)
     disk.free.clear()
     first = asyncio.create_task(commits.run(0))
-    while commits._gathered or not commits._committing.locked():
-        await asyncio.sleep(0)
+    await asyncio.to_thread(disk.reached.wait)
     others = [asyncio.create_task(commits.run(number)) for number in (1, 2, 3)]
     await asyncio.sleep(0)
     disk.free.set()
