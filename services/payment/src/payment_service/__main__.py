@@ -6,20 +6,20 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
+
 from chassis import database
 from chassis.server import Service, run
 from chassis.settings import ServiceSettings, load
 from chassis.settings import Settings as BaseSettings
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import NoDecode
-from shop import payment_pb2_grpc
-from shop_internal import payment_ledger_pb2_grpc
-
 from payment_service import hmac_key
 from payment_service.cards import Brand
 from payment_service.domain import Till
 from payment_service.service import PaymentLedger, PaymentService
 from payment_service.store import MIGRATIONS, open_ledger
+from shop import payment_pb2_grpc
+from shop_internal import payment_ledger_pb2_grpc
 
 
 class DatabaseSettings(BaseSettings):

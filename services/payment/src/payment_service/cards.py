@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from chassis.errors import FieldViolation, InvalidArgument
 from stdnum import luhn
+
+from chassis.errors import FieldViolation, InvalidArgument
 
 _NUMBER = re.compile(r"[0-9]{12,19}")
 _SEPARATORS = str.maketrans("", "", " -")

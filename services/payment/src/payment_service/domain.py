@@ -14,7 +14,6 @@ from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from chassis.money import Money, parse_money
-
 from payment_service import cards
 from payment_service.cards import Brand, Card
 

@@ -3,17 +3,17 @@
 import uuid
 
 import structlog
+
 from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.money import Money
 from chassis.serving import ServicerContext
+from payment_service.cards import Card
+from payment_service.domain import ChargeOrder, Entry, State, Till
 from shop import money_pb2, payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
-
-from payment_service.cards import Card
-from payment_service.domain import ChargeOrder, Entry, State, Till
 
 log = structlog.get_logger()
 

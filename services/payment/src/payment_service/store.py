@@ -7,7 +7,6 @@ from typing import Any
 
 from chassis import database
 from chassis.money import Money
-
 from payment_service.domain import Entry, Ledger, Payment, State
 
 MIGRATIONS = Path(__file__).parent / "migrations"

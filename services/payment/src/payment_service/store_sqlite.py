@@ -1,12 +1,13 @@
 """The ledger in a SQLite file: the embedded default."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
+from chassis.group_commit import GroupCommit
 from payment_service.domain import Entry, LedgerUnavailable
-from payment_service.group_commit import GroupCommit, T, Work
 from payment_service.store import ANSWER_WITHIN_SECONDS, READ_COLUMNS, to_entry, to_row
 
 _FIND = f"SELECT {READ_COLUMNS} FROM charges WHERE charge_key = ?"  # noqa: S608 - a constant
@@ -19,21 +20,34 @@ _VOID = """
 """
 
 
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
 @asynccontextmanager
 async def sqlite_ledger(path: Path) -> AsyncIterator["SqliteLedger"]:
     """A ledger, open within the context."""
-    file = GroupCommit(path, busy_timeout_seconds=ANSWER_WITHIN_SECONDS)
+    connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    ledger = SqliteLedger(connection)
     try:
-        yield SqliteLedger(file)
+        yield ledger
     finally:
-        await file.close()
+        await ledger.close()
 
 
 class SqliteLedger:
     """See `domain.Ledger`. A full disk, a broken one and a file locked for too long are all LedgerUnavailable."""
 
-    def __init__(self, file: GroupCommit) -> None:
-        self._file = file
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._commits = GroupCommit[Work[Any], Any](self._commit)
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file."""
+        await self._commits.close()
+        self._connection.close()
 
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; returns the one that the key has now."""
@@ -66,9 +80,21 @@ class SqliteLedger:
 
     async def _run(self, work: Work[T]) -> T:
         try:
-            return await self._file.run(work)
+            return cast("T", await self._commits.run(work))
         except sqlite3.OperationalError as error:
             raise LedgerUnavailable("the ledger does not answer") from error
+
+    def _commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
+        """Do all the work in one transaction: if it fails, nothing of it is kept."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            results = [work(self._connection) for work in batch]
+            self._connection.execute("COMMIT")
+        finally:
+            # After some errors, a full disk among them, SQLite has rolled back by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        return results
 
 
 def _find(connection: sqlite3.Connection, key: str) -> Entry | None:
