@@ -1,4 +1,5 @@
 import pytest
+
 from ad_service.domain import Ad, Inventory
 from chassis.errors import InvalidArgument
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from ad_service.domain import Inventory
 from ad_service.service import AdService
 from ad_service.store import parse_ads

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from ad_service.__main__ import Settings
 from ad_service.domain import Inventory
 from ad_service.store import parse_ads

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.datafile import DataFile
-from chassis.server import Service, run
-from chassis.settings import ServiceSettings
 from pydantic import FilePath
-from shop import ad_pb2_grpc
 
 from ad_service.service import AdService
 from ad_service.store import parse_ads
+from chassis.datafile import DataFile
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings
+from shop import ad_pb2_grpc
 
 
 class Settings(ServiceSettings):

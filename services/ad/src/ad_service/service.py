@@ -1,10 +1,9 @@
 """shop.AdService: from the wire to the domain and back."""
 
+from ad_service.domain import Ad, Inventory
 from chassis.datafile import DataFile
 from chassis.serving import ServicerContext
 from shop import ad_pb2, ad_pb2_grpc
-
-from ad_service.domain import Ad, Inventory
 
 
 class AdService(ad_pb2_grpc.AdServiceServicer):

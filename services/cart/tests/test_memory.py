@@ -1,0 +1,81 @@
+"""What is the memory store's alone: its clock and its bounds."""
+
+import pytest
+
+from cart_service import store as module
+from cart_service.domain import Addition
+from cart_service.store import MemoryCartStore
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryCartStore:
+    return MemoryCartStore(ttl_seconds=10, clock=clock)
+
+
+async def test_a_change_gives_the_cart_its_whole_time_again(store: MemoryCartStore, clock: Clock) -> None:
+    await store.add(Addition("ada", "pan", 1))
+    clock.seconds = 9
+    await store.add(Addition("ada", "pan", 1))
+    clock.seconds = 18
+    assert (await store.read("ada")).lines
+
+
+async def test_reading_does_not_lengthen_a_carts_life(store: MemoryCartStore, clock: Clock) -> None:
+    await store.add(Addition("ada", "pan", 1))
+    clock.seconds = 9
+    await store.read("ada")
+    clock.seconds = 10
+    assert not (await store.read("ada")).lines
+
+
+async def test_an_addition_to_an_ended_cart_begins_a_new_one(store: MemoryCartStore, clock: Clock) -> None:
+    await store.add(Addition("ada", "pan", 1))
+    clock.seconds = 10
+    await store.add(Addition("ada", "tent", 1))
+    assert [line.product_id for line in (await store.read("ada")).lines] == ["tent"]
+
+
+async def test_a_key_is_forgotten_after_its_time(store: MemoryCartStore, clock: Clock) -> None:
+    await store.add(Addition("ada", "pan", 1, "k"))
+    clock.seconds = module.KEY_TTL_SECONDS
+    await store.add(Addition("ada", "pan", 1, "k"))
+    assert (await store.read("ada")).lines
+
+
+async def test_ended_carts_take_no_memory(store: MemoryCartStore, clock: Clock) -> None:
+    for number in range(100):
+        await store.add(Addition(f"user-{number}", "pan", 1))
+    clock.seconds = 10
+    await store.add(Addition("ada", "pan", 1))
+    assert len(store._carts._entries) == 1
+
+
+async def test_the_cart_unchanged_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(module, "MAX_CARTS", 2)
+    store = MemoryCartStore(ttl_seconds=10, clock=clock)
+    for user_id in ("ada", "bob", "ada", "eve"):
+        await store.add(Addition(user_id, "pan", 1))
+    assert [bool((await store.read(user_id)).lines) for user_id in ("ada", "bob", "eve")] == [True, False, True]
+
+
+async def test_the_oldest_keys_make_room(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(module, "MAX_KEYS", 10)
+    store = MemoryCartStore(ttl_seconds=10, clock=clock)
+    for number in range(100):
+        await store.add(Addition("ada", "pan", 1, f"k{number}"))
+    assert len(store._keys._entries) == 10

