@@ -8,9 +8,9 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import typer
-from chassis import errors
 from rich.console import Console
 
+from chassis import errors
 from shop_cli import demo, ordering, orders, shopping, up
 
 _OTHER_FAILURE = 1
@@ -36,7 +36,9 @@ def main() -> None:
     try:
         app()
     except errors.DomainError as error:
-        Console(stderr=True, highlight=False).print(f"{error.reason}: {error.message}", markup=False, soft_wrap=True)
+        details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
+        line = f"{error.reason}: {error.message}{f' ({details})' if details else ''}"
+        Console(stderr=True, highlight=False).print(line, markup=False, soft_wrap=True)
         sys.exit(next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), _OTHER_FAILURE))
 
 

@@ -9,29 +9,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from chassis.errors import Unavailable
-from rich.live import Live
 from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
-
 from shop_cli.ordering import card_info
 from shop_cli.output import amount, console, order_table, table
 from shop_cli.peers import cart_at, catalog_at, checkout_at, synchronous
 from shop_cli.ports import reserved
 from shop_cli.processes import Shop
 from shop_cli.receiver import Received, exporting_to, receiving
+from shop_cli.states import StatesDisplay, states_of
 from shop_cli.tracetree import trace_of, trace_tree
-from shop_cli.up import states_of, states_table
 from shop_cli.workspace import discover_services
 
 _USER = "demo"
 _LINES = 3
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 _START_SECONDS = 60.0
+_REFRESH_SECONDS = 0.1
 _MAIL_SECONDS = 10.0
 
 Folder = Annotated[Path | None, typer.Option(help="Where the services keep their data; a new temporary folder else.")]
@@ -66,16 +66,12 @@ def _environment(otlp_port: int) -> dict[str, str]:
 
 
 async def _start(shop: Shop) -> None:
-    console.print("[bold]Starting nine services")
-    deadline = time.monotonic() + _START_SECONDS
+    console.print("[bold]Starting the services")
     waiting = asyncio.create_task(shop.wait_until_serving(_START_SECONDS))
-    with Live(console=console, auto_refresh=False) as live:
-        while time.monotonic() < deadline:
-            states = await states_of(shop)
-            live.update(states_table(shop, states), refresh=console.is_terminal)
-            if waiting.done():
-                break
-            await asyncio.sleep(0.1)
+    with StatesDisplay(shop) as display:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=_REFRESH_SECONDS)
+            display.show(await states_of(shop))
     await waiting
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+
 from chassis.errors import InvalidArgument
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
-
 from shop_cli.output import Json, console, order_table, print_json
 from shop_cli.peers import Address, checkout_at, synchronous
 from shop_cli.shopping import Key, User, key_metadata

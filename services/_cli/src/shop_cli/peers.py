@@ -9,15 +9,15 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import grpc
 import typer
+
 from chassis.client import channel
 from chassis.errors import InvalidArgument, Unavailable
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_internal.orders_pb2_grpc import OrderJournalStub
-
 from shop_cli.workspace import discover, find
+from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # An order waits for its slowest peer; everything else answers in milliseconds.
 TIMEOUT_SECONDS = 15.0

@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
-
 from shop_cli import health, launch
 from shop_cli.ports import HOST, require_free
 from shop_cli.workspace import Program, UnknownService

@@ -6,10 +6,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
 import typer
+
 from chassis.errors import InvalidArgument
 from chassis.money import NANOS_PER_UNIT, Money
 from shop import cart_pb2, currency_pb2, empty_pb2, money_pb2, product_catalog_pb2
-
 from shop_cli.output import Json, amount, console, print_json, print_table
 from shop_cli.peers import Address, cart_at, catalog_at, currency_at, synchronous
 

@@ -4,7 +4,6 @@ import asyncio
 import time
 
 from chassis.errors import DomainError
-
 from shop_cli.processes import Process, Shop
 
 _FIRST_DELAY_SECONDS = 0.2

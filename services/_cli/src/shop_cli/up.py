@@ -2,33 +2,36 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.live import Live
-from rich.table import Table
 
-from shop_cli.output import console, table
+from shop_cli.output import console
 from shop_cli.peers import synchronous
 from shop_cli.ports import reserved
-from shop_cli.processes import Process, Shop
+from shop_cli.processes import Shop
+from shop_cli.states import StatesDisplay, states_of
 from shop_cli.supervision import keep_running
 from shop_cli.workspace import Program, discover, root
 
 _REFRESH_SECONDS = 0.5
+# The second one is of a service that was still starting.
+_STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[int, typer.Option(min=0, help="Added to every usual port, for a second shop beside the first.")]
 AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Take free ports instead of the usual ones.")]
 
+Folder = Annotated[Path | None, typer.Option(help="Where the services keep their data; the repository else.")]
+
 
 @synchronous
-async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False) -> None:
+async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None) -> None:
     """Start every service and keep it up; stop all of them on Ctrl-C.
 
-    Their data and logs are below `.shop/` in the repository. Settings such as REDIS_URL, SMTP_URL or
+    Their data and logs are below `.shop/` in the folder. Settings such as REDIS_URL, SMTP_URL or
     OTEL_EXPORTER_OTLP_ENDPOINT are taken from the environment.
     """
     programs = discover()
@@ -36,12 +39,12 @@ async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False) -> None:
     with ExitStack() as stack:
         ports = stack.enter_context(reserved(len(programs))) if any_ports else _usual(programs, port_offset)
         by_name = {program.name: port for program, port in zip(programs, ports, strict=True)}
-        async with Shop(programs, root(), by_name) as shop:
+        async with Shop(programs, folder or root(), by_name) as shop:
             await _watch(shop, stopped)
             console.print("stopping ...")
-        codes = {process.name: process.exit_code for process in shop}
-    failed = [f"{name} with status {code}" for name, code in codes.items() if code]
-    console.print(f"stopped{': ' if failed else ''}{', '.join(failed)}")
+    codes = {process.name: process.exit_code for process in shop}
+    failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
+    console.print("; ".join(["stopped", *failed]))
 
 
 def _usual(programs: Iterable[Program], offset: int) -> list[int]:
@@ -58,15 +61,10 @@ def _stopped_by_signal() -> asyncio.Event:
 async def _watch(shop: Shop, stopped: asyncio.Event) -> None:
     """Keep the services running and tell their states, until stopped."""
     keeping = asyncio.create_task(keep_running(shop), name="keep running")
-    announced = False
     try:
-        with Live(console=console, auto_refresh=False, transient=False) as live:
+        with StatesDisplay(shop) as display:
             while not stopped.is_set():
-                states = await states_of(shop)
-                live.update(states_table(shop, states), refresh=console.is_terminal)
-                if not announced and set(states.values()) == {"serving"}:
-                    announced = True
-                    live.console.print("The shop is up. Ctrl-C stops it.")
+                display.show(await states_of(shop))
                 await _sleep_or_stop(stopped)
     finally:
         keeping.cancel()
@@ -78,36 +76,3 @@ async def _sleep_or_stop(stopped: asyncio.Event) -> None:
         await asyncio.wait_for(stopped.wait(), _REFRESH_SECONDS)
     except TimeoutError:
         return
-
-
-async def states_of(shop: Iterable[Process]) -> dict[str, str]:
-    """In a word for each process: starting, serving, not ready, or how it ended."""
-    processes = list(shop)
-    return dict(zip((each.name for each in processes), await asyncio.gather(*map(_state, processes)), strict=True))
-
-
-async def _state(process: Process) -> str:
-    if not process.running:
-        return f"ended ({process.exit_code})"
-    if await process.is_serving():
-        return "serving"
-    return "starting" if time.monotonic() - process.started_at < _STARTING_SECONDS else "not ready"
-
-
-_STARTING_SECONDS = 10.0
-_COLOURS = {"serving": "green", "starting": "yellow"}
-
-
-def states_table(shop: Iterable[Process], states: dict[str, str]) -> Table:
-    """Addresses and states."""
-    made = table(["Service", "Address", "State", "Restarts ", "Log"], [])
-    for process in shop:
-        state = states[process.name]
-        made.add_row(
-            process.name,
-            process.address,
-            f"[{_COLOURS.get(state, 'red')}]{state}",
-            str(max(0, process.starts - 1)),
-            f".shop/log/{process.name}.log",
-        )
-    return made

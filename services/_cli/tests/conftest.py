@@ -1,0 +1,33 @@
+"""The ad service stands for all of them: it needs no peer and no store."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from shop_cli.ports import reserved
+from shop_cli.processes import Process, Shop
+from shop_cli.workspace import Program, discover, find
+
+
+@pytest.fixture
+def ad() -> Program:
+    return find(discover(), "ad")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with reserved(1) as (port,):
+        yield port
+
+
+@pytest.fixture
+async def shop(ad: Program, port: int, tmp_path: Path) -> AsyncIterator[Shop]:
+    async with Shop([ad], tmp_path, {"ad": port}) as shop:
+        yield shop
+
+
+@pytest.fixture
+async def process(shop: Shop) -> Process:
+    await shop["ad"].wait_until_serving()
+    return shop["ad"]

@@ -1,0 +1,304 @@
+"""Commands against servicers of this test, on real channels."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from chassis.testing import serve
+from shop import (
+    cart_pb2,
+    cart_pb2_grpc,
+    checkout_pb2,
+    checkout_pb2_grpc,
+    currency_pb2_grpc,
+    empty_pb2,
+    money_pb2,
+    order_pb2,
+    product_catalog_pb2,
+    product_catalog_pb2_grpc,
+)
+from shop_cli.__main__ import main
+from shop_internal import orders_pb2, orders_pb2_grpc
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+CUP = product_catalog_pb2.Product(
+    id="CUP",
+    name="Cup [large]",
+    description="Holds tea.",
+    price_usd=money_pb2.Money(currency_code="USD", units=12, nanos=500_000_000),
+    categories=["kitchen"],
+)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command beside this test's servicers; returns status, output and errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["shop", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    async def in_thread(*arguments: str) -> tuple[int, str, str]:
+        return await asyncio.to_thread(call, *arguments)
+
+    return in_thread
+
+
+class Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
+    async def ListProducts(self, _request: Any, _context: Any) -> product_catalog_pb2.ListProductsResponse:
+        return product_catalog_pb2.ListProductsResponse(products=[CUP])
+
+    async def SearchProducts(
+        self, request: product_catalog_pb2.SearchProductsRequest, _context: Any
+    ) -> product_catalog_pb2.SearchProductsResponse:
+        return product_catalog_pb2.SearchProductsResponse(results=[CUP] if request.query == "tea" else [])
+
+    async def GetProduct(
+        self, request: product_catalog_pb2.GetProductRequest, _context: Any
+    ) -> product_catalog_pb2.Product:
+        if request.id != CUP.id:
+            raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
+        return CUP
+
+
+class Cart(cart_pb2_grpc.CartServiceServicer):
+    def __init__(self) -> None:
+        self.cart = cart_pb2.Cart(user_id="demo")
+        self.keys: list[str] = []
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Any) -> empty_pb2.Empty:
+        self.cart.items.append(request.item)
+        self.keys += [value for key, value in context.invocation_metadata() if key == "idempotency-key"]
+        return empty_pb2.Empty()
+
+    async def GetCart(self, _request: Any, _context: Any) -> cart_pb2.Cart:
+        return self.cart
+
+    async def EmptyCart(self, _request: Any, _context: Any) -> empty_pb2.Empty:
+        del self.cart.items[:]
+        return empty_pb2.Empty()
+
+
+class Currency(currency_pb2_grpc.CurrencyServiceServicer):
+    async def GetSupportedCurrencies(self, _request: Any, _context: Any) -> Any:
+        raise NotImplementedError
+
+    async def Convert(self, request: Any, _context: Any) -> money_pb2.Money:
+        if request.to_code == "XXX":
+            raise InvalidArgument.field("to_code", "is not supported")
+        amount = getattr(request, "from")
+        return money_pb2.Money(currency_code=request.to_code, units=2 * amount.units, nanos=2 * amount.nanos)
+
+
+class Checkout(checkout_pb2_grpc.CheckoutServiceServicer):
+    def __init__(self) -> None:
+        self.requests: list[checkout_pb2.PlaceOrderRequest] = []
+
+    async def PlaceOrder(
+        self, request: checkout_pb2.PlaceOrderRequest, _context: Any
+    ) -> checkout_pb2.PlaceOrderResponse:
+        self.requests.append(request)
+        if request.user_id == "nobody":
+            raise FailedPrecondition("the cart is empty", reason="CART_EMPTY")
+        if request.user_id == "doubt":
+            raise Unavailable("the order is in progress", reason="ORDER_IN_PROGRESS", metadata={"order_id": "o-1"})
+        eur = money_pb2.Money(currency_code="EUR", units=1, nanos=100_000_000)
+        line = order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="CUP", quantity=2), cost=eur)
+        order = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipping_cost=eur, items=[line, line])
+        return checkout_pb2.PlaceOrderResponse(order=order)
+
+
+class Journal(orders_pb2_grpc.OrderJournalServicer):
+    def __init__(self) -> None:
+        self.requests: list[orders_pb2.ListOrdersRequest] = []
+
+    order = orders_pb2.Order(
+        order_id="o-1", state=orders_pb2.ORDER_STATE_CHARGING, user_id="demo", attempt=2, stuck=True, outbox=["email"]
+    )
+
+    async def ListOrders(self, request: orders_pb2.ListOrdersRequest, _context: Any) -> orders_pb2.ListOrdersResponse:
+        self.requests.append(request)
+        return orders_pb2.ListOrdersResponse(orders=[self.order])
+
+    async def GetOrder(self, _request: Any, _context: Any) -> orders_pb2.GetOrderResponse:
+        event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
+        return orders_pb2.GetOrderResponse(order=self.order, history=[event])
+
+
+@pytest.fixture
+async def catalog() -> AsyncIterator[str]:
+    async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, Catalog())) as address:
+        yield address
+
+
+@pytest.fixture
+def cart() -> Cart:
+    return Cart()
+
+
+@pytest.fixture
+async def cart_address(cart: Cart) -> AsyncIterator[str]:
+    async with serve((cart_pb2_grpc.add_CartServiceServicer_to_server, cart)) as address:
+        yield address
+
+
+@pytest.fixture
+async def currency() -> AsyncIterator[str]:
+    async with serve((currency_pb2_grpc.add_CurrencyServiceServicer_to_server, Currency())) as address:
+        yield address
+
+
+@pytest.fixture
+def checkout() -> Checkout:
+    return Checkout()
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+async def checkout_address(checkout: Checkout, journal: Journal) -> AsyncIterator[str]:
+    async with serve(
+        (checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, checkout),
+        (orders_pb2_grpc.add_OrderJournalServicer_to_server, journal),
+    ) as address:
+        yield address
+
+
+async def test_products_are_listed_in_a_table(run: Run, catalog: str) -> None:
+    status, out, _ = await run("products", "list", "--address", catalog)
+    assert status == 0
+    assert re.search(r"CUP +Cup \[large\] +12\.50 USD +kitchen", out)
+
+
+async def test_products_are_searched(run: Run, catalog: str) -> None:
+    _, out, _ = await run("products", "search", "tea", "--address", catalog)
+    assert "CUP" in out
+
+
+async def test_a_products_description_is_shown(run: Run, catalog: str) -> None:
+    _, out, _ = await run("products", "show", "CUP", "--address", catalog)
+    assert "Holds tea." in out
+
+
+async def test_json_has_the_contracts_field_names(run: Run, catalog: str) -> None:
+    _, out, _ = await run("products", "list", "--json", "--address", catalog)
+    assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
+
+
+async def test_what_a_service_refuses_is_one_line_with_its_reason(run: Run, catalog: str) -> None:
+    status, out, err = await run("products", "show", "NONE", "--address", catalog)
+    assert (status, out, err) == (1, "", "PRODUCT_NOT_FOUND: no such product\n")
+
+
+async def test_a_broken_field_is_named_and_exits_with_its_own_status(run: Run, currency: str) -> None:
+    status, _, err = await run("convert", "1", "EUR", "XXX", "--address", currency)
+    assert (status, err) == (2, "INVALID_ARGUMENT: to_code: is not supported\n")
+
+
+async def test_an_address_that_nothing_listens_at_exits_with_its_own_status(run: Run, port: int) -> None:
+    status, _, err = await run("products", "list", "--address", f"127.0.0.1:{port}")
+    assert status == 4
+    assert err == f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
+
+
+async def test_the_address_may_come_from_the_environment(
+    run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", catalog)
+    assert (await run("products", "list"))[0] == 0
+
+
+async def test_an_address_without_a_port_is_bad_input(run: Run) -> None:
+    assert (await run("products", "list", "--address", "localhost"))[0] == 2
+
+
+async def test_what_is_added_to_a_cart_is_shown(run: Run, cart_address: str) -> None:
+    await run("cart", "add", "CUP", "3", "--address", cart_address)
+    _, out, _ = await run("cart", "show", "--address", cart_address)
+    assert re.search(r"CUP +3", out)
+
+
+async def test_adding_carries_the_idempotency_key(run: Run, cart: Cart, cart_address: str) -> None:
+    await run("cart", "add", "CUP", "--key", "k-1", "--address", cart_address)
+    assert cart.keys == ["k-1"]
+
+
+async def test_a_cart_is_emptied(run: Run, cart: Cart, cart_address: str) -> None:
+    await run("cart", "add", "CUP", "--address", cart_address)
+    await run("cart", "empty", "--address", cart_address)
+    assert not cart.cart.items
+
+
+@pytest.mark.parametrize(("amount", "converted"), [("1.5", "3.00 EUR"), ("0.000000001", "0.000000002 EUR")])
+async def test_an_amount_is_converted_to_the_nano(run: Run, currency: str, amount: str, converted: str) -> None:
+    assert (await run("convert", amount, "USD", "eur", "--address", currency))[1] == f"{converted}\n"
+
+
+@pytest.mark.parametrize("amount", ["many", "0.0000000001", "NaN", "Infinity"])
+async def test_an_amount_that_is_no_money_is_bad_input(run: Run, currency: str, amount: str) -> None:
+    assert (await run("convert", amount, "USD", "EUR", "--address", currency))[0] == 2
+
+
+async def test_an_order_is_shown_with_its_total(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("order", "--address", checkout_address)
+    assert "Order o-1, tracking id t-1" in out
+    assert re.search(r"total +3\.30 EUR", out)
+
+
+async def test_an_order_pays_with_a_test_card_unless_told_otherwise(
+    run: Run, checkout: Checkout, checkout_address: str
+) -> None:
+    await run("order", "--address", checkout_address)
+    assert checkout.requests[0].credit_card.credit_card_number == "4242 4242 4242 4242"
+
+
+async def test_an_order_carries_what_it_was_told(run: Run, checkout: Checkout, checkout_address: str) -> None:
+    await run("order", "--currency", "usd", "--expires", "2040-07", "--zip", "12345", "--address", checkout_address)
+    (request,) = checkout.requests
+    assert (request.user_currency, request.address.zip_code) == ("USD", 12345)
+    assert request.credit_card.credit_card_expiration_month == 7
+
+
+async def test_a_refused_order_tells_why(run: Run, checkout_address: str) -> None:
+    status, _, err = await run("order", "--user", "nobody", "--address", checkout_address)
+    assert (status, err) == (1, "CART_EMPTY: the cart is empty\n")
+
+
+async def test_an_order_in_doubt_tells_its_id(run: Run, checkout_address: str) -> None:
+    status, _, err = await run("order", "--user", "doubt", "--address", checkout_address)
+    assert (status, err) == (4, "ORDER_IN_PROGRESS: the order is in progress (order_id=o-1)\n")
+
+
+async def test_orders_are_listed_with_what_is_left_to_do(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("orders", "list", "--address", checkout_address)
+    assert re.search(r"o-1 +CHARGING \(stuck\) +demo .* email", out)
+
+
+async def test_stuck_orders_are_asked_for(run: Run, journal: Journal, checkout_address: str) -> None:
+    await run("orders", "list", "--stuck", "--state", "charging", "--address", checkout_address)
+    assert journal.requests == [
+        orders_pb2.ListOrdersRequest(stuck=True, limit=50, states=[orders_pb2.ORDER_STATE_CHARGING])
+    ]
+
+
+async def test_an_unknown_state_is_told_with_the_known_ones(run: Run) -> None:
+    status, _, err = await run("orders", "list", "--state", "gone")
+    assert status == 2
+    assert "NEEDS_REFUND" in err
+
+
+async def test_an_orders_history_is_shown_step_by_step(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
+    assert re.search(r"inserted +CHARGING +1 +1", out)

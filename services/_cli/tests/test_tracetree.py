@@ -1,0 +1,54 @@
+from io import StringIO
+
+from rich.console import Console
+
+from shop_cli.receiver import Span
+from shop_cli.tracetree import trace_of, trace_tree
+
+
+def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:
+    number = int(span_id)
+    return Span(
+        "s" + span_id, trace_id, span_id, parent_id, name, kind, number * 1_000_000, 20_000_000, {}, failed=False
+    )
+
+
+def printed(*spans: Span) -> list[str]:
+    console = Console(file=StringIO(), width=120)
+    console.print(trace_tree(spans))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_call_within_a_call_is_a_branch_of_it() -> None:
+    lines = printed(span("shop.A/Do", "1"), span("shop.B/Help", "2", parent_id="1"))
+    assert lines[1].startswith("└── s1 A/Do")
+    assert lines[2].startswith("    └── s2 B/Help")
+
+
+def test_a_line_tells_service_method_and_milliseconds() -> None:
+    assert printed(span("shop.A/Do", "1"))[1].split() == ["└──", "s1", "A/Do", "19.0", "ms"]
+
+
+def test_a_call_that_both_ends_tell_of_is_one_line() -> None:
+    lines = printed(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"), span("B", "3", parent_id="2"))
+    assert [line.split()[-4:-2] for line in lines[1:]] == [["s1", "A"], ["s3", "B"]]
+
+
+def test_a_call_that_its_callee_does_not_tell_of_stays() -> None:
+    lines = printed(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"))
+    assert len(lines) == 3
+
+
+def test_a_span_whose_parent_is_missing_is_shown_at_the_top() -> None:
+    assert "s2 B" in printed(span("B", "2", parent_id="1"))[1]
+
+
+def test_branches_are_in_the_order_in_which_they_began() -> None:
+    lines = printed(span("A", "1"), span("late", "3", parent_id="1"), span("early", "2", parent_id="1"))
+    assert ["early" in lines[2], "late" in lines[3]] == [True, True]
+
+
+def test_a_trace_is_found_by_one_of_its_spans() -> None:
+    mine, other = [span("A", "1"), span("B", "2")], span("A", "3", trace_id="other")
+    assert trace_of([*mine, other], "B") == mine
