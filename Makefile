@@ -6,7 +6,7 @@ PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sync lock protos check test bench
+.PHONY: help setup demo up sync lock protos check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ lock: | $(UV)
 
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
+
+demo: setup  ## Start everything on free ports, place an order, show it and its trace, stop everything
+	@shop demo
+
+up: setup  ## Start everything and keep it up until Ctrl-C
+	@shop up
 
 SOURCES := $(filter-out protos/gen,$(wildcard services/*/src) employee-api/src)
 BUF := npx --yes @bufbuild/buf@1.75.0

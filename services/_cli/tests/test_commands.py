@@ -72,7 +72,7 @@ class Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
 
 class Cart(cart_pb2_grpc.CartServiceServicer):
     def __init__(self) -> None:
-        self.cart = cart_pb2.Cart(user_id="demo")
+        self.cart = cart_pb2.Cart(user_id="ada")
         self.keys: list[str] = []
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Any) -> empty_pb2.Empty:
@@ -122,7 +122,7 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
         self.requests: list[orders_pb2.ListOrdersRequest] = []
 
     order = orders_pb2.Order(
-        order_id="o-1", state=orders_pb2.ORDER_STATE_CHARGING, user_id="demo", attempt=2, stuck=True, outbox=["email"]
+        order_id="o-1", state=orders_pb2.ORDER_STATE_CHARGING, user_id="ada", attempt=2, stuck=True, outbox=["email"]
     )
 
     async def ListOrders(self, request: orders_pb2.ListOrdersRequest, _context: Any) -> orders_pb2.ListOrdersResponse:
@@ -225,19 +225,19 @@ async def test_an_address_without_a_port_is_bad_input(run: Run) -> None:
 
 
 async def test_what_is_added_to_a_cart_is_shown(run: Run, cart_address: str) -> None:
-    await run("cart", "add", "CUP", "3", "--address", cart_address)
-    _, out, _ = await run("cart", "show", "--address", cart_address)
+    await run("cart", "add", "ada", "CUP", "--quantity", "3", "--address", cart_address)
+    _, out, _ = await run("cart", "show", "ada", "--address", cart_address)
     assert re.search(r"CUP +3", out)
 
 
 async def test_adding_carries_the_idempotency_key(run: Run, cart: Cart, cart_address: str) -> None:
-    await run("cart", "add", "CUP", "--key", "k-1", "--address", cart_address)
+    await run("cart", "add", "ada", "CUP", "--key", "k-1", "--address", cart_address)
     assert cart.keys == ["k-1"]
 
 
 async def test_a_cart_is_emptied(run: Run, cart: Cart, cart_address: str) -> None:
-    await run("cart", "add", "CUP", "--address", cart_address)
-    await run("cart", "empty", "--address", cart_address)
+    await run("cart", "add", "ada", "CUP", "--address", cart_address)
+    await run("cart", "empty", "ada", "--address", cart_address)
     assert not cart.cart.items
 
 
@@ -252,7 +252,7 @@ async def test_an_amount_that_is_no_money_is_bad_input(run: Run, currency: str, 
 
 
 async def test_an_order_is_shown_with_its_total(run: Run, checkout_address: str) -> None:
-    _, out, _ = await run("order", "--address", checkout_address)
+    _, out, _ = await run("order", "ada", "--address", checkout_address)
     assert "Order o-1, tracking id t-1" in out
     assert re.search(r"total +3\.30 EUR", out)
 
@@ -260,30 +260,32 @@ async def test_an_order_is_shown_with_its_total(run: Run, checkout_address: str)
 async def test_an_order_pays_with_a_test_card_unless_told_otherwise(
     run: Run, checkout: Checkout, checkout_address: str
 ) -> None:
-    await run("order", "--address", checkout_address)
+    await run("order", "ada", "--address", checkout_address)
     assert checkout.requests[0].credit_card.credit_card_number == "4242 4242 4242 4242"
 
 
 async def test_an_order_carries_what_it_was_told(run: Run, checkout: Checkout, checkout_address: str) -> None:
-    await run("order", "--currency", "usd", "--expires", "2040-07", "--zip", "12345", "--address", checkout_address)
+    await run(
+        "order", "ada", "--currency", "usd", "--expires", "2040-07", "--zip", "12345", "--address", checkout_address
+    )
     (request,) = checkout.requests
     assert (request.user_currency, request.address.zip_code) == ("USD", 12345)
     assert request.credit_card.credit_card_expiration_month == 7
 
 
 async def test_a_refused_order_tells_why(run: Run, checkout_address: str) -> None:
-    status, _, err = await run("order", "--user", "nobody", "--address", checkout_address)
+    status, _, err = await run("order", "nobody", "--address", checkout_address)
     assert (status, err) == (1, "CART_EMPTY: the cart is empty\n")
 
 
 async def test_an_order_in_doubt_tells_its_id(run: Run, checkout_address: str) -> None:
-    status, _, err = await run("order", "--user", "doubt", "--address", checkout_address)
+    status, _, err = await run("order", "doubt", "--address", checkout_address)
     assert (status, err) == (4, "ORDER_IN_PROGRESS: the order is in progress (order_id=o-1)\n")
 
 
 async def test_orders_are_listed_with_what_is_left_to_do(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "list", "--address", checkout_address)
-    assert re.search(r"o-1 +CHARGING \(stuck\) +demo .* email", out)
+    assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email", out)
 
 
 async def test_stuck_orders_are_asked_for(run: Run, journal: Journal, checkout_address: str) -> None:

@@ -25,8 +25,8 @@ Expires = Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Its last m
 
 @synchronous
 async def order(
+    user: User,
     *,
-    user: User = "demo",
     currency: Annotated[str, typer.Option(help="What to pay in.")] = "EUR",
     email: Annotated[str, typer.Option(help="Where the confirmation goes.")] = "demo@example.com",
     street: str = "1 Harbour Street",
@@ -41,7 +41,7 @@ async def order(
     as_json: Json = False,
     address: Address = None,
 ) -> None:
-    """Order what is in the cart."""
+    """Order what is in a user's cart."""
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),

@@ -16,7 +16,7 @@ from shop_cli.peers import Address, cart_at, catalog_at, currency_at, synchronou
 products = typer.Typer(no_args_is_help=True, help="Look at the catalog.")
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 
-User = Annotated[str, typer.Option(help="Whose cart it is.")]
+User = Annotated[str, typer.Argument(help="Whose cart it is.")]
 Key = Annotated[str | None, typer.Option(help="Idempotency key: the same key again has no further effect.")]
 
 
@@ -65,10 +65,10 @@ def _print_products(found: Iterable[product_catalog_pb2.Product], *, as_json: bo
 @cart.command("add")
 @synchronous
 async def add_to_cart(
+    user: User,
     product_id: str,
-    quantity: Annotated[int, typer.Argument()] = 1,
     *,
-    user: User = "demo",
+    quantity: int = 1,
     key: Key = None,
     address: Address = None,
 ) -> None:
@@ -80,7 +80,7 @@ async def add_to_cart(
 
 @cart.command("show")
 @synchronous
-async def show_cart(*, user: User = "demo", as_json: Json = False, address: Address = None) -> None:
+async def show_cart(user: User, *, as_json: Json = False, address: Address = None) -> None:
     """Show a cart."""
     async with cart_at(address) as stub:
         found = await stub.GetCart(cart_pb2.GetCartRequest(user_id=user))
@@ -92,7 +92,7 @@ async def show_cart(*, user: User = "demo", as_json: Json = False, address: Addr
 
 @cart.command("empty")
 @synchronous
-async def empty_cart(*, user: User = "demo", address: Address = None) -> None:
+async def empty_cart(user: User, *, address: Address = None) -> None:
     """Take everything out of a cart."""
     async with cart_at(address) as stub:
         await stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user))
