@@ -9,16 +9,21 @@ the functions that need them, and `migrate` needs neither when nothing is pendin
 
 import re
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import psycopg
     from sqlalchemy import Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 BUSY_TIMEOUT_SECONDS = 10
 """How long a writer waits for the one before it: SQLite has room for one."""
+
+START_PATIENCE_SECONDS = 30
+"""How long a starting service waits for PostgreSQL to answer: both may start at the same moment."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
@@ -69,7 +74,7 @@ def migrate(url: str, migrations: Path) -> None:
 
     Any number of processes may call this at once: one migrates, the others wait for it and find nothing to do. A
     database at a revision this folder does not know, one of a newer release, is left as it is.
-    Raises the driver's own error when the database does not answer.
+    PostgreSQL gets half a minute to answer, then the driver's own error is raised.
     """
     if not is_pending(stored_revision(url), migrations):
         return
@@ -90,12 +95,25 @@ def stored_revision(url: str) -> str | None:
         return _sqlite_revision(path)
     import psycopg  # noqa: PLC0415 - a third of a second that SQLite does not need
 
-    with psycopg.connect(libpq_url(url)) as connection:
+    with _connect_patiently(url) as connection:
         try:
             row = connection.execute(STORED_REVISION).fetchone()
         except psycopg.errors.UndefinedTable:
             return None
     return None if row is None else str(row[0])
+
+
+def _connect_patiently(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
+    import psycopg  # noqa: PLC0415 - a third of a second that SQLite does not need
+
+    deadline = time.monotonic() + START_PATIENCE_SECONDS
+    while True:
+        try:
+            return psycopg.connect(libpq_url(url))
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
