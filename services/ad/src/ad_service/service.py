@@ -12,7 +12,7 @@ class AdService(ad_pb2_grpc.AdServiceServicer):
     def __init__(self, ads: DataFile[Inventory]) -> None:
         self._ads = ads
 
-    async def GetAds(self, request: ad_pb2.AdRequest, _context: ServicerContext) -> ad_pb2.AdResponse:
+    async def GetAds(self, request: ad_pb2.AdRequest, context: ServicerContext) -> ad_pb2.AdResponse:
         """Ads that fit the context keys; house ads when none fits."""
         return ad_pb2.AdResponse(ads=map(_to_wire, self._ads.value.fitting(request.context_keys)))
 

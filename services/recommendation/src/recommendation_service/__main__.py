@@ -1,0 +1,36 @@
+"""`python -m recommendation_service` serves recommendations out of the product catalog."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+
+from pydantic import Field
+
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings
+from recommendation_service.clients import RememberedCatalog, fetch_catalog
+from recommendation_service.service import RecommendationService
+from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
+
+
+class Settings(ServiceSettings):
+    """What the recommendation service can be told."""
+
+    product_catalog_addr: str = Field(min_length=1)
+    catalog_ttl_seconds: float = Field(default=60, gt=0)
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Recommend from the catalog at the address."""
+    channel = service.channel(
+        settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retried=["ListProducts"]
+    )
+    stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
+    async with aclosing(RememberedCatalog(partial(fetch_catalog, stub), settings.catalog_ttl_seconds)) as catalog:
+        service.add(recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, RecommendationService(catalog))
+        yield
+
+
+if __name__ == "__main__":
+    run("recommendation", Settings, build)

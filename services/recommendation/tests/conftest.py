@@ -1,0 +1,74 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+import pytest
+
+from chassis.client import channel
+from chassis.errors import Unavailable
+from chassis.testing import serve
+from recommendation_service.clients import RememberedCatalog, fetch_catalog
+from shop import empty_pb2, product_catalog_pb2
+from shop.product_catalog_pb2_grpc import (
+    ProductCatalogServiceServicer,
+    ProductCatalogServiceStub,
+    add_ProductCatalogServiceServicer_to_server,
+)
+
+
+class ProductCatalog(ProductCatalogServiceServicer):
+    """A small catalog that a test can change, stop and hold back."""
+
+    def __init__(self) -> None:
+        self.categories = {"pan": ["kitchen"], "knife": ["kitchen"], "tent": ["outdoors"]}
+        self.calls = 0
+        self.is_down = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def ListProducts(self, request: empty_pb2.Empty, context: Any) -> product_catalog_pb2.ListProductsResponse:
+        self.calls += 1
+        await self.answers.wait()
+        if self.is_down:
+            raise Unavailable("down")
+        products = [product_catalog_pb2.Product(id=id_, categories=of) for id_, of in self.categories.items()]
+        return product_catalog_pb2.ListProductsResponse(products=products)
+
+    async def GetProduct(self, request: Any, context: Any) -> product_catalog_pb2.Product:
+        raise NotImplementedError
+
+    async def SearchProducts(self, request: Any, context: Any) -> product_catalog_pb2.SearchProductsResponse:
+        raise NotImplementedError
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+async def product_catalog() -> ProductCatalog:
+    return ProductCatalog()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def catalog(product_catalog: ProductCatalog, clock: Clock) -> AsyncIterator[RememberedCatalog]:
+    """What recommendations come from, over a real channel; an answer is old after ten seconds."""
+    async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
+        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
+        fetch = partial(fetch_catalog, ProductCatalogServiceStub(opened))
+        async with aclosing(RememberedCatalog(fetch, ttl_seconds=10, clock=clock)) as remembered:
+            yield remembered
+        await opened.close()

@@ -1,0 +1,107 @@
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument
+from recommendation_service.domain import Catalog, Page, Product, recommend
+
+KITCHEN = [Product(f"kitchen-{number}", ("kitchen",)) for number in range(8)]
+OUTDOORS = [Product(f"outdoors-{number}", ("outdoors",)) for number in range(8)]
+KNIFE = Product("knife", ("kitchen", "outdoors"))
+POEM = Product("poem", ())
+CATALOG = Catalog([*KITCHEN, *OUTDOORS, KNIFE, POEM])
+SMALL = Catalog([*KITCHEN[:3], *OUTDOORS[:6]])
+
+
+def recommended(*product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG) -> list[str]:
+    return recommend(catalog, Page(user_id, product_ids))
+
+
+def test_there_are_five_when_the_catalog_has_enough() -> None:
+    assert len(recommended("knife")) == 5
+
+
+def test_products_of_the_same_category_come_first() -> None:
+    assert all(product_id.startswith("kitchen") or product_id == "knife" for product_id in recommended("kitchen-1"))
+
+
+def test_others_fill_in_after_all_the_related_ones() -> None:
+    chosen = recommended("kitchen-0", catalog=SMALL)
+    assert sorted(chosen[:2]) == ["kitchen-1", "kitchen-2"]
+    assert all(product_id.startswith("outdoors") for product_id in chosen[2:])
+
+
+def test_a_page_of_several_products_draws_on_all_their_categories() -> None:
+    chosen = {product_id for user in range(50) for product_id in recommended("knife", user_id=str(user))}
+    assert {product_id.split("-")[0] for product_id in chosen} == {"kitchen", "outdoors"}
+
+
+def test_unknown_products_are_ignored() -> None:
+    assert len(recommended("submarine")) == 5
+
+
+def test_a_product_without_categories_is_related_to_none() -> None:
+    assert len(recommended("poem")) == 5
+
+
+def test_no_products_at_all_still_get_recommendations() -> None:
+    assert len(recommended()) == 5
+
+
+def test_an_empty_catalog_recommends_nothing() -> None:
+    assert recommended("pan", catalog=Catalog([])) == []
+
+
+def test_the_order_and_repetition_of_the_given_do_not_matter() -> None:
+    assert recommended("knife", "poem", "poem") == recommended("poem", "knife")
+
+
+def test_users_see_different_products() -> None:
+    assert len({tuple(recommended("knife", user_id=str(user))) for user in range(20)}) > 10
+
+
+def test_another_process_recommends_the_same() -> None:
+    program = (
+        "from recommendation_service.domain import *\n"
+        "catalog = Catalog(Product(str(number), ('a',)) for number in range(100))\n"
+        "print(recommend(catalog, Page('ada', ['7'])))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True, timeout=60
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+ANY_ID = st.sampled_from([*CATALOG.ids, "submarine", ""])
+
+
+@given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
+def test_never_a_given_one_never_twice_never_more_than_five(product_ids: list[str], user_id: str) -> None:
+    chosen = recommended(*product_ids, user_id=user_id)
+    assert not set(chosen) & set(product_ids)
+    assert len(set(chosen)) == len(chosen) <= 5
+    assert set(chosen) <= set(CATALOG.ids)
+
+
+@given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
+def test_the_same_user_and_products_get_the_same(product_ids: list[str], user_id: str) -> None:
+    assert recommended(*product_ids, user_id=user_id) == recommended(*product_ids, user_id=user_id)
+
+
+def test_a_thousand_products_may_be_given() -> None:
+    assert recommended(*["kitchen-1"] * 1000)
+
+
+@pytest.mark.parametrize(
+    ("user_id", "product_ids", "field"), [("ada", ["pan"] * 1001, "product_ids"), ("x" * 129, [], "user_id")]
+)
+def test_what_is_too_long_is_refused(user_id: str, product_ids: list[str], field: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        Page(user_id, product_ids)
+    assert refused.value.violations[0].field == field

@@ -1,0 +1,60 @@
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from chassis.status import from_rpc_error
+from chassis.testing import connect
+from recommendation_service.clients import RememberedCatalog
+from recommendation_service.service import RecommendationService
+from shop.recommendation_pb2 import ListRecommendationsRequest
+from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
+
+
+@pytest.fixture
+async def stub(catalog: RememberedCatalog) -> AsyncIterator[RecommendationServiceStub]:
+    async with connect((add_RecommendationServiceServicer_to_server, RecommendationService(catalog))) as channel:
+        yield RecommendationServiceStub(channel)
+
+
+async def recommended(stub: RecommendationServiceStub, *product_ids: str) -> list[str]:
+    request = ListRecommendationsRequest(user_id="ada", product_ids=product_ids)
+    return list((await stub.ListRecommendations(request)).product_ids)
+
+
+async def refusal(stub: RecommendationServiceStub, *product_ids: str) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await recommended(stub, *product_ids)
+    return refused.value
+
+
+async def test_related_products_come_first_and_the_given_one_not_at_all(stub: RecommendationServiceStub) -> None:
+    assert await recommended(stub, "pan") == ["knife", "tent"]
+
+
+async def test_the_same_question_has_the_same_answer(stub: RecommendationServiceStub) -> None:
+    assert await recommended(stub) == await recommended(stub)
+
+
+async def test_too_many_products_are_refused_by_the_fields_name(stub: RecommendationServiceStub) -> None:
+    error = await refusal(stub, *["pan"] * 1001)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert from_rpc_error(error).violations[0].field == "product_ids"
+
+
+async def test_a_catalog_that_never_answered_is_unavailable(
+    stub: RecommendationServiceStub, product_catalog: Any
+) -> None:
+    product_catalog.is_down = True
+    error = await refusal(stub, "pan")
+    assert (error.code(), from_rpc_error(error).reason) == (grpc.StatusCode.UNAVAILABLE, "CATALOG_UNAVAILABLE")
+
+
+async def test_a_catalog_that_went_down_is_not_missed(
+    stub: RecommendationServiceStub, product_catalog: Any, clock: Any
+) -> None:
+    before = await recommended(stub, "pan")
+    product_catalog.is_down = True
+    clock.seconds = 1e6
+    assert await recommended(stub, "pan") == before
