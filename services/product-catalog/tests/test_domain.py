@@ -1,10 +1,11 @@
 import unicodedata
 
 import pytest
-from chassis.errors import InvalidArgument
-from chassis.money import Money
 from hypothesis import given
 from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument
+from chassis.money import Money
 from product_catalog_service.domain import Catalog, Product, ProductNotFound
 
 

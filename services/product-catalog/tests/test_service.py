@@ -4,6 +4,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from chassis.datafile import DataFile
 from chassis.status import from_rpc_error
 from chassis.testing import connect

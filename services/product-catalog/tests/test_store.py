@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from chassis.datafile import DataFile
 from chassis.money import Money
 from product_catalog_service.__main__ import Settings

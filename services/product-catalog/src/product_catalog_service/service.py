@@ -2,9 +2,8 @@
 
 from chassis.datafile import DataFile
 from chassis.serving import ServicerContext
-from shop import empty_pb2, money_pb2, product_catalog_pb2, product_catalog_pb2_grpc
-
 from product_catalog_service.domain import Catalog, Product
+from shop import empty_pb2, money_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class Shelf:

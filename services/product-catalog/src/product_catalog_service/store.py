@@ -3,9 +3,9 @@
 from decimal import Decimal
 from typing import Annotated
 
-from chassis.money import NANOS_PER_UNIT, Money
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
+from chassis.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
 # Requests may hold no control characters, so an id with one could never be asked for.

@@ -1,0 +1,46 @@
+"""`python -m currency_service` converts money: settings, then the objects made of them, then the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pydantic import Field, FilePath, HttpUrl
+
+from chassis.datafile import DataFile
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings
+from currency_service.domain import RatesSource
+from currency_service.service import CurrencyService
+from currency_service.store import parse_rates
+from shop import currency_pb2_grpc
+
+
+class Settings(ServiceSettings):
+    """What the currency service can be told."""
+
+    rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
+    rates_url: HttpUrl | None = None
+    rates_refresh_seconds: float = Field(default=6 * 3600, ge=1)
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Convert at the rates of the file or, with a URL, at newer ones from there."""
+    file = DataFile(settings.rates_file, parse_rates)
+    rates: RatesSource = file
+    async with asyncio.TaskGroup() as tasks:
+        followed = [tasks.create_task(file.watch(), name="watch rates")]
+        if settings.rates_url:
+            from currency_service.clients import RatesFeed  # noqa: PLC0415 - an HTTP client is 5 MB and 0.2 s
+
+            rates = feed = RatesFeed(str(settings.rates_url), file)
+            followed.append(tasks.create_task(feed.follow(settings.rates_refresh_seconds), name="refresh rates"))
+        service.add(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
+        yield
+        for task in followed:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    run("currency", Settings, build)

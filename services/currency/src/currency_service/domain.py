@@ -1,0 +1,58 @@
+"""Reference rates of one day, and conversion at them in whole numbers."""
+
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Protocol
+
+from chassis.errors import InvalidArgument
+from chassis.money import Money, round_half_even
+
+BASE = "EUR"
+RATE_DIGITS = 9
+
+_SCALE: int = 10**RATE_DIGITS
+
+
+class CurrencyNotSupported(InvalidArgument):
+    """There is no rate for the currency."""
+
+
+class Rates:
+    """How many units of each currency one euro buys.
+
+    Args:
+        day: the day that the rates are of.
+        per_euro: by ISO 4217 code, above zero, with at most nine decimals; the euro itself is left out.
+    """
+
+    def __init__(self, day: date, per_euro: Mapping[str, Decimal]) -> None:
+        self.day = day
+        # Whole numbers of 10^-9, so that a conversion is one product, one quotient and one rounding.
+        self._scaled = {code: int(rate * _SCALE) for code, rate in per_euro.items()} | {BASE: _SCALE}
+        self.codes = tuple(sorted(self._scaled))
+
+    def convert(self, amount: Money, to_code: str) -> Money:
+        """Convert through the euro, half-even to nanos; the same currency comes back as it was.
+
+        Raises CurrencyNotSupported naming the field, AmountOutOfRange when the result does not fit into an int64.
+        """
+        from_rate = self._scaled_rate(amount.currency_code, "from.currency_code")
+        to_rate = self._scaled_rate(to_code, "to_code")
+        return Money(to_code, round_half_even(Fraction(amount.total_nanos * to_rate, from_rate))).in_range()
+
+    def _scaled_rate(self, code: str, field: str) -> int:
+        rate = self._scaled.get(code)
+        if rate is None:
+            raise CurrencyNotSupported.field(field, "must be a supported currency")
+        return rate
+
+
+class RatesSource(Protocol):
+    """Wherever rates come from."""
+
+    @property
+    def value(self) -> Rates:
+        """The newest rates known."""
+        ...

@@ -1,0 +1,50 @@
+"""Reads rates in the form of the European Central Bank's daily file: XML, one `Cube` for the day, one for each rate."""
+
+from datetime import date
+from decimal import Decimal
+from typing import Annotated
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
+from pydantic import BaseModel, Field, StringConstraints
+
+from currency_service.domain import BASE, RATE_DIGITS, Rates
+
+_CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"
+
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+Rate = Annotated[Decimal, Field(gt=0, max_digits=2 * RATE_DIGITS, decimal_places=RATE_DIGITS)]
+
+
+class _Quote(BaseModel):
+    """What one euro buys of a currency."""
+
+    currency: Code
+    rate: Rate
+
+
+class _Day(BaseModel):
+    """The rates of one day."""
+
+    time: date
+    rates: Annotated[list[_Quote], Field(min_length=1)]
+
+
+def parse_rates(raw: bytes) -> Rates:
+    """Turn the file's bytes into rates. Raises ValueError that names the entry and the field; no DTD is accepted."""
+    days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
+    if len(days) != 1:
+        raise ValueError(f"there must be the rates of one day, not of {len(days)}")
+    day = _Day.model_validate({"time": days[0].attrib["time"], "rates": [quote.attrib for quote in days[0]]})
+    per_euro = {quote.currency: quote.rate for quote in day.rates}
+    if len(per_euro) < len(day.rates) or BASE in per_euro:
+        raise ValueError("a currency is quoted twice, or the euro is")
+    return Rates(day.time, per_euro)
+
+
+def _parse_xml(raw: bytes) -> Element:
+    try:
+        root: Element = fromstring(raw, forbid_dtd=True)
+    except (ParseError, LookupError) as error:  # LookupError: an encoding that nobody knows
+        raise ValueError(f"no well-formed XML: {error}") from error
+    return root

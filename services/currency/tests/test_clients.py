@@ -1,0 +1,173 @@
+import asyncio
+import contextlib
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from currency_service.clients import MAX_BYTES, RatesFeed
+from currency_service.domain import Rates
+from currency_service.store import parse_rates
+
+KNOWN_DAY = date(2024, 12, 31)
+FRESH = (
+    '<E xmlns="http://www.ecb.int/vocabulary/2002-08-01/eurofxref">'
+    '<Cube time="{}"><Cube currency="USD" rate="{}"/></Cube></E>'
+)
+
+
+@dataclass
+class FixedRates:
+    value: Rates = field(default_factory=lambda: Rates(KNOWN_DAY, {"USD": Decimal(1)}))
+
+
+def answer(body: str | bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
+    raw = body if isinstance(body, bytes) else body.encode()
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n{headers}\r\n".encode() + raw
+
+
+class Publisher(socketserver.ThreadingTCPServer):
+    """An HTTP server with one answer for each request in turn, the last one for all that follow."""
+
+    def __init__(self, *answers: bytes, trickle: bool = False) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = list(answers)
+        self.trickle = trickle
+        self.stopped = threading.Event()
+
+
+class Handler(socketserver.StreamRequestHandler):
+    server: Publisher
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        answers = self.server.answers
+        with contextlib.suppress(OSError):  # the client may leave before the end
+            self.wfile.write(answers.pop(0) if len(answers) > 1 else answers[0])
+            while self.server.trickle and not self.server.stopped.wait(0.01):
+                self.wfile.write(b" ")
+
+
+@contextmanager
+def publishing(*answers: bytes, trickle: bool = False) -> Iterator[str]:
+    with Publisher(*answers, trickle=trickle) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/daily.xml?key=secret"
+        finally:
+            server.stopped.set()
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def logged() -> Iterator[list[EventDict]]:
+    with structlog.testing.capture_logs() as events:
+        yield events
+
+
+async def day_after_refresh(url: str, known: FixedRates | None = None, timeout_seconds: float = 5) -> date:
+    feed = RatesFeed(url, known or FixedRates(), timeout_seconds=timeout_seconds)
+    await feed.refresh()
+    return feed.value.day
+
+
+async def test_published_rates_replace_the_known_ones() -> None:
+    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
+        assert await day_after_refresh(url) == date(2025, 1, 2)
+
+
+async def test_the_known_rates_count_until_something_is_fetched() -> None:
+    assert RatesFeed("http://127.0.0.1:1/", FixedRates()).value.day == KNOWN_DAY
+
+
+async def test_rates_of_an_earlier_day_do_not_replace_later_ones() -> None:
+    with publishing(answer(FRESH.format("2023-12-29", "1.5"))) as url:
+        assert await day_after_refresh(url) == KNOWN_DAY
+
+
+async def test_a_later_file_wins_over_what_was_fetched() -> None:
+    known = FixedRates()
+    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
+        feed = RatesFeed(url, known)
+        await feed.refresh()
+    known.value = Rates(date(2025, 1, 3), {"USD": Decimal(1)})
+    assert feed.value is known.value
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        answer("not found", status="404 Not Found"),
+        answer("broken", status="500 Internal Server Error"),
+        answer("", status="302 Found", headers="Location: http://127.0.0.1:1/\r\n"),
+        answer(""),
+        answer("<html>maintenance</html>"),
+        answer('<!DOCTYPE x [<!ENTITY a "ha">]>' + FRESH.format("2025-01-03", "1.5")),
+        answer(FRESH.format("2025-01-03", "-1")),
+        answer(FRESH.format("2025-01-03", "1.5") + " " * MAX_BYTES),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n<cut",
+        b"no HTTP at all\r\n\r\n",
+        b"",
+    ],
+    ids=["404", "500", "redirect", "empty", "page", "dtd", "bad rate", "too long", "cut", "no HTTP", "closed"],
+)
+async def test_the_rates_stay_whatever_goes_wrong(bad: bytes) -> None:
+    with publishing(answer(FRESH.format("2025-01-02", "1.5")), bad) as url:
+        feed = RatesFeed(url, FixedRates())
+        await feed.refresh()
+        fetched = feed.value
+        with logged() as events:
+            await feed.refresh()
+        assert feed.value is fetched
+        assert [event["log_level"] for event in events] == ["warning"]
+
+
+async def test_the_rates_stay_when_nobody_listens() -> None:
+    with publishing(b"") as url:
+        pass
+    assert await day_after_refresh(url) == KNOWN_DAY
+
+
+async def test_a_publisher_that_answers_too_slowly_is_left_after_the_timeout() -> None:
+    with publishing(b"HTTP/1.1 200 OK\r\n\r\n", trickle=True) as url:
+        async with asyncio.timeout(30):
+            assert await day_after_refresh(url, timeout_seconds=0.2) == KNOWN_DAY
+
+
+async def test_an_endless_answer_is_left_at_its_limit() -> None:
+    endless = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_BYTES + 1)
+    with publishing(endless, trickle=True) as url:
+        async with asyncio.timeout(30):
+            assert await day_after_refresh(url, timeout_seconds=60) == KNOWN_DAY
+
+
+async def test_a_failure_does_not_log_the_address() -> None:
+    with publishing(answer("", status="403 Forbidden")) as url, logged() as events:
+        await day_after_refresh(url)
+    assert events
+    assert "secret" not in str(events)
+
+
+async def test_following_fetches_again_after_each_interval() -> None:
+    with publishing(answer(FRESH.format("2025-01-02", "1.5")), b"", answer(FRESH.format("2025-01-03", "1.5"))) as url:
+        feed = RatesFeed(url, FixedRates())
+        following = asyncio.create_task(feed.follow(0))
+        async with asyncio.timeout(30):
+            while feed.value.day < date(2025, 1, 3):  # noqa: ASYNC110 - the feed has nobody to tell
+                await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def test_the_test_s_own_rates_are_good() -> None:
+    assert parse_rates(FRESH.format("2025-01-02", "1.5").encode()).codes == ("EUR", "USD")

@@ -1,0 +1,117 @@
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+import grpc
+import pytest
+
+from chassis.errors import InvalidArgument
+from chassis.status import from_rpc_error
+from chassis.testing import connect
+from currency_service.domain import Rates
+from currency_service.service import CurrencyService
+from shop import currency_pb2, empty_pb2
+from shop.currency_pb2_grpc import CurrencyServiceStub, add_CurrencyServiceServicer_to_server
+from shop.money_pb2 import Money
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass
+class FixedRates:
+    value: Rates
+
+
+@pytest.fixture
+def rates() -> FixedRates:
+    return FixedRates(Rates(date(2024, 12, 31), {"USD": Decimal("1.25"), "JPY": Decimal("163.06")}))
+
+
+@pytest.fixture
+async def stub(rates: FixedRates) -> AsyncIterator[CurrencyServiceStub]:
+    async with connect((add_CurrencyServiceServicer_to_server, CurrencyService(rates))) as channel:
+        yield CurrencyServiceStub(channel)
+
+
+async def convert(stub: CurrencyServiceStub, to_code: str, code: str, units: int, nanos: int = 0) -> Money:
+    amount = Money(currency_code=code, units=units, nanos=nanos)
+    return await stub.Convert(currency_pb2.CurrencyConversionRequest(**{"from": amount}, to_code=to_code))
+
+
+async def refusal(stub: CurrencyServiceStub, to_code: str, code: str, units: int, nanos: int = 0) -> InvalidArgument:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await convert(stub, to_code, code, units, nanos)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    return error
+
+
+async def test_the_supported_currencies_are_sorted(stub: CurrencyServiceStub) -> None:
+    response = await stub.GetSupportedCurrencies(empty_pb2.Empty())
+    assert list(response.currency_codes) == ["EUR", "JPY", "USD"]
+
+
+async def test_an_amount_is_answered_in_the_other_currency(stub: CurrencyServiceStub) -> None:
+    assert await convert(stub, "EUR", "USD", 1, 500_000_000) == Money(currency_code="EUR", units=1, nanos=200_000_000)
+
+
+async def test_a_negative_amount_has_units_and_nanos_of_one_sign(stub: CurrencyServiceStub) -> None:
+    assert await convert(stub, "EUR", "USD", -1, -500_000_000) == Money(
+        currency_code="EUR", units=-1, nanos=-200_000_000
+    )
+
+
+async def test_less_than_a_unit_may_be_negative(stub: CurrencyServiceStub) -> None:
+    assert await convert(stub, "USD", "EUR", 0, -4) == Money(currency_code="USD", units=0, nanos=-5)
+
+
+@pytest.mark.parametrize(("units", "nanos"), [(INT64_MAX, 999_999_999), (-(2**63), -999_999_999), (0, 0)])
+async def test_the_same_currency_comes_back_as_it_was(stub: CurrencyServiceStub, units: int, nanos: int) -> None:
+    assert await convert(stub, "JPY", "JPY", units, nanos) == Money(currency_code="JPY", units=units, nanos=nanos)
+
+
+async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.Convert(currency_pb2.CurrencyConversionRequest(to_code="EUR"))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("to_code", "amount", "field"),
+    [
+        ("", ("USD", 1), "to_code"),
+        ("eur", ("USD", 1), "to_code"),
+        ("XXX", ("USD", 1), "to_code"),
+        ("EUR\n", ("USD", 1), "to_code"),
+        ("EUR", ("", 1), "from.currency_code"),
+        ("EUR", ("usd", 1), "from.currency_code"),
+        ("EUR", ("XXX", 1), "from.currency_code"),
+        ("EUR", ("USD", 1, -1), "from.nanos"),
+        ("EUR", ("USD", -1, 1), "from.nanos"),
+        ("EUR", ("USD", 0, 1_000_000_000), "from.nanos"),
+        ("EUR", ("USD", 0, -1_000_000_000), "from.nanos"),
+    ],
+)
+async def test_a_broken_rule_is_an_invalid_argument_by_its_field(
+    stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str
+) -> None:
+    error = await refusal(stub, to_code, *amount)
+    assert [broken.field for broken in error.violations] == [field]
+
+
+async def test_an_unsupported_currency_has_its_own_reason(stub: CurrencyServiceStub) -> None:
+    assert (await refusal(stub, "XXX", "USD", 1)).reason == "CURRENCY_NOT_SUPPORTED"
+
+
+@pytest.mark.parametrize("units", [INT64_MAX, -(2**63)])
+async def test_a_result_that_no_int64_holds_is_out_of_range(stub: CurrencyServiceStub, units: int) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await convert(stub, "JPY", "EUR", units)
+    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+
+
+async def test_new_rates_are_used_at_once(stub: CurrencyServiceStub, rates: FixedRates) -> None:
+    rates.value = Rates(date(2025, 1, 2), {"USD": Decimal(2)})
+    assert (await convert(stub, "USD", "EUR", 1)).units == 2

@@ -1,0 +1,109 @@
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from chassis.datafile import DataFile
+from chassis.money import Money
+from currency_service.__main__ import Settings
+from currency_service.store import parse_rates
+
+ENVELOPE = (
+    '<gesmes:Envelope xmlns:gesmes="http://www.gesmes.org/xml/2002-08-01" '
+    'xmlns="http://www.ecb.int/vocabulary/2002-08-01/eurofxref"><Cube>{}</Cube></gesmes:Envelope>'
+)
+USD = '<Cube currency="USD" rate="1.25"/>'
+ENTITIES = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
+EXTERNAL = '<!DOCTYPE x SYSTEM "file:///etc/passwd">'
+
+
+def feed(*quotes: str, day: str = "2025-01-02") -> bytes:
+    return ENVELOPE.format(f'<Cube time="{day}">{"".join(quotes)}</Cube>').encode()
+
+
+def test_the_package_has_the_dated_rates_of_thirty_currencies_at_least() -> None:
+    rates = parse_rates(Settings().rates_file.read_bytes())
+    assert len(rates.codes) >= 30
+    assert rates.day == date(2024, 12, 31)
+
+
+def test_the_package_names_its_source() -> None:
+    assert b"European Central Bank" in Settings().rates_file.read_bytes()
+
+
+def test_the_package_says_what_a_euro_bought_that_day() -> None:
+    rates = parse_rates(Settings().rates_file.read_bytes())
+    assert rates.convert(Money.of("EUR", 1), "USD") == Money.of("USD", 1, 38_900_000)
+
+
+def test_a_rate_is_read_exactly() -> None:
+    rates = parse_rates(feed('<Cube currency="USD" rate="1.234567891"/>'))
+    assert rates.convert(Money.of("EUR", 1), "USD") == Money.of("USD", 1, 234_567_891)
+
+
+@pytest.mark.parametrize(
+    ("quote", "named"),
+    [
+        ('<Cube rate="1"/>', "rates.1.currency"),
+        ('<Cube currency="JPY"/>', "rates.1.rate"),
+        ('<Cube currency="yen" rate="1"/>', "rates.1.currency"),
+        ('<Cube currency="JPY" rate="0"/>', "rates.1.rate"),
+        ('<Cube currency="JPY" rate="-1"/>', "rates.1.rate"),
+        ('<Cube currency="JPY" rate="NaN"/>', "rates.1.rate"),
+        ('<Cube currency="JPY" rate="much"/>', "rates.1.rate"),
+        ('<Cube currency="JPY" rate="0.0000000001"/>', "rates.1.rate"),
+        (USD, "quoted twice"),
+        ('<Cube currency="EUR" rate="1"/>', "quoted twice, or the euro"),
+    ],
+)
+def test_a_bad_quote_is_refused_by_its_name(quote: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        parse_rates(feed(USD, quote))
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [
+        (feed(), "rates"),
+        (feed(USD, day="soon"), "time"),
+        (ENVELOPE.format("").encode(), "not of 0"),
+        (ENVELOPE.format(f'<Cube time="2025-01-02">{USD}</Cube><Cube time="2025-01-03">{USD}</Cube>').encode(), "of 2"),
+        (b"<html>moved</html>", "not of 0"),
+    ],
+)
+def test_what_is_not_the_rates_of_one_day_is_refused(raw: bytes, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        parse_rates(raw)
+
+
+@pytest.mark.parametrize("declaration", [ENTITIES, EXTERNAL, "<!DOCTYPE x>"])
+def test_a_dtd_is_refused(declaration: str) -> None:
+    with pytest.raises(ValueError, match="DTDForbidden"):
+        parse_rates(declaration.encode() + feed(USD))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\xff",
+        feed(USD)[:-1],
+        b"<a>" * 50_000,
+        b'<?xml version="1.0" encoding="nothing"?><a/>',
+        b'<?xml version="1.0" encoding="shift_jis"?><a/>',
+    ],
+)
+def test_what_is_no_xml_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"well-formed|encodings"):
+        parse_rates(raw)
+
+
+def test_a_changed_file_is_read_anew_and_a_broken_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "rates.xml"
+    path.write_bytes(feed(USD))
+    file = DataFile(path, parse_rates)
+    path.write_bytes(feed(USD, day="2025-01-03"))
+    file.refresh()
+    path.write_bytes(feed())
+    file.refresh()
+    assert file.value.day == date(2025, 1, 3)
