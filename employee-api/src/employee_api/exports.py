@@ -36,20 +36,20 @@ class Exports:
         self._engine = _blocking_twin(engine)
         self._tracer = tracer
         self._defuse = defuse
-        self._running = 0
+        self.running = 0
 
     async def stream(self, kind: Kind, month: str | None) -> AsyncGenerator[bytes]:
         """Yield the file in chunks. Raises TooManyExports before the first one, the database's own errors at any."""
-        if self._running >= _MOST_AT_ONCE:
+        if self.running >= _MOST_AT_ONCE:
             raise TooManyExports
         chunks = _chunks(self._engine, export_query(kind, month, defuse=self._defuse))
         span = self._tracer.start_span(f"export {kind}", kind=SpanKind.CLIENT)
-        self._running += 1
+        self.running += 1
         try:
             while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
                 yield chunk
         finally:
-            self._running -= 1
+            self.running -= 1
             span.end()
             with CancelScope(shield=True):  # a caller who goes away must not leave the query running
                 await to_thread.run_sync(chunks.close)

@@ -9,8 +9,8 @@ from passlib.context import CryptContext
 
 from employee_api.schemas import MAX_PASSWORD_LENGTH
 
-# Below the event loop's own priority: a flood of logins then takes only the time nobody else wants.
-_NICENESS = 19
+# Below the event loop's own priority, so that a flood of logins leaves other requests their time.
+_NICENESS = 10
 
 
 class Passwords:

@@ -1,0 +1,236 @@
+import asyncio
+import base64
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from employee_api.models import Comment
+from employee_api.testing import Api
+
+NOBODY = "cf828672-551f-4468-b46b-28bfc63de735"
+FAR_FUTURE = base64.b64encode(f"{10**24}/{NOBODY}".encode()).decode()
+
+
+async def pages(api: Api, path: str, **parameters: Any) -> list[list[Any]]:
+    """All pages of a list."""
+    found, cursor = [], {}
+    while True:
+        page = (await api.client.get(path, params=parameters | cursor)).json()
+        found.append(page["items"])
+        if page["next"] is None:
+            return found
+        cursor = {"cursor": page["next"]}
+
+
+async def test_a_task_has_defaults_for_all_but_its_title(api: Api) -> None:
+    task = await api.task("Water the plants")
+    assert uuid.UUID(task.pop("id"))
+    assert task.pop("created_at") == task.pop("updated_at") == "2026-03-14T15:09:26.001000Z"
+    assert task == {
+        "title": "Water the plants",
+        "description": "",
+        "status": "todo",
+        "priority": "medium",
+        "assignee_id": None,
+        "reporter_id": None,
+        "due_date": None,
+    }
+
+
+async def test_a_task_is_found_as_it_was_created(api: Api) -> None:
+    user = await api.user()
+    more = {"status": "review", "priority": "urgent", "due_date": "2026-12-24", "description": "All\nof them"}
+    task = await api.task("Water the plants", assignee_id=user["id"], reporter_id=user["id"], **more)
+    assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task
+    assert more.items() <= task.items()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, "Invalid value for title"),
+        ({"title": ""}, "Invalid value for title"),
+        ({"title": 1}, "Invalid value for title"),
+        ({"title": "x\0"}, "Invalid value for title"),
+        ({"title": "x" * 501}, "Invalid value for title"),
+        ({"title": "x", "status": "frozen"}, "Invalid value for status"),
+        ({"title": "x", "priority": 1, "status": None}, "Invalid value for priority, status"),
+        ({"title": "x", "due_date": "2026-02-30"}, "Invalid value for due_date"),
+        ({"title": "x", "due_date": "2026-W01-1"}, "Invalid value for due_date"),
+        ({"title": "x", "due_date": 1}, "Invalid value for due_date"),
+        ({"title": "x", "assignee_id": "ada"}, "Invalid value for assignee_id"),
+        ({"title": "x", "asignee_id": NOBODY}, "Unknown field, or not an object"),
+        ({"title": "x", "assignee_id": NOBODY}, "Unknown assignee"),
+        ({"title": "x", "reporter_id": NOBODY}, "Unknown reporter"),
+    ],
+)
+async def test_a_bad_task_gets_a_400_that_names_the_fields(api: Api, fields: dict[str, Any], text: str) -> None:
+    answer = await api.client.post("/api/tasks", json=fields)
+    assert (answer.status_code, answer.json()) == (400, {"error": text})
+    assert (await api.client.get("/api/tasks")).json()["items"] == []
+
+
+async def test_a_patch_changes_only_what_it_names(api: Api) -> None:
+    user = await api.user()
+    task = await api.task("Water the plants", assignee_id=user["id"], due_date="2026-12-24")
+    patch = {"status": "done", "assignee_id": None}
+    changed = (await api.client.patch(f"/api/tasks/{task['id']}", json=patch)).json()
+    assert changed == task | patch | {"updated_at": changed["updated_at"]}
+    assert changed["updated_at"] > task["updated_at"]
+    assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == changed
+
+
+async def test_a_change_leaves_an_activity_with_before_and_after(api: Api) -> None:
+    user = await api.user()
+    task = await api.task("Water the plants")
+    await api.client.patch(f"/api/tasks/{task['id']}", json={"title": "Water all", "assignee_id": user["id"]})
+    activity = (await api.activities())[0]
+    assert (activity["action"], activity["subject_id"], activity["subject_name"]) == (
+        "updated",
+        task["id"],
+        "Water all",
+    )
+    assert activity["changes"] == {
+        "title": {"before": "Water the plants", "after": "Water all"},
+        "assignee_id": {"before": None, "after": user["id"]},
+    }
+
+
+@pytest.mark.parametrize("patch", [{}, {"status": "todo"}])
+async def test_a_patch_that_changes_nothing_leaves_no_trace(api: Api, patch: dict[str, Any]) -> None:
+    task = await api.task()
+    answer = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
+    assert (answer.status_code, answer.json()) == (200, task)
+    assert [item["action"] for item in await api.activities()] == ["created"]
+
+
+@pytest.mark.parametrize("patch", [{"title": None}, {"title": ""}, {"assignee_id": NOBODY}, {"id": NOBODY}, []])
+async def test_a_bad_patch_changes_nothing(api: Api, patch: Any) -> None:
+    task = await api.task()
+    answer = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
+    assert answer.status_code == 400
+    assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task
+
+
+async def test_patches_at_once_of_different_fields_are_all_kept(api: Api) -> None:
+    task = await api.task()
+    path = f"/api/tasks/{task['id']}"
+    patches = [{"status": "done"}, {"priority": "low"}, {"title": "New"}, {"description": "More"}]
+    await asyncio.gather(*(api.client.patch(path, json=patch) for patch in patches))
+    final = (await api.client.get(path)).json()
+    assert all(patch.items() <= final.items() for patch in patches)
+
+
+async def test_a_deleted_task_is_gone_with_its_comments(api: Api) -> None:
+    task = await api.task()
+    await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done"})
+    answer = await api.client.delete(f"/api/tasks/{task['id']}")
+    assert (answer.status_code, answer.json()) == (200, {"success": True, "id": task["id"]})
+    assert (await api.client.get(f"/api/tasks/{task['id']}")).status_code == 404
+    async with api.engine.connect() as connection:
+        assert (await connection.execute(select(func.count()).select_from(Comment))).scalar_one() == 0
+
+
+@pytest.mark.parametrize("task_id", [NOBODY, "1"])
+@pytest.mark.parametrize(
+    ("method", "rest", "body"),
+    [
+        ("GET", "", None),
+        ("PATCH", "", {"title": "x"}),
+        ("DELETE", "", None),
+        ("GET", "/comments", None),
+        ("POST", "/comments", {"body": "x"}),
+    ],
+)
+async def test_an_unknown_task_is_a_404(api: Api, task_id: str, method: str, rest: str, body: Any) -> None:
+    answer = await api.client.request(method, f"/api/tasks/{task_id}{rest}", json=body)
+    assert (answer.status_code, answer.json()) == (404, {"error": "Task not found"})
+
+
+async def test_comments_are_told_newest_first(api: Api) -> None:
+    user, task = await api.user(), await api.task()
+    path = f"/api/tasks/{task['id']}/comments"
+    first = await api.client.post(path, json={"body": "First", "author_id": user["id"]})
+    second = await api.client.post(path, json={"body": "Second"})
+    assert (first.status_code, first.json()["author_id"]) == (201, user["id"])
+    assert (await pages(api, path)) == [[second.json(), first.json()]]
+
+
+async def test_a_comment_by_nobody_known_is_refused(api: Api) -> None:
+    task = await api.task()
+    answer = await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": NOBODY})
+    assert (answer.status_code, answer.json()) == (400, {"error": "Unknown author"})
+
+
+async def test_filters_narrow_the_list_together(api: Api) -> None:
+    user = await api.user()
+    wanted = await api.task("wanted", assignee_id=user["id"], status="done")
+    await api.task("other status", assignee_id=user["id"])
+    await api.task("nobody's", status="done")
+    api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
+    await api.task("other month", assignee_id=user["id"], status="done")
+    filters = {"status": "done", "assignee": user["id"], "month": "2026-03"}
+    assert await pages(api, "/api/tasks", **filters) == [[wanted]]
+
+
+async def test_pages_hold_every_task_once_newest_first_even_when_created_at_once(api: Api) -> None:
+    moment = api.clock.now
+    created = set()
+    for _ in range(7):
+        api.clock.now = moment  # one and the same moment for all
+        created.add((await api.task())["id"])
+    found = await pages(api, "/api/tasks", limit=3)
+    assert [len(page) for page in found] == [3, 3, 1]
+    assert {task["id"] for page in found for task in page} == created
+
+
+async def test_what_is_created_later_does_not_shift_the_pages(api: Api) -> None:
+    for number in range(4):
+        await api.task(str(number))
+    first = (await api.client.get("/api/tasks?limit=2")).json()
+    await api.task("later")
+    second = (await api.client.get("/api/tasks", params={"limit": 2, "cursor": first["next"]})).json()
+    assert [task["title"] for task in first["items"] + second["items"]] == ["3", "2", "1", "0"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=201",
+        "limit=x",
+        "limit=1&limit=1",
+        "cursor=x",
+        "cursor=MQ==",
+        "cursor=%00",
+        f"cursor={FAR_FUTURE}",
+        "status=frozen",
+        "assignee=1",
+        "month=2026-13",
+    ],
+)
+async def test_a_bad_query_gets_a_400(api: Api, query: str) -> None:
+    answer = await api.client.get(f"/api/tasks?{query}")
+    assert answer.status_code == 400
+    assert list(answer.json()) == ["error"]
+
+
+async def test_activities_are_told_by_month(api: Api) -> None:
+    await api.task("March")
+    api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
+    await api.task("April")
+    for month, title in [("2026-03", "March"), ("2026-04", "April")]:
+        [[activity]] = await pages(api, "/api/activities", month=month)
+        assert activity["subject_name"] == title
+
+
+async def test_a_task_for_a_user_who_is_being_deleted_ends_up_without_them_or_is_refused(api: Api) -> None:
+    user = await api.user()
+    tasks = [api.client.post("/api/tasks", json={"title": "x", "assignee_id": user["id"]}) for _ in range(10)]
+    *created, deleted = await asyncio.gather(*tasks, api.client.delete(f"/api/auth/users/{user['id']}"))
+    assert deleted.status_code == 200
+    assert {answer.status_code for answer in created} <= {201, 400}
+    assert all(task["assignee_id"] is None for task in (await api.client.get("/api/tasks")).json()["items"])
