@@ -1,0 +1,90 @@
+"""`python -m checkout_service` places orders; with `migrate` it brings the database up to date and exits."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+
+from chassis import database, hmac_key
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings, load
+from chassis.settings import Settings as BaseSettings
+from checkout_service.executor import Executor
+from checkout_service.opening import MIGRATIONS, open_journal
+from checkout_service.outbox import Outbox
+from checkout_service.peers import Addresses, Peers
+from checkout_service.placing import Placing
+from checkout_service.recovery import Recovery
+from checkout_service.service import CheckoutService, OrderJournal
+from checkout_service.watch import Watch
+from shop import checkout_pb2_grpc
+from shop_internal import orders_pb2_grpc
+
+
+class DatabaseSettings(BaseSettings):
+    """Where the journal is: `sqlite:///file.db` or `postgresql://user:password@host/name`."""
+
+    database_url: SecretStr = SecretStr("sqlite:///.shop/checkout.db")
+
+    @field_validator("database_url")
+    @classmethod
+    def _has_a_known_form(cls, url: SecretStr) -> SecretStr:
+        if database.sqlite_path(url.get_secret_value()) is None:
+            database.libpq_url(url.get_secret_value())
+        return url
+
+
+class Settings(Addresses, DatabaseSettings, ServiceSettings):
+    """What the checkout service can be told."""
+
+    # Of the HMAC that recognises a request: one for all replicas, so it may be left out with a SQLite file alone.
+    hmac_key: SecretStr | None = Field(default=None, min_length=32)
+    # `off` loses orders at a crash and charges twice at a retry: it is there to measure what the journal costs.
+    journal: Literal["on", "off"] = "on"
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Place orders with the six peers, written down in the journal that the settings name."""
+    url = settings.database_url.get_secret_value()
+    async with open_journal(url, worker=_worker(settings), keep=settings.journal == "on") as journal:
+        watch, peers, points = Watch(service.telemetry), Peers(settings, service), service.failpoints
+        outbox = Outbox(journal, peers.mailer, peers.emptier, watch, points)
+        executor = Executor(journal, peers.payment, peers.shipping, outbox, watch=watch, failpoints=points)
+        recovery = Recovery(journal, executor, watch, service.telemetry, points)
+        placing = Placing(journal, peers.quotes, executor, _hmac_key(settings), points)
+        service.ready_when(journal.check)
+        service.add(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placing))
+        service.add(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
+        async with asyncio.TaskGroup() as tasks:
+            workers = [tasks.create_task(worker.work(), name=type(worker).__name__) for worker in (recovery, outbox)]
+            yield
+            await executor.close()
+            for worker in workers:
+                worker.cancel()
+        await outbox.settle()
+
+
+def _worker(settings: Settings) -> str:
+    """Names this replica. One that is restarted keeps its name, and so takes up its own orders at once."""
+    return f"{socket.gethostname()}:{settings.port}"
+
+
+def _hmac_key(settings: Settings) -> bytes:
+    if settings.hmac_key is not None:
+        return settings.hmac_key.get_secret_value().encode()
+    path = database.sqlite_path(settings.database_url.get_secret_value())
+    if path is None:
+        sys.exit("HMAC_KEY: must be given with PostgreSQL, the same for all replicas")
+    return hmac_key.kept_beside(path)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["migrate"]:
+        database.migrate(load(DatabaseSettings).database_url.get_secret_value(), MIGRATIONS)
+    else:
+        run("checkout", Settings, build)

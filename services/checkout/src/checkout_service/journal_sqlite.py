@@ -1,0 +1,87 @@
+"""The journal's database as a SQLite file: the embedded default."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chassis.group_commit import GroupCommit
+from checkout_service.journal import JournalUnavailable
+from checkout_service.journal_sql import Statement
+from checkout_service.rows import Row
+
+T = TypeVar("T")
+
+ANSWER_WITHIN_SECONDS = 4
+"""How long to wait for another process that writes."""
+
+# unixepoch('subsec') would need SQLite 3.42.
+NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@asynccontextmanager
+async def sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
+    """A database, open within the context."""
+    opened = SqliteDatabase(path)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+class SqliteDatabase:
+    """See `journal_sql.Database`. One thread writes, with one flush for all that gathered; another one reads."""
+
+    now = NOW
+    skip_locked = ""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = _connect(path)
+        self._reader = _connect(path)
+        self._reader.execute("PRAGMA query_only = ON")
+        self._commits: GroupCommit[Sequence[Statement], list[list[Row]]] = GroupCommit(self._commit)
+        self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-read")
+
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        """Run statements in one transaction; returns the rows of each when they are on disk."""
+        try:
+            return await self._commits.run(batch)
+        except sqlite3.DatabaseError as error:  # locked, full, broken
+            raise JournalUnavailable("the journal can't be written") from error
+
+    async def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a query."""
+        query: Callable[[], list[Row]] = lambda: self._reader.execute(sql, parameters).fetchall()  # noqa: E731
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reads, query)
+        except sqlite3.DatabaseError as error:
+            raise JournalUnavailable("the journal can't be read") from error
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file."""
+        await self._commits.close()
+        self._reads.shutdown()
+        self._reader.close()
+        self._writer.close()
+
+    def _commit(self, batches: Sequence[Sequence[Statement]]) -> list[list[list[Row]]]:
+        connection = self._writer
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            results = [[connection.execute(*statement).fetchall() for statement in batch] for batch in batches]
+            connection.execute("COMMIT")
+        finally:
+            # A disk that is full has rolled back already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        return results
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
