@@ -12,6 +12,7 @@ from rich.console import Console
 
 from chassis import errors
 from shop_cli import demo, ordering, orders, shopping, up
+from shop_cli.prove import command as proving
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
@@ -26,6 +27,7 @@ app.command()(up.up)
 app.command()(demo.demo)
 app.command()(ordering.order)
 app.command()(shopping.convert)
+app.command()(proving.prove)
 app.add_typer(shopping.products, name="products")
 app.add_typer(shopping.cart, name="cart")
 app.add_typer(orders.orders, name="orders")

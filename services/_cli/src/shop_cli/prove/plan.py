@@ -111,14 +111,10 @@ def customers(orders: int, seed: int, products: Sequence[str]) -> list[Customer]
     return made
 
 
-def faults(  # noqa: D417
+def faults(
     orders: int, seed: int, *, kills: int, pauses: int, restarts: int, harmed: Sequence[Harmed], pause_seconds: float
 ) -> list[Fault]:
-    """So many faults, spread over the run and over the processes.
-
-    Args:
-        pause_seconds: at least so long, and up to half as long again.
-    """
+    """So many faults, spread over the run and over the processes; a pause takes one to one and a half pause_seconds."""
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
     harms = [Harm.KILL] * kills + [Harm.PAUSE] * pauses + [Harm.RESTART_DATABASE] * restarts
     rng.shuffle(harms)
