@@ -47,6 +47,6 @@ def load(settings: type[SettingsT]) -> SettingsT:
         return settings()
     except ValidationError as error:
         for problem in error.errors(include_input=False, include_url=False):
-            name = "_".join(str(part) for part in problem["loc"]).upper()
+            name = str(problem["loc"][0]).upper()  # what follows it is a place within the value
             print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201 - before logs are set up
         sys.exit(2)
