@@ -1,0 +1,103 @@
+"""A canary: cards go in at every door, and nothing that is written or told anywhere holds one."""
+
+import asyncio
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import grpc
+import pytest
+
+from shop import money_pb2, payment_pb2
+from shop.payment_pb2_grpc import PaymentServiceStub
+
+VISA = "4929530463957262"
+AMEX = "371449635398431"
+MALFORMED = "4929530463957263"
+CODE = 9137
+IMPOSSIBLE_CODE = 1_918_273_645
+SHOWN_DIGITS = 8
+"""So many digits of a card in a row are a leak; the last four are kept on purpose."""
+
+
+def request(
+    number: str, *, currency_code: str = "EUR", units: int = 5, cvv: int = CODE, month: int = 11
+) -> payment_pb2.ChargeRequest:
+    return payment_pb2.ChargeRequest(
+        amount=money_pb2.Money(currency_code=currency_code, units=units),
+        credit_card=payment_pb2.CreditCardInfo(
+            credit_card_number=number,
+            credit_card_cvv=cvv,
+            credit_card_expiration_year=2030,
+            credit_card_expiration_month=month,
+        ),
+    )
+
+
+def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
+    """Charged, declined, malformed, and repeated; in the number's field and in a wrong one."""
+    parted = f"{VISA[:4]} {VISA[4:8]}-{VISA[8:]}"
+    for number in (VISA, parted, AMEX, MALFORMED, VISA + VISA, f"{VISA}\n"):
+        yield request(number), "key"
+        yield request(number), None
+    yield request("4242", currency_code=VISA), "other"
+    yield request(VISA, units=-1), "other"
+    yield request(VISA, month=13), None
+    yield request(VISA, cvv=IMPOSSIBLE_CODE), None
+
+
+async def tell_all(port: int) -> list[str]:
+    """Send every request; returns what came back, as a caller could see it."""
+    told: list[str] = []
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = PaymentServiceStub(channel)
+        for sent, key in requests():
+            try:
+                told.append(str(await stub.Charge(sent, metadata=[("idempotency-key", key)] if key else [])))
+            except grpc.aio.AioRpcError as refused:
+                told.append(f"{refused.details()} {refused.trailing_metadata()} {refused.debug_error_string()}")
+    return told
+
+
+def leaks(written: bytes) -> set[bytes]:
+    """Parts of the cards' numbers that are there, whatever parts their digits."""
+    plain = re.sub(rb"[ -]", b"", written)
+    secrets = (VISA, AMEX, MALFORMED, str(IMPOSSIBLE_CODE))
+    windows = {text[i : i + SHOWN_DIGITS] for text in secrets for i in range(len(text) - SHOWN_DIGITS + 1)}
+    return {window.encode() for window in windows if window.encode() in plain}
+
+
+def test_the_canary_sings() -> None:
+    assert leaks(b"... 4929-5304 6395 7262 ...")
+
+
+@pytest.mark.parametrize("failpoints", ["", "payment.charge.committed=error"])
+async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: str) -> None:
+    running = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "payment_service",
+        cwd=tmp_path,
+        env={"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug", "FAILPOINTS": failpoints},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert running.stdout is not None
+    told = await tell_all(json.loads(await running.stdout.readline())["port"])
+    files = {path.name: path.read_bytes() for path in (tmp_path / ".shop").iterdir()}
+    rows = stored_values(tmp_path / ".shop" / "payment.db")
+    running.terminate()
+    logs = await running.communicate()
+    assert {"payment.db", "payment.db-wal"} <= files.keys()
+    assert VISA[-4:] in rows
+    assert {CODE, str(CODE)}.isdisjoint(rows)
+    assert [leaks(written) for written in (*files.values(), *logs, *map(str.encode, told)) if leaks(written)] == []
+
+
+def stored_values(path: Path) -> set[object]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {value for row in connection.execute("SELECT * FROM charges") for value in row}

@@ -1,0 +1,87 @@
+"""What both ledgers promise, asked of both."""
+
+import asyncio
+from dataclasses import replace
+
+from chassis.money import MAX_NANOS, MAX_UNITS, Money
+from payment_service.domain import Entry, Ledger, Payment, State
+from payment_service.store import open_ledger
+
+PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "visa", "4242")
+CHARGE = Entry("key", State.CHARGED, PAYMENT)
+
+
+async def test_an_unknown_key_has_no_entry(ledger: Ledger) -> None:
+    assert await ledger.find("key") is None
+
+
+async def test_an_entry_is_read_as_it_was_recorded(ledger: Ledger) -> None:
+    entries = [
+        CHARGE,
+        Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), "BRAND_NOT_ACCEPTED"),
+        Entry("fenced", State.FENCED),
+        Entry("k" * 255, State.CHARGED, replace(PAYMENT, amount=Money.of("JPY", MAX_UNITS, MAX_NANOS))),
+    ]
+    for entry in entries:
+        assert await ledger.record(entry) == entry
+        assert await ledger.find(entry.key) == entry
+
+
+async def test_the_first_entry_of_a_key_stays(ledger: Ledger) -> None:
+    await ledger.record(CHARGE)
+    assert await ledger.record(Entry("key", State.FENCED)) == CHARGE
+    assert await ledger.find("key") == CHARGE
+
+
+async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
+    await ledger.record(CHARGE)
+    await ledger.record(Entry("fenced", State.FENCED))
+    voided = replace(CHARGE, state=State.VOIDED)
+    assert [await ledger.void(key) for key in ("key", "key", "fenced", "unknown")] == [
+        voided,
+        voided,
+        Entry("fenced", State.FENCED),
+        None,
+    ]
+    assert await ledger.find("key") == voided
+
+
+async def test_what_was_recorded_is_there_after_a_restart(ledger_url: str) -> None:
+    async with open_ledger(ledger_url) as ledger:
+        await ledger.record(CHARGE)
+        await ledger.record(Entry("other", State.CHARGED, PAYMENT))
+        await ledger.void("other")
+    async with open_ledger(ledger_url) as ledger:
+        found = [await ledger.find("key"), await ledger.find("other")]
+    assert found == [CHARGE, Entry("other", State.VOIDED, PAYMENT)]
+
+
+async def test_of_a_charge_and_a_fence_at_once_exactly_one_wins(ledger_url: str) -> None:
+    """Each by a replica of its own."""
+    keys = [f"key-{number}" for number in range(200)]
+    async with open_ledger(ledger_url) as charging, open_ledger(ledger_url) as fencing:
+        raced = await asyncio.gather(
+            *(charging.record(Entry(key, State.CHARGED, PAYMENT)) for key in keys),
+            *(fencing.record(Entry(key, State.FENCED)) for key in keys),
+        )
+        stored = [await charging.find(key) for key in keys]
+    assert list(raced[:200]) == list(raced[200:]) == stored
+
+
+async def test_of_many_charges_of_one_key_at_once_all_get_the_first(ledger_url: str) -> None:
+    asked = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(100)]
+    async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
+        got = await asyncio.gather(*(ledger.record(entry) for entry in asked for ledger in (one, other)))
+    assert len(set(got)) == 1
+
+
+async def test_a_caller_who_gives_up_leaves_an_entry_or_none_but_no_broken_ledger(ledger: Ledger) -> None:
+    for number in range(50):
+        task = asyncio.create_task(ledger.record(replace(CHARGE, key=f"key-{number}")))
+        await asyncio.sleep(0)
+        task.cancel()
+    assert await ledger.record(CHARGE) == CHARGE
+
+
+async def test_a_ledger_that_answers_passes_its_check(ledger: Ledger) -> None:
+    await ledger.check()
