@@ -14,6 +14,7 @@ from chassis.server import Service, run
 from chassis.settings import ServiceSettings, load
 from chassis.settings import Settings as BaseSettings
 from checkout_service.executor import Executor
+from checkout_service.journal import LEASE_SECONDS
 from checkout_service.opening import MIGRATIONS, open_journal
 from checkout_service.outbox import Outbox
 from checkout_service.peers import Addresses, Peers
@@ -45,18 +46,21 @@ class Settings(Addresses, DatabaseSettings, ServiceSettings):
     hmac_key: SecretStr | None = Field(default=None, min_length=32)
     # `off` loses orders at a crash and charges twice at a retry: it is there to measure what the journal costs.
     journal: Literal["on", "off"] = "on"
+    # How long an order is left to the worker that serves its caller; no order's safety rests on it.
+    lease_seconds: float = Field(default=LEASE_SECONDS, gt=0)
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Place orders with the six peers, written down in the journal that the settings name."""
     url = settings.database_url.get_secret_value()
-    async with open_journal(url, worker=_worker(settings), keep=settings.journal == "on") as journal:
+    keep, lease_seconds = settings.journal == "on", settings.lease_seconds
+    async with open_journal(url, worker=_worker(settings), keep=keep, lease_seconds=lease_seconds) as journal:
         watch, peers, points = Watch(service.telemetry), Peers(settings, service), service.failpoints
         outbox = Outbox(journal, peers.mailer, peers.emptier, watch, points)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, watch=watch, failpoints=points)
         recovery = Recovery(journal, executor, watch, service.telemetry, points)
-        placing = Placing(journal, peers.quotes, executor, _hmac_key(settings), points)
+        placing = Placing(journal, peers.quotes, executor, _hmac_key(settings), points, lease_seconds=lease_seconds)
         service.ready_when(journal.check)
         service.add(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placing))
         service.add(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))

@@ -23,8 +23,8 @@ from checkout_service.watch import Watch
 
 log = structlog.get_logger()
 
-PATIENCE_SECONDS = 10.0
-"""How long a saga with a card tries before it leaves its order to recovery: less than its lease."""
+PATIENCE_OF_LEASE = 2 / 3
+"""How much of its lease a saga with a card tries before it leaves its order to recovery."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0

@@ -9,10 +9,9 @@ from chassis.money import Money
 from checkout_service.domain import Order, Refusal, State
 from checkout_service.saga import Update
 
-LEASE_SECONDS = 15
-"""How long an order is left to the worker that serves its caller."""
+LEASE_SECONDS = 15.0
+"""How long an order is left to the worker that serves its caller, unless set; recovery has twice as long."""
 
-RECOVERY_LEASE_SECONDS = 30
 OUTBOX_LEASE_SECONDS = 5
 """How long the worker that placed an order has for its e-mail and its cart before others try."""
 

@@ -9,7 +9,6 @@ from checkout_service.domain import State
 from checkout_service.journal import (
     LEASE_SECONDS,
     OUTBOX_LEASE_SECONDS,
-    RECOVERY_LEASE_SECONDS,
     REPLAY_SECONDS,
     STUCK_SECONDS,
     Entry,
@@ -49,11 +48,13 @@ class SqlJournal:
     Args:
         database: has the tables of `migrations`.
         worker: names this replica in leases and histories.
+        lease_seconds: how long an order is left to the worker that serves its caller.
     """
 
-    def __init__(self, database: Database, worker: str) -> None:
+    def __init__(self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
         self._database = database
         self._worker = worker
+        self._lease_seconds = lease_seconds
         self._sql = cache(self._render)
 
     async def find(self, scope: str) -> Entry | None:
@@ -197,8 +198,8 @@ class SqlJournal:
             "entry": statements.ENTRY_COLUMNS,
             "stuck": statements.STUCK,
             "stuck_seconds": str(STUCK_SECONDS),
-            "lease_seconds": str(LEASE_SECONDS),
-            "recovery_lease_seconds": str(RECOVERY_LEASE_SECONDS),
+            "lease_seconds": str(self._lease_seconds),
+            "recovery_lease_seconds": str(2 * self._lease_seconds),
             "outbox_lease_seconds": str(OUTBOX_LEASE_SECONDS),
             "replay_seconds": str(REPLAY_SECONDS),
             "skip_locked": self._database.skip_locked,

@@ -25,8 +25,8 @@ from checkout_service.domain import (
     fingerprint,
     scope_of,
 )
-from checkout_service.executor import PATIENCE_SECONDS, Executor, Run, Work
-from checkout_service.journal import Entry, Journal, NewOrder
+from checkout_service.executor import PATIENCE_OF_LEASE, Executor, Run, Work
+from checkout_service.journal import LEASE_SECONDS, Entry, Journal, NewOrder
 from checkout_service.pricing import price
 from checkout_service.recovery import order_of
 from checkout_service.refusals import (
@@ -70,13 +70,21 @@ class Placing:
     """Places orders, each scope once."""
 
     def __init__(
-        self, journal: Journal, quotes: Quotes, executor: Executor, hmac_key: bytes, failpoints: Failpoints
+        self,
+        journal: Journal,
+        quotes: Quotes,
+        executor: Executor,
+        hmac_key: bytes,
+        failpoints: Failpoints,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._journal = journal
         self._quotes = quotes
         self._executor = executor
         self._hmac_key = hmac_key
         self._failpoints = failpoints
+        self._patience_seconds = PATIENCE_OF_LEASE * lease_seconds
         self._told_of_etags = False
 
     async def place(self, request: OrderRequest, key: str | None) -> Answer:
@@ -142,7 +150,7 @@ class Placing:
         return NewOrder(scope, asked.mark, order, answer_to_bytes(order), _traceparent())
 
     async def _begin(self, new: NewOrder, card: Card, asked: _Asked) -> Answer:
-        work = Work(new.order, 1, 1, card, new, PATIENCE_SECONDS)
+        work = Work(new.order, 1, 1, card, new, self._patience_seconds)
         run = self._executor.start(work, saga.place())
         ending = await _wait_for(run, asked.answer_by)
         if run.answer is not None:
@@ -192,7 +200,7 @@ class Placing:
         taken = await self._journal.take_over(entry)
         if taken is None:
             return None
-        work = Work(order_of(taken), taken.attempt, taken.epoch, card, patience_seconds=PATIENCE_SECONDS)
+        work = Work(order_of(taken), taken.attempt, taken.epoch, card, patience_seconds=self._patience_seconds)
         return self._executor.start(work, saga.charge(doubtful=entry.state is State.CHARGING))
 
     def _tell_of_etags(self) -> None:
