@@ -1,0 +1,181 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument
+from shipping_service.__main__ import Settings
+from shipping_service.domain import (
+    Address,
+    Dispatch,
+    IdempotencyKeyReused,
+    Item,
+    ManifestUnavailable,
+    Parcel,
+    RateCard,
+    Shipment,
+    country_key,
+)
+from shipping_service.store import parse_rate_card
+
+Make = Callable[..., Parcel]
+PACKAGED = parse_rate_card(Settings().rate_card_file.read_bytes())
+
+
+class Notes:
+    """A manifest in memory, whose disk can be full."""
+
+    def __init__(self) -> None:
+        self.shipments: list[Shipment] = []
+        self.full = False
+
+    async def append(self, shipment: Shipment) -> None:
+        await asyncio.sleep(0)
+        if self.full:
+            raise ManifestUnavailable("full")
+        self.shipments.append(shipment)
+
+
+@pytest.mark.parametrize(("pieces", "price"), [(1, 10), (2, 10), (3, 20), (5, 20), (6, 23), (7, 26), (105, 320)])
+def test_a_price_is_that_of_the_smallest_bracket_that_holds_the_parcel(
+    rate_card: RateCard, parcel: Make, pieces: int, price: int
+) -> None:
+    assert rate_card.quote(parcel((Item("pan", pieces),))).units == price
+
+
+def test_pieces_count_over_all_items(rate_card: RateCard, parcel: Make) -> None:
+    split, whole = parcel((Item("pan", 2), Item("knife", 4))), parcel((Item("pan", 6),))
+    assert rate_card.quote(split) == rate_card.quote(whole)
+
+
+@pytest.mark.parametrize("country", ["Germany", "GERMANY", " germany ", "DE", "de", "D.E."])
+def test_a_country_is_found_however_it_is_spelled(rate_card: RateCard, parcel: Make, country: str) -> None:
+    assert rate_card.quote(parcel(country=country)).units == 20
+
+
+@pytest.mark.parametrize("country", ["", "Atlantis", "Germania"])
+def test_a_country_of_no_zone_is_elsewhere(rate_card: RateCard, parcel: Make, country: str) -> None:
+    assert rate_card.quote(parcel(country=country)).units == 68
+
+
+@pytest.mark.parametrize("country", ["US", "USA", "U.S.A.", "united states", "Canada", "DE", "Japan", "BR", "Narnia"])
+@given(pieces=st.integers(1, 999_999))
+def test_one_piece_more_never_costs_less(country: str, pieces: int) -> None:
+    fewer, more = (
+        PACKAGED.quote(Parcel(Address("", "", "", country, 0), (Item("pan", count),))) for count in (pieces, pieces + 1)
+    )
+    assert 0 < fewer.total_nanos <= more.total_nanos
+
+
+def test_home_is_the_cheapest_zone_of_the_package(parcel: Make) -> None:
+    assert all(
+        PACKAGED.quote(parcel(country="US")).total_nanos < zone.price(3).total_nanos
+        for key, zone in PACKAGED.zones.items()
+        if zone is not PACKAGED.zones["us"]
+    )
+
+
+def test_country_keys_do_not_tell_spellings_apart() -> None:
+    assert {country_key(name) for name in ("U.S.A.", "usa", " Usa ")} == {"usa"}
+    assert country_key("United\u00a0 States") == "united states"
+
+
+@pytest.mark.parametrize(
+    ("address", "field"),
+    [
+        ({"zip_code": -1}, "address.zip_code"),
+        ({"street_address": "x" * 257}, "address.street_address"),
+        ({"city": "x" * 257}, "address.city"),
+        ({"state": "x" * 257}, "address.state"),
+        ({"country": "x" * 257}, "address.country"),
+    ],
+)
+def test_an_address_beyond_its_limits_is_refused_by_its_field(
+    parcel: Make, address: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parcel(**address)
+    assert refused.value.violations[0].field == field
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [
+        ((), "items"),
+        ((Item("pan", 0),), "items[0].quantity"),
+        ((Item("pan", 1), Item("knife", -1)), "items[1].quantity"),
+        ((Item("pan", 1_000_001),), "items[0].quantity"),
+        ((Item("pan", 1_000_000), Item("knife", 1)), "items"),
+        ((Item("x" * 257, 1),), "items[0].product_id"),
+    ],
+)
+def test_items_beyond_their_limits_are_refused_by_their_field(
+    parcel: Make, items: tuple[Item, ...], field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parcel(items)
+    assert refused.value.violations[0].field == field
+
+
+def test_a_parcel_at_every_limit_is_accepted(parcel: Make) -> None:
+    limits = dict.fromkeys(("street_address", "city", "state", "country"), "é" * 256)
+    assert parcel((Item("x" * 256, 1_000_000),), **limits, zip_code=2**31 - 1).pieces == 1_000_000
+
+
+async def test_a_key_gives_one_tracking_id_in_every_process(parcel: Make) -> None:
+    here, there = Dispatch(Notes()), Dispatch(Notes())
+    assert await here.ship(parcel(), "key") == await here.ship(parcel(), "key") == await there.ship(parcel(), "key")
+
+
+async def test_tracking_ids_of_other_keys_and_of_none_are_all_different(parcel: Make) -> None:
+    dispatch = Dispatch(Notes())
+    keys = [*map(str, range(500)), *[None] * 500]
+    assert len({(await dispatch.ship(parcel(), key)).tracking_id for key in keys}) == 1000
+
+
+async def test_a_repeated_shipment_is_written_down_once(parcel: Make) -> None:
+    notes = Notes()
+    dispatch = Dispatch(notes)
+    shipped = await dispatch.ship(parcel(), "key")
+    assert shipped == await dispatch.ship(parcel(), "key")
+    assert notes.shipments == [shipped]
+
+
+@pytest.mark.parametrize("changed", [{"zip_code": 1}, {"city": "Berlin"}, {"items": (Item("pan", 4),)}])
+async def test_a_key_that_comes_with_another_parcel_is_refused(parcel: Make, changed: dict[str, object]) -> None:
+    dispatch = Dispatch(Notes())
+    await dispatch.ship(parcel(), "key")
+    with pytest.raises(IdempotencyKeyReused):
+        await dispatch.ship(parcel(**changed), "key")
+
+
+async def test_of_two_parcels_with_one_key_at_once_one_is_shipped(parcel: Make) -> None:
+    notes = Notes()
+    dispatch = Dispatch(notes)
+    answers = await asyncio.gather(
+        dispatch.ship(parcel(), "key"), dispatch.ship(parcel(zip_code=1), "key"), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers] == [Shipment, IdempotencyKeyReused]
+    assert len(notes.shipments) == 1
+
+
+async def test_a_shipment_that_could_not_be_written_down_is_when_it_is_repeated(parcel: Make) -> None:
+    notes = Notes()
+    notes.full = True
+    dispatch = Dispatch(notes)
+    with pytest.raises(ManifestUnavailable):
+        await dispatch.ship(parcel(), "key")
+    notes.full = False
+    assert [await dispatch.ship(parcel(), "key")] == notes.shipments
+
+
+async def test_only_so_many_keys_are_remembered(parcel: Make) -> None:
+    dispatch = Dispatch(Notes(), remembered_keys=2)
+    first = await dispatch.ship(parcel(), "one")
+    await dispatch.ship(parcel(), "two")
+    await dispatch.ship(parcel(), "three")
+    assert (await dispatch.ship(parcel(zip_code=1), "one")).tracking_id == first.tracking_id
+    with pytest.raises(IdempotencyKeyReused):
+        await dispatch.ship(parcel(zip_code=1), "three")

@@ -1,0 +1,72 @@
+"""Real processes that die at the worst moment."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from shop import address_pb2, cart_pb2, shipping_pb2
+from shop.shipping_pb2_grpc import ShippingServiceStub
+
+REQUEST = shipping_pb2.ShipOrderRequest(
+    address=address_pb2.Address(street_address="Lindenweg 7", country="DE"),
+    items=[cart_pb2.CartItem(product_id="pan", quantity=1)],
+)
+
+
+@asynccontextmanager
+async def process(
+    manifest: Path, failpoints: str = ""
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, ShippingServiceStub]]:
+    """The service as its image runs it, on a free port."""
+    environment = {
+        **os.environ,
+        "HOST": "127.0.0.1",
+        "PORT": "0",
+        "DRAIN_SECONDS": "0",
+        "SHIPMENTS_FILE": str(manifest),
+        "FAILPOINTS": failpoints,
+    }
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shipping_service", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert running.stdout is not None
+        port = json.loads(await running.stdout.readline())["port"]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield running, ShippingServiceStub(channel)
+    finally:
+        if running.returncode is None:
+            running.terminate()
+        await running.communicate()
+
+
+@pytest.mark.parametrize("metadata", [[("idempotency-key", "key")], []])
+@pytest.mark.parametrize(("point", "lines"), [("shipping.ship.received", 0), ("shipping.ship.recorded", 1)])
+async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
+    tmp_path: Path, point: str, lines: int, metadata: list[tuple[str, str]]
+) -> None:
+    manifest = tmp_path / "shipments.jsonl"
+    async with process(manifest, f"{point}=kill") as (running, stub):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.ShipOrder(REQUEST, metadata=metadata)
+        assert await running.wait() == -signal.SIGKILL
+    assert len(manifest.read_text().splitlines()) == lines
+
+
+async def test_a_shipment_repeated_after_a_kill_is_the_shipment_before_it(tmp_path: Path) -> None:
+    manifest = tmp_path / "shipments.jsonl"
+    metadata = [("idempotency-key", "key")]
+    async with process(manifest, "shipping.ship.recorded=kill") as (_, stub):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.ShipOrder(REQUEST, metadata=metadata)
+    async with process(manifest) as (_, stub):
+        shipped = await stub.ShipOrder(REQUEST, metadata=metadata)
+    assert {json.loads(line)["tracking_id"] for line in manifest.read_text().splitlines()} == {shipped.tracking_id}

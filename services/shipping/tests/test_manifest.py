@@ -1,0 +1,110 @@
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shipping_service.domain import ManifestUnavailable, Parcel, Shipment
+from shipping_service.manifest import ManifestFile, NoManifest, open_manifest
+
+Make = Callable[..., Parcel]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new folder" / "shipments.jsonl"
+
+
+@pytest.fixture
+async def manifest(path: Path) -> AsyncIterator[ManifestFile]:
+    async with open_manifest(path) as opened:
+        assert isinstance(opened, ManifestFile)
+        yield opened
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line]
+
+
+def readable(path: Path) -> list[str]:
+    """Tracking ids of the lines that are whole, as a carrier reads them."""
+    return [json.loads(line)["tracking_id"] for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+async def test_a_shipment_is_a_line_that_says_what_goes_where(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+    await manifest.append(Shipment("SHOP-1", "key", parcel(street_address='Tab\t"7"\nRear building')))
+    (line,) = lines(path)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "tracking_id": "SHOP-1",
+        "key": "key",
+        "street_address": 'Tab\t"7"\nRear building',
+        "items": [{"product_id": "pan", "quantity": 1}, {"product_id": "knife", "quantity": 2}],
+    }
+
+
+async def test_many_shipments_at_once_are_a_line_each(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+    ids = [f"SHOP-{number}" for number in range(300)]
+    await asyncio.gather(*(manifest.append(Shipment(tracking_id, None, parcel())) for tracking_id in ids))
+    assert readable(path) == ids
+
+
+async def test_a_line_is_on_disk_before_the_shipment_is_told(
+    manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: flushed.append(len(readable(path))))
+    await manifest.append(Shipment("SHOP-1", None, parcel()))
+    assert flushed == [1]
+
+
+async def test_another_process_appends_to_what_is_there(path: Path, parcel: Make) -> None:
+    for tracking_id in ("SHOP-1", "SHOP-2"):
+        async with open_manifest(path) as manifest:
+            await manifest.append(Shipment(tracking_id, None, parcel()))
+    assert readable(path) == ["SHOP-1", "SHOP-2"]
+
+
+@pytest.fixture
+def torn(path: Path) -> Path:
+    """A manifest whose writer died within a line."""
+    path.parent.mkdir()
+    path.write_text('{"tracking_id":"SHOP-0","ke')
+    return path
+
+
+async def test_a_line_that_a_crash_tore_does_not_spoil_the_next(torn: Path, parcel: Make) -> None:
+    async with open_manifest(torn) as manifest:
+        await manifest.append(Shipment("SHOP-1", None, parcel()))
+    assert readable(torn) == ["SHOP-1"]
+
+
+async def test_a_shipment_that_can_not_be_written_is_refused_and_spoils_no_later_one(
+    manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail)
+        with pytest.raises(ManifestUnavailable):
+            await manifest.append(Shipment("SHOP-1", None, parcel()))
+    await manifest.append(Shipment("SHOP-2", None, parcel()))
+    assert "SHOP-2" in readable(path)
+
+
+def fail(_descriptor: int) -> None:
+    raise OSError("disk")
+
+
+async def test_a_full_disk_refuses_shipments(parcel: Make) -> None:
+    manifest = ManifestFile(Path("/dev/full"))
+    with pytest.raises(ManifestUnavailable):
+        await manifest.append(Shipment("SHOP-1", None, parcel()))
+    await manifest.close()
+
+
+async def test_without_a_file_nothing_is_written_down(parcel: Make) -> None:
+    async with open_manifest(None) as manifest:
+        assert isinstance(manifest, NoManifest)
+        await manifest.append(Shipment("SHOP-1", None, parcel()))
