@@ -55,3 +55,26 @@ test: setup  ## Run every test
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 	python tests/bench
+
+# --- images and clusters ---
+IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api
+BUILDER ?= $(firstword $(foreach tool,docker podman buildah,$(if $(shell command -v $(tool)),$(tool))))
+BASE ?= docker.io/library/python:3.13-slim-bookworm
+REGISTRY ?= docker.io/shop
+TAG ?= 0.1.0
+IMAGE_ARGS = --build-arg BASE=$(BASE) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD)
+
+.PHONY: images kind-up deploy
+images: $(addprefix image-,$(IMAGES))  ## Build all ten images (BUILDER, BASE, REGISTRY, TAG)
+
+image-%:
+	$(or $(BUILDER),$(error docker, podman or buildah is needed)) build $(IMAGE_ARGS) -t $(REGISTRY)/$*:$(TAG) \
+		$(if $(wildcard services/$*),-f services/Dockerfile --build-arg SERVICE=$*,-f $*/Dockerfile) .
+
+kind-up:  ## Start a kind cluster of three nodes
+	kind create cluster --config kind-config.yaml
+
+deploy: images  ## Load the images into the kind cluster and install the chart
+	kind load docker-image --name shop $(foreach image,$(IMAGES),$(REGISTRY)/$(image):$(TAG))
+	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
+		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) --set image.tag=$(TAG)

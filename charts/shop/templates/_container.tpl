@@ -23,6 +23,7 @@
 # libpq's own variable: a password in the address would have to be escaped.
 - name: PGPASSWORD
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: database-password}}
+- {name: PGCONNECT_TIMEOUT, value: "5"}
 {{- else if include "shop.usesSqlite" (list $root $service) }}
 - {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
 {{- end }}

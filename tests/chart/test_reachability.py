@@ -1,0 +1,192 @@
+"""Reads the rendered network policies as a cluster does and works out who reaches whom.
+
+What comes out must be what `calls` and `store` say, and nothing more.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+Policy = dict[str, Any]
+Labels = dict[str, str]
+NAMESPACE = {"kubernetes.io/metadata.name": "shop"}
+
+
+@dataclass(frozen=True)
+class Pod:
+    name: str
+    labels: Labels
+    namespace: Labels
+
+
+def matches(selector: dict[str, Any], labels: Labels) -> bool:
+    """A selector as Kubernetes reads it: an empty one selects everything."""
+    expressions = {
+        "In": lambda e: labels.get(e["key"]) in e["values"],
+        "NotIn": lambda e: labels.get(e["key"]) not in e["values"],
+        "Exists": lambda e: e["key"] in labels,
+        "DoesNotExist": lambda e: e["key"] not in labels,
+    }
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        expressions[expression["operator"]](expression) for expression in selector.get("matchExpressions", [])
+    )
+
+
+def peer_matches(peer: dict[str, Any], pod: Pod) -> bool:
+    """A peer without namespaceSelector is a pod of the policy's own namespace."""
+    if "ipBlock" in peer:
+        return False
+    in_namespace = (
+        matches(peer["namespaceSelector"], pod.namespace) if "namespaceSelector" in peer else pod.namespace == NAMESPACE
+    )
+    return in_namespace and matches(peer.get("podSelector", {}), pod.labels)
+
+
+def rule_allows(rule: dict[str, Any], side: str, pod: Pod, port: int, protocol: str) -> bool:
+    """A rule without peers allows everyone, one without ports every port."""
+    peers, ports = rule.get(side), rule.get("ports")
+    return (not peers or any(peer_matches(peer, pod) for peer in peers)) and (
+        not ports or any((entry["port"], entry.get("protocol", "TCP")) == (port, protocol) for entry in ports)
+    )
+
+
+def allowed(policies: list[Policy], direction: str, pods: tuple[Pod, Pod], port: int, protocol: str) -> bool:
+    """Policies add up; a pod that none selects for a direction is open in it. `pods` are the one asked and its peer."""
+    pod, other = pods
+    if pod.namespace != NAMESPACE:
+        return True
+    selecting = [
+        policy["spec"]
+        for policy in policies
+        if direction in policy["spec"]["policyTypes"] and matches(policy["spec"]["podSelector"], pod.labels)
+    ]
+    side = {"Ingress": "from", "Egress": "to"}[direction]
+    return not selecting or any(
+        rule_allows(rule, side, other, port, protocol)
+        for spec in selecting
+        for rule in spec.get(direction.lower()) or []
+    )
+
+
+def reaches(policies: list[Policy], source: Pod, target: Pod, port: int, protocol: str = "TCP") -> bool:
+    return allowed(policies, "Egress", (source, target), port, protocol) and allowed(
+        policies, "Ingress", (target, source), port, protocol
+    )
+
+
+STRANGER = Pod("stranger", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
+ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
+GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
+DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
+ALL_PORTS = [50051, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
+
+
+def pods_of(manifests: Any) -> dict[str, Pod]:
+    return {
+        made["metadata"]["name"].removeprefix("shop-"): Pod(
+            made["metadata"]["name"], made["spec"]["template"]["metadata"]["labels"], NAMESPACE
+        )
+        for made in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+    }
+
+
+def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
+    """Who reaches whom on which port, of all pods of the release and some others."""
+    policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
+    sources = {**pods, **{pod.name: pod for pod in more}}
+    return {
+        (source, target, port)
+        for source, from_pod in sources.items()
+        for target, to_pod in pods.items()
+        for port in ALL_PORTS
+        if source != target and reaches(policies, from_pod, to_pod, port)
+    }
+
+
+def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
+    stores = {"postgresql": 5432, "valkey": 6379}
+    calls = {(name, callee, 50051) for name, service in services.items() for callee in service.get("calls", [])}
+    return calls | {
+        (name, service["store"], stores[service["store"]]) for name, service in services.items() if "store" in service
+    }
+
+
+def test_only_calls_and_stores_connect_pods(render: Any, values: dict[str, Any]) -> None:
+    assert matrix_of(render(), (STRANGER, ELSEWHERE)) == expected_calls(values["services"])
+
+
+def test_observability_adds_its_own_edges_and_no_others(render: Any, values: dict[str, Any]) -> None:
+    telemetry = {(name, "otel-collector", 4317) for name in values["services"]} | {
+        ("otel-collector", "jaeger", 4317),
+        ("otel-collector", "prometheus", 9090),
+        ("grafana", "jaeger", 16686),
+        ("grafana", "prometheus", 9090),
+    }
+    manifests = render({"observability": {"enabled": True}})
+    assert matrix_of(manifests, (STRANGER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
+
+
+def test_a_new_call_opens_one_edge(render: Any) -> None:
+    opened = matrix_of(render({"services": {"ad": {"calls": ["product-catalog"]}}})) - matrix_of(render())
+    assert opened == {("ad", "product-catalog", 50051)}
+
+
+def test_callers_from_outside_reach_exposed_services_alone(render: Any, values: dict[str, Any]) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
+    manifests = render({"networkPolicy": {"ingressFrom": peers}})
+    reached = {target for source, target, _ in matrix_of(manifests, (GATEWAY, STRANGER)) if source == "gateway"}
+    assert reached == {name for name, service in values["services"].items() if service.get("exposed")}
+    assert reached & {"payment", "email", "postgresql", "valkey"} == set()
+
+
+def test_every_pod_may_ask_dns_and_nothing_else_of_the_cluster(render: Any) -> None:
+    manifests = render()
+    for pod in pods_of(manifests).values():
+        policies = manifests.all("NetworkPolicy")
+        assert reaches(policies, pod, DNS, 53, "UDP")
+        assert reaches(policies, pod, DNS, 53)
+        assert not reaches(policies, pod, DNS, 8080)
+        assert not reaches(policies, pod, ELSEWHERE, 443)
+
+
+def test_pods_of_other_releases_are_strangers(render: Any) -> None:
+    policies = render(name="shop").all("NetworkPolicy")
+    ours, theirs = pods_of(render(name="shop")), pods_of(render(name="shop-b"))
+    foreign = [pod for pod in theirs.values() if pod.name.startswith("shop-b")]
+    assert not [
+        (source.name, target.name)
+        for source in foreign
+        for target in ours.values()
+        for port in ALL_PORTS
+        if reaches(policies, source, target, port)
+    ]
+
+
+def test_no_rule_is_open_by_an_empty_list(render: Any, matrix_values: dict[str, Any]) -> None:
+    for policy in render(matrix_values).all("NetworkPolicy"):
+        for rule in policy["spec"].get("ingress", []):
+            assert rule["from"], policy["metadata"]["name"]
+            assert rule["ports"], policy["metadata"]["name"]
+        for rule in policy["spec"].get("egress", []):
+            assert rule["ports"], policy["metadata"]["name"]
+
+
+def test_tests_may_reach_services_only_by_policies_of_their_own(render: Any) -> None:
+    manifests = render()
+    policies = [made for made in manifests.hooks if made["kind"] == "NetworkPolicy"]
+    (pod,) = [made for made in manifests.hooks if made["metadata"]["name"] == "shop-test-order"]
+    tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
+    pods = pods_of(manifests)
+    standing = manifests.all("NetworkPolicy")
+    for name, target in pods.items():
+        assert not reaches(standing, tester, target, 50051), name
+        assert reaches([*standing, *policies], tester, target, 50051) is (name not in {"postgresql", "valkey"}), name
+    assert all(
+        "hook-succeeded" in policy["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for policy in policies
+    )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_policies_can_be_left_to_somebody_else(render: Any, enabled: bool) -> None:
+    assert bool(render({"networkPolicy": {"enabled": enabled}}).all("NetworkPolicy")) is enabled
