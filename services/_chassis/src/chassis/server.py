@@ -121,7 +121,7 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
         ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
 
