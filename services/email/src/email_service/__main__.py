@@ -1,0 +1,53 @@
+"""`python -m email_service` confirms orders by mail: settings, then the objects made of them, then the server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, SecretStr
+
+from chassis.server import Service, run
+from chassis.settings import ServiceSettings
+from email_service.clients import SmtpMailer, parse_relay
+from email_service.domain import Mailer
+from email_service.letters import Stationery
+from email_service.mime import parse_sender
+from email_service.service import EmailService
+from email_service.store import Outbox
+from shop import email_pb2_grpc
+
+
+def _checked_url(url: SecretStr) -> SecretStr:
+    parse_relay(url.get_secret_value())
+    return url
+
+
+def _checked_sender(text: str) -> str:
+    parse_sender(text)
+    return text
+
+
+class Settings(ServiceSettings):
+    """What the email service can be told. Without a relay, mails stay in the outbox."""
+
+    smtp_url: Annotated[SecretStr, AfterValidator(_checked_url)] | None = None
+    outbox_dir: Path = Path(".shop/outbox")
+    email_from: Annotated[str, AfterValidator(_checked_sender)] = "Shop <orders@shop.example>"
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Mail through the relay, or into the outbox."""
+    sender = parse_sender(settings.email_from)
+    mailer: Mailer
+    if settings.smtp_url:
+        mailer = SmtpMailer(parse_relay(settings.smtp_url.get_secret_value()), sender)
+    else:
+        mailer = Outbox(settings.outbox_dir, sender)
+    service.add(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
+    yield
+
+
+if __name__ == "__main__":
+    run("email", Settings, build)

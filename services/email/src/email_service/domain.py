@@ -1,0 +1,106 @@
+"""Order confirmations: what they say, and what carries them."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.fields import limit_count, limit_text, require_text
+from chassis.money import Money, total
+
+MAX_LINES = 1000
+MAX_ID_LENGTH = 128
+MAX_TEXT_LENGTH = 256
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+
+
+class MailNotSent(Unavailable):
+    """Nobody took the mail; sending it again may help."""
+
+
+class RecipientRefused(FailedPrecondition):
+    """The relay says for good that it does not deliver to the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """So many of one product, and what they cost together."""
+
+    product_id: str
+    quantity: int
+    cost: Money
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the order goes; whatever is not known is empty, or zero."""
+
+    street_address: str
+    city: str
+    state: str
+    country: str
+    zip_code: int
+
+    @property
+    def lines(self) -> list[str]:
+        """As on a label, without blank lines."""
+        region = " ".join(filter(None, [self.state, str(self.zip_code or "")]))
+        lines = [*self.street_address.splitlines(), ", ".join(filter(None, [self.city, region])), self.country]
+        return [line for line in map(str.strip, lines) if line]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A placed order. Raises InvalidArgument, naming the field, when it breaks a limit or mixes currencies."""
+
+    order_id: str
+    tracking_id: str
+    lines: Sequence[Line]
+    shipping_cost: Money
+    address: Address
+
+    def __post_init__(self) -> None:
+        require_text(self.order_id, "order.order_id", max_length=MAX_ID_LENGTH)
+        limit_text(self.tracking_id, "order.shipping_tracking_id", max_length=MAX_TEXT_LENGTH)
+        limit_count(self.lines, "order.items", max_count=MAX_LINES)
+        for field in ("street_address", "city", "state", "country"):
+            limit_text(getattr(self.address, field), f"order.shipping_address.{field}", max_length=MAX_TEXT_LENGTH)
+        for index, line in enumerate(self.lines):
+            limit_text(line.product_id, f"order.items[{index}].item.product_id", max_length=MAX_TEXT_LENGTH)
+            if line.cost.currency_code != self.shipping_cost.currency_code:
+                raise InvalidArgument.field(f"order.items[{index}].cost.currency_code", "must be that of shipping_cost")
+
+    @property
+    def total(self) -> Money:
+        """What was charged. Raises AmountOutOfRange."""
+        costs = [line.cost for line in self.lines]
+        return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A mail about an order to one address, in plain text and in HTML."""
+
+    order_id: str
+    recipient: str
+    subject: str
+    text: str
+    html: str
+
+    @property
+    def key(self) -> str:
+        """Names the letter's file and message, the same each time: the order's id, or a digest where that can't."""
+        if _PLAIN_ID.fullmatch(self.order_id):
+            return self.order_id
+        return "sha256-" + hashlib.sha256(self.order_id.encode()).hexdigest()
+
+
+class Mailer(Protocol):
+    """Whatever carries letters away. The same letter may be sent again: it keeps its identity."""
+
+    async def send(self, letter: Letter) -> None:
+        """Hand the letter over, for good when this returns. Raises MailNotSent, RecipientRefused."""
+        ...

@@ -1,0 +1,118 @@
+from collections.abc import Callable
+
+import pytest
+
+from chassis.errors import InvalidArgument
+from chassis.fields import require_email_address
+from chassis.money import MAX_UNITS, AmountOutOfRange, Money
+from email_service.domain import Address, Letter, Line, Order
+
+ADDRESS = Address("1 Main Street", "Springfield", "IL", "US", 62704)
+
+
+def line(product_id: str = "mug", cost: Money | None = None) -> Line:
+    return Line(product_id, 2, cost or Money.of("EUR", 10, 250_000_000))
+
+
+def order(
+    *lines: Line,
+    order_id: str = "o-1",
+    tracking_id: str = "",
+    shipping: Money | None = None,
+    address: Address = ADDRESS,
+) -> Order:
+    return Order(order_id, tracking_id, lines, shipping or Money.of("EUR", 5), address)
+
+
+def key(order_id: str) -> str:
+    return Letter(order_id, "jane@example.com", "", "", "").key
+
+
+def test_the_total_is_the_lines_and_the_shipping() -> None:
+    assert order(line(), line()).total == Money.of("EUR", 25, 500_000_000)
+
+
+def test_a_total_beyond_64_bits_is_out_of_range() -> None:
+    with pytest.raises(AmountOutOfRange):
+        _ = order(line(cost=Money.of("EUR", MAX_UNITS))).total
+
+
+@pytest.mark.parametrize(
+    ("broken", "field"),
+    [
+        (lambda: order(order_id=""), "order.order_id"),
+        (lambda: order(order_id="x" * 129), "order.order_id"),
+        (lambda: order(tracking_id="x" * 257), "order.shipping_tracking_id"),
+        (lambda: order(*[line()] * 1001), "order.items"),
+        (lambda: order(line(), line("x" * 257)), "order.items[1].item.product_id"),
+        (lambda: order(line(cost=Money.of("USD", 1))), "order.items[0].cost.currency_code"),
+        (lambda: order(address=Address("x" * 257, "", "", "", 0)), "order.shipping_address.street_address"),
+        (lambda: order(address=Address("", "", "", "x" * 257, 0)), "order.shipping_address.country"),
+    ],
+)
+def test_an_order_beyond_a_limit_is_refused_by_its_field(broken: Callable[[], Order], field: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        broken()
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.parametrize(
+    ("address", "lines"),
+    [
+        (ADDRESS, ["1 Main Street", "Springfield, IL 62704", "US"]),
+        (Address("Rear house\n 7 Elm\n\n", "Bonn", "", "DE", 53111), ["Rear house", "7 Elm", "Bonn, 53111", "DE"]),
+        (Address("", "", "", "FR", 0), ["FR"]),
+        (Address("", "", "", "", 0), []),
+    ],
+)
+def test_an_address_has_no_blank_lines(address: Address, lines: list[str]) -> None:
+    assert address.lines == lines
+
+
+def test_a_letter_is_named_for_its_order() -> None:
+    assert key("3f2b8c1e-7a10") == "3f2b8c1e-7a10"
+
+
+@pytest.mark.parametrize(
+    "order_id", ["../../etc/passwd", "..", ".", "a/b", "-rf", "a b", "a\x00b", "ü", "a>b", "x" * 129]
+)
+def test_an_id_that_can_t_name_a_file_is_digested(order_id: str) -> None:
+    assert key(order_id).startswith("sha256-")
+    assert key(order_id) != key(order_id + "2")
+
+
+@pytest.mark.parametrize(
+    "address", ["a@b", "jane.doe+shop@mail.example.com", "o'neil@example.com", "a" * 242 + "@example.com"]
+)
+def test_one_plain_address_is_accepted(address: str) -> None:
+    assert require_email_address(address, "email") == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "jane",
+        "@example.com",
+        "jane@",
+        "jane@@example.com",
+        "jane@example..com",
+        "jane@example.com\n",
+        "jane@example.com\r\nBcc: all@example.com",
+        "jane@example.com\x00",
+        "jane@example.com,john@example.com",
+        "jane@example.com;john@example.com",
+        "jane@example.com john@example.com",
+        "Jane <jane@example.com>",
+        '"jane"@example.com',
+        "jane(doe)@example.com",
+        "jäne@example.com",
+        "jane@example.com\u2028",
+        "a" * 243 + "@example.com",
+    ],
+)
+def test_anything_else_is_no_address(address: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        require_email_address(address, "email")
+    assert refused.value.violations[0].field == "email"
+    assert not address or address not in refused.value.message

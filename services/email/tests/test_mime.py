@@ -1,0 +1,109 @@
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from email_service.domain import Letter
+from email_service.mime import Sender, parse_sender, to_mime
+
+SENDER = Sender("Shop", "orders@shop.example")
+SENT_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LETTER = Letter("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
+HEADERS = [
+    "Date",
+    "From",
+    "To",
+    "Subject",
+    "Message-ID",
+    "Auto-Submitted",
+    "MIME-Version",
+    "Content-Type",
+]
+
+
+def read(letter: Letter, sender: Sender = SENDER) -> EmailMessage:
+    return message_from_bytes(to_mime(letter, sender, SENT_AT), policy=policy.default)
+
+
+def body(message: EmailMessage, form: str) -> str:
+    part = message.get_body((form,))
+    assert part is not None
+    return part.get_content().replace("\r\n", "\n")
+
+
+def test_the_headers_say_who_when_and_what() -> None:
+    message = read(LETTER)
+    assert message["Date"].datetime == SENT_AT
+    assert message["From"] == "Shop <orders@shop.example>"
+    assert message["To"] == "jane@example.com"
+    assert message["Subject"] == "Your order o-1"
+    assert message["Message-ID"] == "<o-1@shop>"
+
+
+def test_the_same_letter_has_the_same_message_id_whenever_it_is_sent() -> None:
+    later = message_from_bytes(to_mime(LETTER, SENDER, datetime.now(UTC)), policy=policy.default)
+    assert later["Message-ID"] == read(LETTER)["Message-ID"]
+
+
+def test_text_comes_before_html_so_that_readers_prefer_html() -> None:
+    message = read(LETTER)
+    assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]
+    assert (body(message, "plain"), body(message, "html")) == ("Hello €1\n", "<p>Hello €1</p>\n")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
+def test_any_text_comes_back_as_it_was(text: str) -> None:
+    message = read(Letter("o-1", "jane@example.com", "Hi", text, text))
+    assert body(message, "plain") == body(message, "html") == text + "\n"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=150))
+def test_any_subject_comes_back_as_one_line(text: str) -> None:
+    subject = " ".join(("Order", *text.split()))
+    printable = "".join(c for c in subject if c.isprintable())
+    message = read(Letter("o-1", "jane@example.com", printable, "", ""))
+    assert message.keys() == HEADERS
+    assert "".join(str(message["Subject"]).split()) == "".join(printable.split())
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150))
+def test_no_order_id_can_add_a_header(order_id: str) -> None:
+    assert read(Letter(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
+
+
+def test_no_text_can_end_the_part_that_it_is_in() -> None:
+    text = "--=_alternative--\n--=_alternative\nContent-Type: text/html\n\n<b>\n.\n"
+    message = read(Letter("o-1", "jane@example.com", "Hi", text, "x"))
+    assert len(list(message.iter_parts())) == 2
+    assert body(message, "plain") == text
+
+
+def test_no_line_is_longer_than_mail_allows() -> None:
+    mail = to_mime(Letter("o-1", "a" * 242 + "@example.com", "ü" * 150, "ü" * 5000, "y" * 5000), SENDER, SENT_AT)
+    assert max(map(len, mail.split(b"\r\n"))) <= 998
+    assert b"\n" not in mail.replace(b"\r\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("orders@shop.example", "orders@shop.example"),
+        ("Shop <orders@shop.example>", "Shop <orders@shop.example>"),
+        ('"The Shop, Inc." <orders@shop.example>', '"The Shop, Inc." <orders@shop.example>'),
+        ("Müller <orders@shop.example>", "Müller <orders@shop.example>"),
+        ("Shop\r\nBcc: x <orders@shop.example>", '"Shop Bcc: x" <orders@shop.example>'),
+    ],
+)
+def test_a_sender_may_have_a_name(text: str, shown: str) -> None:
+    message = read(LETTER, parse_sender(text))
+    assert message.keys() == HEADERS
+    assert message["From"] == shown
+
+
+@pytest.mark.parametrize("text", ["", "Shop", "Shop <>", "a@b, c@d", "<a b@c>"])
+def test_what_is_no_sender_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be an e-mail address"):
+        parse_sender(text)

@@ -1,0 +1,160 @@
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import grpc
+import pytest
+
+from chassis.errors import InvalidArgument
+from chassis.settings import load
+from chassis.status import from_rpc_error
+from chassis.testing import connect
+from email_service.__main__ import Settings
+from email_service.domain import Letter, MailNotSent
+from email_service.letters import Stationery
+from email_service.service import EmailService
+from shop.address_pb2 import Address
+from shop.cart_pb2 import CartItem
+from shop.email_pb2 import SendOrderConfirmationRequest
+from shop.email_pb2_grpc import EmailServiceStub, add_EmailServiceServicer_to_server
+from shop.empty_pb2 import Empty
+from shop.money_pb2 import Money
+from shop.order_pb2 import OrderItem, OrderResult
+
+
+def euros(units: int, nanos: int = 0) -> Money:
+    return Money(currency_code="EUR", units=units, nanos=nanos)
+
+
+def request(email: str = "jane@example.com") -> SendOrderConfirmationRequest:
+    order = OrderResult(
+        order_id="o-1",
+        shipping_tracking_id="TRK-7",
+        shipping_cost=euros(5, 990_000_000),
+        shipping_address=Address(street_address="1 Main Street", city="Springfield", state="IL", country="US"),
+        items=[OrderItem(item=CartItem(product_id="mug", quantity=2), cost=euros(20))],
+    )
+    return SendOrderConfirmationRequest(email=email, order=order)
+
+
+@dataclass
+class Pigeons:
+    """Carries letters, or not."""
+
+    carried: list[Letter] = field(default_factory=list)
+    on_strike: bool = False
+
+    async def send(self, letter: Letter) -> None:
+        if self.on_strike:
+            raise MailNotSent("the pigeons are on strike")
+        self.carried.append(letter)
+
+
+@pytest.fixture
+def pigeons() -> Pigeons:
+    return Pigeons()
+
+
+@pytest.fixture
+async def stub(pigeons: Pigeons) -> AsyncIterator[EmailServiceStub]:
+    servicer = EmailService(Stationery(), pigeons)
+    async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
+        yield EmailServiceStub(channel)
+
+
+async def refusal(stub: EmailServiceStub, broken: SendOrderConfirmationRequest) -> list[str]:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.SendOrderConfirmation(broken)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    return [violation.field for violation in error.violations]
+
+
+async def test_a_confirmation_is_handed_over(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+    assert await stub.SendOrderConfirmation(request()) == Empty()
+    [letter] = pigeons.carried
+    assert (letter.recipient, letter.order_id) == ("jane@example.com", "o-1")
+
+
+async def test_a_confirmation_tells_the_whole_order(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+    await stub.SendOrderConfirmation(request())
+    text = pigeons.carried[0].text
+    for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
+        assert fact in text
+
+
+async def test_a_missing_order_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+    assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
+    assert not pigeons.carried
+
+
+@pytest.mark.parametrize(
+    "email",
+    [
+        "",
+        "jane",
+        "jane@example.com\r\nBcc: all@example.com",
+        "jane@example.com\x00",
+        "jane@example.com,john@example.com",
+        "jane@example.com;john@example.com",
+        "a" * 243 + "@example.com",
+    ],
+)
+async def test_what_is_not_one_address_is_refused(stub: EmailServiceStub, pigeons: Pigeons, email: str) -> None:
+    assert await refusal(stub, request(email)) == ["email"]
+    assert not pigeons.carried
+
+
+async def test_a_missing_shipping_cost_is_refused(stub: EmailServiceStub) -> None:
+    broken = request()
+    broken.order.ClearField("shipping_cost")
+    assert await refusal(stub, broken) == ["order.shipping_cost"]
+
+
+@pytest.mark.parametrize("part", ["item", "cost"])
+async def test_half_an_item_is_refused(stub: EmailServiceStub, part: str) -> None:
+    broken = request()
+    broken.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
+    assert await refusal(stub, broken) == [f"order.items[1].{part}"]
+
+
+async def test_an_amount_with_two_signs_is_refused(stub: EmailServiceStub) -> None:
+    broken = request()
+    broken.order.items[0].cost.CopyFrom(euros(1, -1))
+    assert await refusal(stub, broken) == ["order.items[0].cost.nanos"]
+
+
+async def test_a_header_in_an_order_id_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+    broken = request()
+    broken.order.order_id = "o-1\r\nBcc: all@example.com"
+    assert await refusal(stub, broken) == ["order.order_id"]
+    assert not pigeons.carried
+
+
+async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
+    broken = request()
+    broken.order.items[0].cost.units = 2**63 - 1
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.SendOrderConfirmation(broken)
+    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+
+
+async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+    pigeons.on_strike = True
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await stub.SendOrderConfirmation(request())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SMTP_URL", "smtp://jane:hunter2/@relay"), ("EMAIL_FROM", "hunter2 at shop")]
+)
+def test_a_bad_setting_stops_the_start_by_its_name_alone(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit):
+        load(Settings)
+    message = capsys.readouterr().err
+    assert message.startswith(f"{variable}: ")
+    assert "hunter2" not in message
