@@ -3,6 +3,7 @@
 A pytest plugin: its fixtures are there in every test of the workspace.
 """
 
+import logging as standard_logging
 import os
 import tempfile
 import uuid
@@ -79,8 +80,11 @@ def recorded() -> Recorded:
 
 
 @pytest.fixture(autouse=True)
-def _plain_logs() -> None:
-    """Logs of tests are lines without the locals of every frame."""
+def _plain_logs() -> Iterator[None]:
+    """Logs of tests are lines without the locals of every frame, whatever the test before set up."""
+    root = standard_logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    structlog.reset_defaults()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -89,6 +93,9 @@ def _plain_logs() -> None:
         ],
         cache_logger_on_first_use=False,
     )
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
