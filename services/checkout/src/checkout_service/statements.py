@@ -50,7 +50,7 @@ TAKE_OVER = """
     UPDATE orders SET
         epoch = epoch + 1, worker = ?, lease_until = {now} + {lease_seconds}, updated_at = {now}, state = 'CHARGING',
         attempt = CASE WHEN state = 'ABANDONED' THEN attempt + 1 ELSE attempt END
-    WHERE order_id = ? AND epoch = ? AND state = ? AND (state = 'ABANDONED' OR lease_until < {now})
+    WHERE order_id = ? AND epoch = ? AND state = ? AND (state = 'ABANDONED' OR lease_until <= {now})
     RETURNING {entry}
 """
 
@@ -60,7 +60,7 @@ CLAIM_EXPIRED = f"""
         epoch = epoch + 1, worker = ?, failures = failures + 1,
         lease_until = {{now}} + {{recovery_lease_seconds}} * CASE WHEN failures < 4 THEN 1 ELSE 10 END
     WHERE order_id IN (
-        SELECT order_id FROM orders WHERE {OPEN} AND lease_until < {{now}}
+        SELECT order_id FROM orders WHERE {OPEN} AND lease_until <= {{now}}
         ORDER BY lease_until LIMIT ? {{skip_locked}}
     )
     RETURNING {{entry}}
@@ -101,7 +101,7 @@ RELEASE_OWN = f"UPDATE orders SET lease_until = 0 WHERE {OPEN} AND worker = ?"
 CLAIM_OUTBOX = """
     UPDATE outbox SET failures = failures + 1, due_at = {now} + {recovery_lease_seconds}
     WHERE (order_id, kind) IN (
-        SELECT order_id, kind FROM outbox WHERE due_at < {now} ORDER BY due_at LIMIT ? {skip_locked}
+        SELECT order_id, kind FROM outbox WHERE due_at <= {now} ORDER BY due_at LIMIT ? {skip_locked}
     )
     RETURNING order_id, kind, failures
 """
