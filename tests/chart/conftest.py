@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Manifests:
-    """What a render made; hooks (the pods of `helm test` and what they need) apart."""
+    """What a render made; hooks (the pods of `helm test`) apart."""
 
     objects: list[Object]
     hooks: list[Object]

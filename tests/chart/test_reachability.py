@@ -172,19 +172,16 @@ def test_no_rule_is_open_by_an_empty_list(render: Any, matrix_values: dict[str, 
             assert rule["ports"], policy["metadata"]["name"]
 
 
-def test_tests_may_reach_services_only_by_policies_of_their_own(render: Any) -> None:
-    manifests = render()
-    policies = [made for made in manifests.hooks if made["kind"] == "NetworkPolicy"]
+def test_the_test_pods_reach_every_service_and_no_store(render: Any, values: dict[str, Any]) -> None:
+    manifests = render({"observability": {"enabled": True}})
     (pod,) = [made for made in manifests.hooks if made["metadata"]["name"] == "shop-test-order"]
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
-    pods = pods_of(manifests)
-    standing = manifests.all("NetworkPolicy")
-    for name, target in pods.items():
-        assert not reaches(standing, tester, target, 50051), name
-        assert reaches([*standing, *policies], tester, target, 50051) is (name not in {"postgresql", "valkey"}), name
-    assert all(
-        "hook-succeeded" in policy["metadata"]["annotations"]["helm.sh/hook-delete-policy"] for policy in policies
-    )
+    reached = {(target, port) for source, target, port in matrix_of(manifests, (tester,)) if source == "test"}
+    services = {
+        (name, 8000 if service.get("protocol") == "http" else 50051) for name, service in values["services"].items()
+    }
+    everywhere = {(name, port) for name, _ in services for port in (50051, 8000)}
+    assert services <= reached <= everywhere | {("jaeger", 16686), ("prometheus", 9090)}
 
 
 @pytest.mark.parametrize("enabled", [True, False])
