@@ -75,7 +75,8 @@ def test_no_order_id_can_add_a_header(order_id: str) -> None:
 
 
 def test_no_text_can_end_the_part_that_it_is_in() -> None:
-    text = "--=_alternative--\n--=_alternative\nContent-Type: text/html\n\n<b>\n.\n"
+    boundary = read(LETTER).get_boundary()
+    text = f"--{boundary}--\n--{boundary}\nContent-Type: text/html\n\n<b>\n.\n"
     message = read(Letter("o-1", "jane@example.com", "Hi", text, "x"))
     assert len(list(message.iter_parts())) == 2
     assert body(message, "plain") == text
