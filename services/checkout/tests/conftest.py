@@ -1,19 +1,28 @@
-"""What the checkout tests share: an empty journal of either kind."""
+"""What the checkout tests share: a journal of either kind, peers that obey a test, and a checkout among them."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from chassis import server
 from chassis.money import Money
+from chassis.telemetry import Telemetry
+from checkout_service.__main__ import Settings, build
 from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import Address, Order, OrderLine, new_order_id
 from checkout_service.journal import Journal, NewOrder
 from checkout_service.opening import open_journal
+from checkout_service.testing import FakePeers
+from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
+from shop_internal import orders_pb2, orders_pb2_grpc
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
+PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -54,3 +63,101 @@ def new_order() -> Callable[..., NewOrder]:
         return NewOrder(scope, fingerprint, order, answer_to_bytes(order), "")
 
     return make
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A PlaceOrder that succeeded."""
+
+    response: checkout_pb2.PlaceOrderResponse
+    replayed: bool
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A running checkout, as a caller and as an operator see it."""
+
+    orders: checkout_pb2_grpc.CheckoutServiceStub
+    journal: orders_pb2_grpc.OrderJournalStub
+
+    async def place(
+        self, request: checkout_pb2.PlaceOrderRequest, key: str | None = None, within: float = 20
+    ) -> Placed:
+        metadata = (("idempotency-key", key),) if key is not None else ()
+        call = self.orders.PlaceOrder(request, timeout=within, metadata=metadata)
+        response = await call
+        trailers = dict(await call.trailing_metadata())
+        return Placed(response, trailers.get("idempotent-replayed") == "true")
+
+    async def listed(self) -> list[orders_pb2.Order]:
+        return list((await self.journal.ListOrders(orders_pb2.ListOrdersRequest())).orders)
+
+    async def states(self) -> list[str]:
+        return [orders_pb2.OrderState.Name(order.state).removeprefix("ORDER_STATE_") for order in await self.listed()]
+
+
+Start = Callable[..., AbstractAsyncContextManager[Checkout]]
+
+
+@pytest.fixture
+def peers() -> FakePeers:
+    found = FakePeers()
+    found.cart.fill("ann", mug=2)
+    return found
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/checkout.db"
+
+
+@pytest.fixture
+def start(database_url: str) -> Start:
+    """Starts a checkout with peers at an address; more settings by name."""
+
+    @asynccontextmanager
+    async def starting(address: str, telemetry: Telemetry | None = None, **changed: Any) -> AsyncIterator[Checkout]:
+        values = {**dict.fromkeys(PEERS, address), "database_url": database_url, "hmac_key": "k" * 32, **changed}
+        settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, **values)
+        service = server.Service(settings, telemetry or Telemetry())
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(server.serving(service, build(settings, service)))
+            channel = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
+            await stack.enter_async_context(channel)
+            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(channel), orders_pb2_grpc.OrderJournalStub(channel))
+
+    return starting
+
+
+@pytest.fixture
+async def checkout(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+    """A checkout on SQLite with peers that are well."""
+    async with peers.serving() as address, start(address) as running:
+        yield running
+
+
+@pytest.fixture
+def request_of() -> Callable[..., checkout_pb2.PlaceOrderRequest]:
+    """Makes Ann's order in EUR, but for the named fields; None leaves a field out."""
+
+    def make(**changed: Any) -> checkout_pb2.PlaceOrderRequest:
+        fields = {
+            "user_id": "ann",
+            "user_currency": "EUR",
+            "address": address_pb2.Address(street_address="Main 1", city="Berlin", country="Germany", zip_code=10115),
+            "email": "ann@mail.example",
+            "credit_card": card(),
+            **changed,
+        }
+        return checkout_pb2.PlaceOrderRequest(**{name: value for name, value in fields.items() if value is not None})
+
+    return make
+
+
+def card(number: str = "4242 4242 4242 4242") -> payment_pb2.CreditCardInfo:
+    return payment_pb2.CreditCardInfo(
+        credit_card_number=number,
+        credit_card_cvv=123,
+        credit_card_expiration_year=2035,
+        credit_card_expiration_month=11,
+    )
