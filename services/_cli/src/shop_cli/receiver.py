@@ -1,6 +1,6 @@
 """Receives what services export over OTLP (gRPC) and keeps it in memory: for the demo, the tests, the bench."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +22,13 @@ _COLLECTOR = "opentelemetry.proto.collector"
 
 @dataclass(frozen=True)
 class Span:
-    """A span and the service that it happened in. Times are nanoseconds since 1970, ids are hex, "" is no parent."""
+    """A span and the service that it happened in. Times are nanoseconds since 1970, ids are hex, "" is no parent.
+
+    `instance` is the process's `service.instance.id`, "" unless its OTEL_RESOURCE_ATTRIBUTES name one.
+    """
 
     service: str
+    instance: str
     trace_id: str
     span_id: str
     parent_id: str
@@ -43,21 +47,16 @@ class Span:
 
 @dataclass
 class Received:
-    """Everything that arrived so far, as it arrived, and ways to look at it."""
+    """Everything that arrived so far, as it arrived, and its spans."""
 
     messages: list[Message] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
-    @property
-    def spans(self) -> list[Span]:
-        """All spans."""
-        return [
-            _span(service_of(group.resource), wire)
-            for message in self.messages
-            if isinstance(message, trace_service_pb2.ExportTraceServiceRequest)
-            for group in message.resource_spans
-            for scope in group.scope_spans
-            for wire in scope.spans
-        ]
+    def add(self, message: Message) -> None:
+        """Keep one export."""
+        self.messages.append(message)
+        if isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
+            self.spans += _spans(message)
 
     @property
     def metrics(self) -> list[tuple[str, Metric]]:
@@ -105,7 +104,7 @@ def _handler(received: Received, service: str, messages: Any, signal: str) -> gr
     response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
 
     async def export(message: Message, _context: object) -> Message:
-        received.messages.append(message)
+        received.add(message)
         return response
 
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
@@ -129,9 +128,22 @@ def _value(value: AnyValue) -> Value:
     return getattr(value, kind) if kind else ""
 
 
-def _span(service: str, wire: WireSpan) -> Span:
+def _spans(message: trace_service_pb2.ExportTraceServiceRequest) -> Iterator[Span]:
+    for group in message.resource_spans:
+        service, instance = service_of(group.resource), _instance_of(group.resource)
+        for scope in group.scope_spans:
+            for wire in scope.spans:
+                yield _span(service, instance, wire)
+
+
+def _instance_of(resource: Resource) -> str:
+    return str(attributes_of(resource.attributes).get("service.instance.id", ""))
+
+
+def _span(service: str, instance: str, wire: WireSpan) -> Span:
     return Span(
         service=service,
+        instance=instance,
         trace_id=wire.trace_id.hex(),
         span_id=wire.span_id.hex(),
         parent_id=wire.parent_span_id.hex(),

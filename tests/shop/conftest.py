@@ -1,0 +1,24 @@
+"""The whole shop as real processes, once for all tests of a test process; these tests share its event loop."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shop_cli.testing import RunningShop, running_shop
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the shop's processes runs on the loop that started them."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
+    """The running shop."""
+    async with running_shop(tmp_path_factory.mktemp("shop")) as started:
+        yield started

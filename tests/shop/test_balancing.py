@@ -1,0 +1,81 @@
+"""A client with three backends uses all of them, and only those that are ready."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest_asyncio
+
+from chassis.client import channel
+from chassis.errors import Unavailable
+from chassis.testing import serve
+from shop.ad_pb2 import Ad, AdRequest, AdResponse
+from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
+
+CALLS = 90
+
+
+class Backend(AdServiceServicer):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failing = False
+
+    async def GetAds(self, _request: AdRequest, _context: Any) -> AdResponse:
+        if self.failing:
+            raise Unavailable("going away")
+        return AdResponse(ads=[Ad(text=self.name)])
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def backends() -> list[Backend]:
+    return [Backend(name) for name in "abc"]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stacks(backends: list[Backend]) -> AsyncIterator[dict[str, tuple[str, AsyncExitStack]]]:
+    """Each backend's address, and what stops it."""
+    started: dict[str, tuple[str, AsyncExitStack]] = {}
+    async with AsyncExitStack() as everything:
+        for backend in backends:
+            stack = await everything.enter_async_context(AsyncExitStack())
+            address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend)))
+            started[backend.name] = address, stack
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stub(stacks: dict[str, tuple[str, AsyncExitStack]]) -> AsyncIterator[AdServiceStub]:
+    addresses = ",".join(address for address, _ in stacks.values())
+    opened = channel(f"ipv4:///{addresses}", "shop.AdService", timeout_seconds=5, retried=["GetAds"])
+    yield AdServiceStub(opened)
+    await opened.close()
+
+
+async def answers(stub: AdServiceStub, calls: int) -> Counter[str]:
+    return Counter([(await stub.GetAds(AdRequest())).ads[0].text for _ in range(calls)])
+
+
+async def until_all_answer(stub: AdServiceStub, count: int) -> None:
+    """Connections are made in the background: wait until each backend takes part."""
+    while len(await answers(stub, count)) != count:
+        pass
+
+
+async def test_three_backends_share_the_calls_evenly(stub: AdServiceStub) -> None:
+    await until_all_answer(stub, 3)
+    assert await answers(stub, CALLS) == {"a": CALLS / 3, "b": CALLS / 3, "c": CALLS / 3}
+
+
+async def test_a_backend_that_stops_costs_no_call(
+    stub: AdServiceStub, stacks: dict[str, tuple[str, AsyncExitStack]]
+) -> None:
+    await until_all_answer(stub, 3)
+    await stacks["a"][1].aclose()
+    assert set(await answers(stub, CALLS)) <= {"b", "c"}
+
+
+async def test_a_backend_that_fails_a_read_is_passed_over(stub: AdServiceStub, backends: list[Backend]) -> None:
+    await until_all_answer(stub, 3)
+    backends[0].failing = True
+    assert set(await answers(stub, CALLS // 3)) == {"b", "c"}

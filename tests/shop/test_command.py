@@ -1,0 +1,124 @@
+"""`shop up` and `shop demo` as a user runs them."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from shop_cli.ports import HOST
+from shop_cli.workspace import discover, discover_services
+
+FIRST_USUAL_PORT = 50_051
+STATE_LINE = re.compile(r"(?P<name>\S+) +(?P<address>127\.0\.0\.1:[0-9]+) +(?P<state>.+)")
+
+
+@asynccontextmanager
+async def command(*arguments: str) -> AsyncIterator[Process]:
+    """The command with its output in a pipe; killed when the test leaves it running."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shop_cli", *arguments, stdout=PIPE, stderr=STDOUT
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def until_serving(process: Process, count: int) -> None:
+    """Read its output until so many services serve."""
+    assert process.stdout
+    serving: set[str] = set()
+    while len(serving) < count:
+        line = (await process.stdout.readline()).decode()
+        assert line, f"ended; {serving} served"
+        if (match := STATE_LINE.match(line)) and match["state"] == "serving":
+            serving.add(match["name"])
+
+
+def children(pid: int) -> set[int]:
+    """The ids of the processes that a process started and that still run."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.add(int(path.parent.name))
+    return found
+
+
+def running(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+async def test_up_starts_everything_and_stops_it_on_ctrl_c(tmp_path: Path) -> None:
+    everything = len(discover())
+    async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
+        await until_serving(process, everything)
+        services = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        output, _ = await process.communicate()
+    assert process.returncode == 0
+    assert output.decode().splitlines()[-1] == "stopped"
+    assert len(services) == everything
+    assert running(services) == set()
+
+
+async def test_up_restarts_what_dies_and_leaves_nothing_behind_when_it_is_killed(tmp_path: Path) -> None:
+    async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
+        await until_serving(process, len(discover()))
+        services = children(process.pid)
+        killed = min(services)
+        os.kill(killed, signal.SIGKILL)
+        await until_serving(process, 1)
+        services |= children(process.pid)
+        process.kill()
+        await process.wait()
+        async with asyncio.timeout(20):
+            while running(services):  # noqa: ASYNC110 - they are not this process's children
+                await asyncio.sleep(0.02)
+    assert len(services) == len(discover()) + 1
+
+
+async def test_up_tells_which_port_of_which_service_is_taken(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        port = _take_any_port_above_the_first(taken)
+        arguments = ("up", "--port-offset", str(port - FIRST_USUAL_PORT), "--folder", str(tmp_path))
+        async with command(*arguments) as process:
+            output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert output.decode() == f"PORT_IN_USE: cart: port {port} is in use by another program (port={port})\n"
+
+
+def _take_any_port_above_the_first(taken: socket.socket) -> int:
+    for port in range(FIRST_USUAL_PORT + 100, FIRST_USUAL_PORT + 2_000):
+        try:
+            taken.bind((HOST, port))
+        except OSError:
+            continue
+        taken.listen()
+        return port
+    raise AssertionError("no free port")
+
+
+async def test_the_demo_orders_shows_mail_and_trace_and_stops_everything(tmp_path: Path) -> None:
+    async with command("demo", "--folder", str(tmp_path)) as process:
+        output, _ = await process.communicate()
+    text = output.decode()
+    assert process.returncode == 0, text
+    (mail,) = re.findall(r"Its e-mail (.*)", text)
+    assert "Subject: " in Path(mail).read_text()  # noqa: ASYNC240
+    assert re.search(r"total +[0-9.]+ EUR", text)
+    trace = text.partition("Its trace")[2]
+    for program in discover_services():
+        if program.name not in {"ad", "recommendation"}:  # no order needs them
+            assert re.search(rf"─ {program.name} \w+Service/\w+ +[0-9.]+ ms", trace), program.name

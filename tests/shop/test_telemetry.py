@@ -1,0 +1,130 @@
+"""What a running shop exports over OTLP: traces, metrics with exemplars, logs with trace ids."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+import pytest_asyncio
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
+
+from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop_cli.receiver import Span, attributes_of, service_of
+from shop_cli.testing import RunningShop, order_request
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
+EVERY_HOP = {"cart", "product-catalog", "shipping", "currency", "payment", "email", "checkout"}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something was exported."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - exports come by another loop's clock
+            await asyncio.sleep(0.05)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def trace(shop: RunningShop) -> list[Span]:
+    """The exported trace of an order that no cache of checkout knew anything of."""
+    request = order_request(currency="CHF")
+    for product in (await shop.products())[-3:]:
+        item = CartItem(product_id=product.id, quantity=1)
+        await CartServiceStub(shop.channels["cart"]).AddItem(AddItemRequest(user_id=request.user_id, item=item))
+    metadata = (("traceparent", f"00-{TRACE_ID}-00f067aa0ba902b7-01"),)
+    await CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(request, metadata=metadata)
+
+    def exported() -> list[Span]:
+        return [span for span in shop.received.spans if span.trace_id == TRACE_ID]
+
+    await until(lambda: {span.service for span in exported() if span.kind == "SERVER"} >= EVERY_HOP)
+    await until(lambda: [span for span in exported() if span.name == PLACE_ORDER])
+    return exported()
+
+
+def points(shop: RunningShop, service: str, name: str, method: str) -> Iterator[HistogramDataPoint]:
+    for source, metric in shop.received.metrics:
+        if (source, metric.name) == (service, name):
+            for point in metric.histogram.data_points:
+                if attributes_of(point.attributes)["rpc.method"] == method:
+                    yield point
+
+
+def logs(shop: RunningShop) -> Iterator[tuple[str, LogRecord]]:
+    for message in shop.received.messages:
+        if isinstance(message, ExportLogsServiceRequest):
+            for group in message.resource_logs:
+                for scope in group.scope_logs:
+                    for record in scope.log_records:
+                        yield service_of(group.resource), record
+
+
+async def test_an_order_is_exported_as_one_trace_with_every_hop(trace: list[Span]) -> None:
+    assert {span.service for span in trace if span.kind == "SERVER"} == EVERY_HOP
+
+
+async def test_every_span_of_an_order_has_its_parent_in_the_trace(trace: list[Span]) -> None:
+    ids = {span.span_id for span in trace}
+    assert [span.name for span in trace if span.parent_id not in ids] == [PLACE_ORDER]
+
+
+@pytest.mark.usefixtures("trace")
+async def test_health_checks_and_reflection_are_not_traced(shop: RunningShop) -> None:
+    assert [span.name for span in shop.received.spans if not span.name.startswith("shop.")] == []
+
+
+async def test_the_duration_of_orders_is_a_histogram_with_the_outcome(shop: RunningShop) -> None:
+    await shop.order()
+
+    def counted() -> bool:
+        return any(
+            attributes_of(point.attributes)
+            == {"rpc.system.name": "grpc", "rpc.method": PLACE_ORDER, "rpc.response.status_code": "OK"}
+            and point.count
+            for point in points(shop, "checkout", "rpc.server.call.duration", PLACE_ORDER)
+        )
+
+    await until(counted)
+
+
+@pytest.mark.usefixtures("trace")
+async def test_an_exemplar_of_the_duration_leads_to_the_orders_trace(shop: RunningShop) -> None:
+    def exemplars() -> set[str]:
+        found = points(shop, "checkout", "rpc.server.call.duration", PLACE_ORDER)
+        return {exemplar.trace_id.hex() for point in found for exemplar in point.exemplars}
+
+    await until(lambda: TRACE_ID in exemplars())
+
+
+async def test_callers_measure_their_calls_too(shop: RunningShop) -> None:
+    await shop.order()
+    await until(
+        lambda: any(points(shop, "checkout", "rpc.client.call.duration", "shop.PaymentService/Charge")),
+    )
+
+
+async def test_refused_calls_are_counted_by_their_code(shop: RunningShop) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await CartServiceStub(shop.channels["cart"]).GetCart(GetCartRequest())
+
+    def codes() -> set[object]:
+        found = points(shop, "cart", "rpc.server.call.duration", "shop.CartService/GetCart")
+        return {attributes_of(point.attributes)["rpc.response.status_code"] for point in found}
+
+    await until(lambda: "INVALID_ARGUMENT" in codes())
+
+
+@pytest.mark.usefixtures("trace")
+async def test_a_log_line_of_an_order_carries_its_trace(shop: RunningShop) -> None:
+    await until(lambda: any(record.trace_id.hex() == TRACE_ID for _, record in logs(shop)))
+
+
+async def test_every_service_tells_its_memory(shop: RunningShop) -> None:
+    def telling() -> set[str]:
+        return {service for service, metric in shop.received.metrics if metric.name == "process.memory.usage"}
+
+    await until(lambda: telling() == {process.name for process in shop.processes})

@@ -1,0 +1,215 @@
+"""The trace of an order: names, parents, attributes and values, from all services in one process, in milliseconds.
+
+Each service is built by its own `__main__`, with a tracer that keeps its spans in memory.
+"""
+
+import importlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from chassis.server import Service, serving
+from chassis.telemetry import Telemetry
+from shop.cart_pb2 import AddItemRequest, CartItem
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.empty_pb2 import Empty
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.ports import reserved
+from shop_cli.testing import order_request
+from shop_cli.workspace import Program, discover_services
+
+TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
+
+# What an order of one product in a foreign currency calls, by whom: caller, method, callee.
+HOPS = {
+    ("checkout", "shop.CartService/GetCart", "cart"),
+    ("checkout", "shop.ProductCatalogService/GetProduct", "product-catalog"),
+    ("checkout", "shop.ShippingService/GetQuote", "shipping"),
+    ("checkout", "shop.CurrencyService/Convert", "currency"),
+    ("checkout", "shop.PaymentService/Charge", "payment"),
+    ("checkout", "shop.ShippingService/ShipOrder", "shipping"),
+    ("checkout", "shop.EmailService/SendOrderConfirmation", "email"),
+    ("checkout", "shop.CartService/EmptyCart", "cart"),
+}
+
+
+@dataclass
+class TracedShop:
+    """All services in this process."""
+
+    channels: dict[str, grpc.aio.Channel]
+    exporter: InMemorySpanExporter
+
+    async def order(self, *metadata: tuple[str, str], card: str = "") -> PlaceOrderRequest:
+        """Order one product in EUR."""
+        request = order_request()
+        if card:
+            request.credit_card.credit_card_number = card
+        catalog = await ProductCatalogServiceStub(self.channels["product-catalog"]).ListProducts(Empty())
+        item = CartItem(product_id=catalog.products[0].id, quantity=1)
+        await CartServiceStub(self.channels["cart"]).AddItem(AddItemRequest(user_id=request.user_id, item=item))
+        self.exporter.clear()
+        await CheckoutServiceStub(self.channels["checkout"]).PlaceOrder(request, metadata=metadata)
+        return request
+
+    def spans(self, name: str | None = None, kind: SpanKind | None = None) -> list[ReadableSpan]:
+        """The finished spans of that name and kind."""
+        return [
+            span
+            for span in self.exporter.get_finished_spans()
+            if name in {None, span.name} and kind in {None, span.kind}
+        ]
+
+    def one(self, name: str, kind: SpanKind) -> ReadableSpan:
+        """The only span of that name and kind."""
+        (span,) = self.spans(name, kind)
+        return span
+
+
+@asynccontextmanager
+async def in_process(program: Program, port: int, exporter: InMemorySpanExporter) -> AsyncIterator[None]:
+    """A service as its `__main__` builds it, with spans in memory."""
+    main = importlib.import_module(f"{program.module}.__main__")
+    settings = main.Settings(host="127.0.0.1", port=port, drain_seconds=0, grace_seconds=1)
+    provider = TracerProvider(resource=Resource({"service.name": program.name}), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    service = Service(settings, Telemetry(tracer=provider.get_tracer("test")))
+    async with serving(service, main.build(settings, service)):
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TracedShop]:
+    monkeypatch.chdir(tmp_path)
+    exporter = InMemorySpanExporter()
+    programs = discover_services()
+    async with AsyncExitStack() as stack:
+        ports = stack.enter_context(reserved(len(programs)))
+        for program, port in zip(programs, ports, strict=True):
+            monkeypatch.setenv(program.address_variable, f"127.0.0.1:{port}")
+        for program, port in zip(programs, ports, strict=True):
+            await stack.enter_async_context(in_process(program, port, exporter))
+        channels = {
+            program.name: await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
+            for program, port in zip(programs, ports, strict=True)
+        }
+        yield TracedShop(channels, exporter)
+
+
+def service_of(span: ReadableSpan) -> str:
+    return str(span.resource.attributes["service.name"])
+
+
+def hops(spans: list[ReadableSpan]) -> Counter[tuple[str, str, str]]:
+    """Caller, method and callee of each call that both ends told of."""
+    by_id = {span.context.span_id: span for span in spans}
+    return Counter(
+        (service_of(caller), span.name, service_of(span))
+        for span in spans
+        if span.kind is SpanKind.SERVER and span.parent and (caller := by_id.get(span.parent.span_id))
+    )
+
+
+async def test_an_order_is_one_trace(shop: TracedShop) -> None:
+    await shop.order()
+    assert len({span.context.trace_id for span in shop.spans()}) == 1
+
+
+async def test_an_orders_trace_has_every_hop_once(shop: TracedShop) -> None:
+    await shop.order()
+    found = hops(shop.spans())
+    assert set(found) == HOPS
+    assert {hop: count for hop, count in found.items() if count != 1 and "Convert" not in hop[1]} == {}
+
+
+async def test_a_call_is_told_by_both_ends_under_one_name(shop: TracedShop) -> None:
+    await shop.order()
+    by_id = {span.context.span_id: span for span in shop.spans()}
+    for span in shop.spans(kind=SpanKind.SERVER):
+        if span.name != PLACE_ORDER:
+            assert span.parent
+            caller = by_id[span.parent.span_id]
+            assert (caller.kind, caller.name) == (SpanKind.CLIENT, span.name)
+
+
+async def test_calls_of_an_order_are_its_children(shop: TracedShop) -> None:
+    await shop.order()
+    root = shop.one(PLACE_ORDER, SpanKind.SERVER)
+    by_id = {span.context.span_id: span for span in shop.spans()}
+
+    def top(span: ReadableSpan) -> ReadableSpan:
+        parent = by_id.get(span.parent.span_id) if span.parent else None
+        return top(parent) if parent else span
+
+    assert [span.name for span in shop.spans() if top(span) is not root] == []
+
+
+async def test_a_call_lies_within_the_one_that_made_it(shop: TracedShop) -> None:
+    await shop.order()
+    by_id = {span.context.span_id: span for span in shop.spans()}
+    for span in shop.spans():
+        parent = by_id.get(span.parent.span_id) if span.parent else None
+        if parent:
+            assert parent.start_time <= span.start_time <= span.end_time <= parent.end_time
+
+
+async def test_a_servers_span_tells_system_method_and_outcome(shop: TracedShop) -> None:
+    await shop.order()
+    span = shop.one("shop.PaymentService/Charge", SpanKind.SERVER)
+    assert dict(span.attributes or {}) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "shop.PaymentService/Charge",
+        "rpc.response.status_code": "OK",
+    }
+
+
+async def test_a_clients_span_tells_whom_it_called_too(shop: TracedShop) -> None:
+    await shop.order()
+    attributes = shop.one("shop.PaymentService/Charge", SpanKind.CLIENT).attributes or {}
+    assert attributes["server.address"] == "127.0.0.1"
+    assert isinstance(attributes["server.port"], int)
+
+
+async def test_a_refused_charge_is_the_callers_error_not_the_servers(shop: TracedShop) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await shop.order(card="378282246310005")
+    server = shop.one("shop.PaymentService/Charge", SpanKind.SERVER)
+    client = shop.one("shop.PaymentService/Charge", SpanKind.CLIENT)
+    assert server.status.status_code is StatusCode.UNSET
+    assert client.status.status_code is StatusCode.ERROR
+    assert (server.attributes or {})["error.type"] == "BRAND_NOT_ACCEPTED"
+    assert (client.attributes or {})["rpc.response.status_code"] == "FAILED_PRECONDITION"
+
+
+async def test_an_order_joins_its_callers_trace(shop: TracedShop) -> None:
+    await shop.order(("traceparent", f"00-{TRACE_ID}-{SPAN_ID}-01"))
+    root = shop.one(PLACE_ORDER, SpanKind.SERVER)
+    assert f"{root.context.trace_id:032x}" == TRACE_ID
+    assert root.parent
+    assert f"{root.parent.span_id:016x}" == SPAN_ID
+
+
+async def test_a_caller_that_does_not_sample_gets_no_spans(shop: TracedShop) -> None:
+    await shop.order(("traceparent", f"00-{TRACE_ID}-{SPAN_ID}-00"))
+    assert shop.spans() == []
+
+
+async def test_no_value_of_an_order_is_in_its_trace(shop: TracedShop) -> None:
+    request = await shop.order()
+    told = " ".join(str(span.to_json()) for span in shop.spans())
+    secrets = [request.user_id, request.email, request.address.street_address, request.credit_card.credit_card_number]
+    assert [value for value in secrets if value in told] == []
