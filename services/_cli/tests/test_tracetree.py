@@ -35,6 +35,11 @@ def test_a_call_that_both_ends_tell_of_is_one_line() -> None:
     assert [line.split()[-4:-2] for line in lines[1:]] == [["s1", "A"], ["s3", "B"]]
 
 
+def test_a_call_takes_as_long_as_its_caller_waited() -> None:
+    lines = printed(span("B", "1", kind="CLIENT"), span("B", "2", parent_id="1"))
+    assert lines[1].split() == ["└──", "s2", "B", "19.0", "ms"]
+
+
 def test_a_call_that_its_callee_does_not_tell_of_stays() -> None:
     lines = printed(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"))
     assert len(lines) == 3

@@ -18,7 +18,7 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop_cli.ordering import card_info
-from shop_cli.output import amount, console, order_table, table
+from shop_cli.output import amount, console, print_order, table
 from shop_cli.peers import cart_at, catalog_at, checkout_at, synchronous
 from shop_cli.ports import reserved
 from shop_cli.processes import Shop
@@ -105,7 +105,7 @@ async def _order(shop: Shop, data: Path) -> None:
     async with checkout_at(shop["checkout"].address) as checkout:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]An order in EUR")
-    console.print(order_table(order))
+    print_order(order)
     console.print(f"\n[bold]Its e-mail[/bold] {await _mail(order, data)}", soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from chassis.errors import InvalidArgument
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
-from shop_cli.output import Json, console, order_table, print_json
+from shop_cli.output import Json, print_json, print_order
 from shop_cli.peers import Address, checkout_at, synchronous
 from shop_cli.shopping import Key, User, key_metadata
 
@@ -54,7 +54,7 @@ async def order(
     if as_json:
         print_json(placed)
     else:
-        console.print(order_table(placed.order))
+        print_order(placed.order)
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
 
-from chassis.money import Money
+from chassis.money import Money, total
 from shop import money_pb2, order_pb2
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -32,14 +32,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     console.print(table(columns, rows))
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, caption: str | None = None
-) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None) -> Table:
     """A table of texts, none of them read as markup; columns whose names end with a space are aligned to the right."""
     made = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
         caption=caption,
         caption_justify="left",
         header_style="bold",
@@ -62,14 +57,14 @@ def amount(money: money_pb2.Money) -> str:
     return str(Money.of(money.currency_code, money.units, money.nanos))
 
 
-def order_table(order: order_pb2.OrderResult) -> Table:
-    """An order's lines, its shipping and its total."""
+def print_order(order: order_pb2.OrderResult) -> None:
+    """An order's ids, its lines, its shipping and its total."""
     currency = order.shipping_cost.currency_code
-    costs = [line.cost for line in order.items]
-    total = sum((Money.of(currency, cost.units, cost.nanos).total_nanos for cost in [*costs, order.shipping_cost]), 0)
+    costs = [Money.of(currency, cost.units, cost.nanos) for cost in (line.cost for line in order.items)]
+    shipping = Money.of(currency, order.shipping_cost.units, order.shipping_cost.nanos)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
-    shipping = ("shipping", "", amount(order.shipping_cost))
-    title = f"Order {order.order_id}, tracking id {order.shipping_tracking_id}"
-    return table(
-        ["Item", "Quantity ", "Cost "], [*lines, shipping, ("total", "", str(Money(currency, total)))], title=title
+    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(total(currency, [*costs, shipping])))]
+    print_table(["Item", "Quantity ", "Cost "], rows)
+    console.print(
+        f"order id     {order.order_id}\ntracking id  {order.shipping_tracking_id}", markup=False, soft_wrap=True
     )

@@ -20,7 +20,7 @@ def trace_of(spans: Sequence[Span], name: str) -> list[Span]:
 def trace_tree(spans: Sequence[Span]) -> Tree:
     """The tree of one trace.
 
-    A call has a span at either end: the caller's is left out where the callee told its own.
+    A call has a span at either end: they are one line, with the callee's name and the time that the caller waited.
     """
     ids = {span.span_id for span in spans}
     children: defaultdict[str, list[Span]] = defaultdict(list)
@@ -29,22 +29,28 @@ def trace_tree(spans: Sequence[Span]) -> Tree:
     begin = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     tree = Tree(Text(f"{len(spans)} spans, {(end - begin) / 1e6:.1f} ms", style="bold"), guide_style="dim")
-    _grow(tree, "", 1, children)
+    for span in children[""]:
+        _grow(tree, span, 1, children)
     return tree
 
 
-def _grow(branch: Tree, parent_id: str, depth: int, children: dict[str, list[Span]]) -> None:
-    for span in children[parent_id]:
-        answered = span.kind == "CLIENT" and any(child.kind == "SERVER" for child in children[span.span_id])
-        if answered:
-            _grow(branch, span.span_id, depth, children)
-        else:
-            _grow(branch.add(_label(span, depth)), span.span_id, depth + 1, children)
+def _grow(branch: Tree, span: Span, depth: int, children: dict[str, list[Span]]) -> None:
+    told = next((child for child in children[span.span_id] if _answers(child, span)), span)
+    grown = branch.add(_label(told, span.milliseconds, depth))
+    for child in children[span.span_id]:
+        if child is not told:
+            _grow(grown, child, depth + 1, children)
+    for child in children[told.span_id] if told is not span else ():
+        _grow(grown, child, depth + 1, children)
 
 
-def _label(span: Span, depth: int) -> Text:
+def _answers(callee: Span, caller: Span) -> bool:
+    return (caller.kind, callee.kind) == ("CLIENT", "SERVER")
+
+
+def _label(span: Span, milliseconds: float, depth: int) -> Text:
     """Service, method and duration, the durations of all depths below each other."""
     label = Text.assemble((f"{span.service} ", "bold cyan"), span.name.removeprefix("shop."))
     label.pad_right(max(1, _NAME_WIDTH - 4 * depth - len(label)))
-    label.append(f"{span.milliseconds:7.1f} ms", style="red" if span.failed else "green")
+    label.append(f"{milliseconds:7.1f} ms", style="red" if span.failed else "green")
     return label
