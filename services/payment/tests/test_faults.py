@@ -39,6 +39,16 @@ REQUEST = payment_pb2.ChargeRequest(
 )
 
 
+async def port_of(running: asyncio.subprocess.Process) -> int:
+    """Wait until it serves."""
+    assert running.stdout is not None
+    async for line in running.stdout:
+        event = json.loads(line)
+        if event["event"] == "serving":
+            return int(event["port"])
+    pytest.fail("the service ended before it served")
+
+
 @asynccontextmanager
 async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
     """The service as its image runs it, on a free port."""
@@ -55,8 +65,7 @@ async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio
         sys.executable, "-m", "payment_service", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        assert running.stdout is not None
-        port = json.loads(await running.stdout.readline())["port"]
+        port = await port_of(running)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield running, channel
     finally:
@@ -173,6 +182,15 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable(
             with pytest.raises(LedgerUnavailable):
                 await ledger.record(Entry("key", State.CHARGED, PAYMENT))
             other.execute("ROLLBACK")
+        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
+
+
+async def test_work_that_fails_takes_its_batch_with_it_and_nothing_else(sqlite_url: str) -> None:
+    async with sqlite_ledger(file_of(sqlite_url)) as ledger:
+        batch = ledger.record(Entry("key", State.CHARGED, PAYMENT)), ledger._run(lambda sql: sql.execute("nonsense"))
+        failed = await asyncio.gather(*batch, return_exceptions=True)
+        assert [type(error) for error in failed] == [LedgerUnavailable, LedgerUnavailable]
+        assert await ledger.find("key") is None
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
 
 

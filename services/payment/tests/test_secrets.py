@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
 import sys
@@ -20,6 +21,7 @@ AMEX = "371449635398431"
 MALFORMED = "4929530463957263"
 CODE = 9137
 IMPOSSIBLE_CODE = 1_918_273_645
+ENVIRONMENT = {"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug"}
 SHOWN_DIGITS = 8
 """So many digits of a card in a row are a leak; the last four are kept on purpose."""
 
@@ -82,7 +84,7 @@ async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: s
         "-m",
         "payment_service",
         cwd=tmp_path,
-        env={"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug", "FAILPOINTS": failpoints},
+        env={**os.environ, **ENVIRONMENT, "FAILPOINTS": failpoints},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

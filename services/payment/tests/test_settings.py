@@ -1,11 +1,8 @@
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from payment_service import hmac_key
 from payment_service.__main__ import Settings
 from payment_service.cards import Brand
 
@@ -61,16 +58,3 @@ def test_settings_show_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HMAC_KEY", SECRET * 2)
     monkeypatch.setenv("DATABASE_URL", f"postgresql://shop:{SECRET}@host/db")
     assert SECRET not in repr(Settings())
-
-
-def test_the_kept_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    database = tmp_path / "new" / "payment.db"
-    with ThreadPoolExecutor(max_workers=8) as threads:
-        keys = set(threads.map(hmac_key.kept_beside, [database] * 8))
-    assert len(keys) == 1
-    assert [len(key) for key in keys] == [64]
-    assert [path.stat().st_mode & 0o777 for path in database.parent.iterdir()] == [0o600]
-
-
-def test_each_database_has_a_key_of_its_own(tmp_path: Path) -> None:
-    assert hmac_key.kept_beside(tmp_path / "a.db") != hmac_key.kept_beside(tmp_path / "b.db")

@@ -9,11 +9,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from chassis import database
+from chassis import database, hmac_key
 from chassis.server import Service, run
 from chassis.settings import ServiceSettings, load
 from chassis.settings import Settings as BaseSettings
-from payment_service import hmac_key
 from payment_service.cards import Brand
 from payment_service.domain import Till
 from payment_service.service import PaymentLedger, PaymentService
