@@ -21,6 +21,16 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 )
 
 
+async def port_of(running: asyncio.subprocess.Process) -> int:
+    """Wait until it serves."""
+    assert running.stdout is not None
+    async for line in running.stdout:
+        event = json.loads(line)
+        if event["event"] == "serving":
+            return int(event["port"])
+    pytest.fail("the service ended before it served")
+
+
 @asynccontextmanager
 async def process(
     manifest: Path, failpoints: str = ""
@@ -38,8 +48,7 @@ async def process(
         sys.executable, "-m", "shipping_service", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        assert running.stdout is not None
-        port = json.loads(await running.stdout.readline())["port"]
+        port = await port_of(running)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield running, ShippingServiceStub(channel)
     finally:
