@@ -7,10 +7,8 @@ from shop_cli.tracetree import trace_of, trace_tree
 
 
 def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:
-    number = int(span_id)
-    return Span(
-        "s" + span_id, trace_id, span_id, parent_id, name, kind, number * 1_000_000, 20_000_000, {}, failed=False
-    )
+    begin = int(span_id) * 1_000_000
+    return Span("s" + span_id, "", trace_id, span_id, parent_id, name, kind, begin, 20_000_000, {}, failed=False)
 
 
 def printed(*spans: Span) -> list[str]:
