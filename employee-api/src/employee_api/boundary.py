@@ -18,7 +18,7 @@ _INTERNAL_SERVER_ERROR = 500
 
 def error_answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     """The form of every error."""
-    return JSONResponse({"error": text}, status, headers)
+    return JSONResponse({"error": text}, int(status), headers)
 
 
 class Boundary:

@@ -7,11 +7,10 @@ for a row, and a slow caller holds a cursor, not memory.
 import csv
 import io
 from collections.abc import AsyncGenerator, Generator, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from anyio import CancelScope, to_thread
 from opentelemetry.trace import SpanKind, Tracer
-from psycopg import Connection as PostgresConnection
 from sqlalchemy import Connection, Engine, Select, create_engine
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -19,6 +18,9 @@ from sqlalchemy.pool import NullPool
 
 from employee_api.csv_queries import Kind, export_query
 from employee_api.errors import TooManyExports
+
+if TYPE_CHECKING:
+    from psycopg import Connection as PostgresConnection
 
 CHUNK_BYTES = 64 * 1024
 _ROWS_A_FETCH = 500
@@ -30,7 +32,10 @@ _STREAMING_PLAN = "".join(
 
 
 class Exports:
-    """Exports under way; they have database connections of their own, so they take none from other requests."""
+    """Exports under way; they have database connections of their own, so they take none from other requests.
+
+    `running` counts those whose callers have not yet got everything.
+    """
 
     def __init__(self, engine: AsyncEngine, tracer: Tracer, *, defuse: bool) -> None:
         self._engine = _blocking_twin(engine)

@@ -102,7 +102,7 @@ class Endpoint:
             response: Response = result
             return response
         content = self._answer.dump_json(result)
-        return Response(content, operation.status, call.headers, "application/json")
+        return Response(content, int(operation.status), call.headers, "application/json")
 
 
 async def _read(request: Request, operation: Operation) -> bytes:

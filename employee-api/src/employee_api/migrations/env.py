@@ -3,7 +3,7 @@
 import os
 
 from alembic import context
-from sqlalchemy import create_engine
+from sqlalchemy import NullPool, create_engine
 
 from chassis.database import libpq_url, sqlite_path
 from employee_api import models
@@ -14,7 +14,7 @@ def _address() -> str:
     return url if sqlite_path(url) else libpq_url(url).replace("postgresql://", "postgresql+psycopg://", 1)
 
 
-with create_engine(_address()).connect() as connection:
+with create_engine(_address(), poolclass=NullPool).connect() as connection:
     context.configure(
         connection=connection, target_metadata=models.User.metadata, render_as_batch=True, compare_server_default=True
     )

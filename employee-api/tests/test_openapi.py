@@ -1,0 +1,161 @@
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import booleans
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.python import asgi
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.routing import Route
+
+from chassis import database
+from chassis.telemetry import Telemetry
+from employee_api.auth import SESSION_COOKIE
+from employee_api.composition import compose
+from employee_api.passwords import Passwords
+from employee_api.settings import AuthMode, EmployeeApiSettings
+from employee_api.testing import PASSWORD, Api, Start
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.mark.parametrize("mode", AuthMode)
+async def test_the_description_is_valid_openapi_3_1(start_on_sqlite: Start, mode: AuthMode) -> None:
+    async with start_on_sqlite(auth_mode=mode) as api:
+        description = (await api.client.get("/openapi.json")).json()
+    assert description["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(description).validate()
+
+
+async def test_every_route_that_serves_is_described(api_on_sqlite: Api) -> None:
+    described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
+    routes = {route.path: route.methods or set() for route in api_on_sqlite.app.routes if isinstance(route, Route)}
+    served = {(path, method.lower()) for path, methods in routes.items() for method in methods if method != "HEAD"} - {
+        ("/docs", "get"),
+        ("/openapi.json", "get"),
+    }
+    assert served == {(path, method) for path, methods in described.items() for method in methods}
+
+
+@pytest.mark.parametrize(
+    ("mode", "path", "method", "statuses"),
+    [
+        ("off", "/api/auth/login", "post", "200 400 401 500"),
+        ("enforce", "/api/auth/login", "post", "200 400 401 429 500"),
+        ("off", "/api/auth/register", "post", "201 400 409 500"),
+        ("off", "/api/auth/users", "get", "200 500"),
+        ("enforce", "/api/auth/users", "get", "200 401 500"),
+        ("off", "/api/auth/users/{id}", "delete", "200 404 500"),
+        ("enforce", "/api/auth/users/{id}", "delete", "200 401 403 404 409 500"),
+        ("off", "/api/export/tasks", "get", "200 400 429 500"),
+        ("off", "/readyz", "get", "200 500 503"),
+    ],
+)
+async def test_each_status_an_operation_can_answer_is_described(
+    start_on_sqlite: Start, mode: str, path: str, method: str, statuses: str
+) -> None:
+    async with start_on_sqlite(auth_mode=mode) as api:
+        operation = (await api.client.get("/openapi.json")).json()["paths"][path][method]
+    assert " ".join(sorted(operation["responses"])) == statuses
+
+
+async def test_the_page_shows_every_operation_and_fetches_nothing(api_on_sqlite: Api) -> None:
+    page = (await api_on_sqlite.client.get("/docs")).text
+    described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
+    assert all(f"<code>{path}</code>" in page for path in described)
+    assert not re.search(r"""(src|href)=["'](https?:)?//|url\(|@import|<script""", page)
+
+
+async def test_the_pages_own_policy_lets_it_fetch_nothing(api_on_sqlite: Api) -> None:
+    policy = (await api_on_sqlite.client.get("/docs")).headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+
+
+@dataclass(frozen=True)
+class Target:
+    """An API behind a session of the tool, and a user and a task that exist in it."""
+
+    session: Any
+    schema: Any
+    ids: dict[str, str]
+
+
+@contextmanager
+def target(sqlite_url: str, mode: str) -> Iterator[Target]:
+    engine = database.engine(sqlite_url)
+    passwords = Passwords(threads=2, memory_kib=8, passes=1)
+    app = compose(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, passwords, Telemetry()).app
+    with asgi.get_client(app) as session:
+        schema = schemathesis.openapi.from_dict(session.get("/openapi.json").json())
+        schema.app = app
+        yield Target(session, schema, existing(session, sqlite_url))
+
+
+def existing(session: Any, sqlite_url: str) -> dict[str, str]:
+    """A user and a task; the session is one of that user, who leads."""
+    new = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
+    user = session.post("/api/auth/register", json=new).json()
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("UPDATE users SET role = 'ceo'")
+        connection.commit()
+    cookie = session.post("/api/auth/login", json=new).cookies.get(SESSION_COOKIE)
+    session.headers["authorization"] = f"Bearer {cookie}"
+    task = session.post("/api/tasks", json={"title": "Water"}).json()
+    return {"users": user["id"], "tasks": task["id"]}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("generation", GenerationMode, ids=str)
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+def test_no_operation_answers_what_is_not_described(sqlite_url: str, mode: str, generation: GenerationMode) -> None:
+    with target(sqlite_url, mode) as aimed:
+        # What deletes comes last, so that there is something to find until then.
+        operations = [found.ok() for found in aimed.schema.get_all_operations()]
+        for operation in sorted(operations, key=lambda operation: str(operation.method == "delete")):
+            if generation is GenerationMode.POSITIVE or takes_input(operation):
+                attack(aimed, operation, generation)
+
+
+def takes_input(operation: Any) -> bool:
+    raw = operation.definition.raw
+    return "requestBody" in raw or any(parameter["in"] == "query" for parameter in raw.get("parameters", []))
+
+
+def attack(aimed: Target, operation: Any, generation: GenerationMode) -> None:
+    known = {"id": aimed.ids["users" if "users" in operation.path else "tasks"]} if "{id}" in operation.path else None
+
+    @settings(
+        max_examples=8,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation), exists=booleans())
+    def run(case: Any, exists: bool) -> None:
+        if exists and known:
+            case.path_parameters = known
+        response = case.call(session=aimed.session)
+        case.validate_response(response, checks=CHECKS)
+
+    run()

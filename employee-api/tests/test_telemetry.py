@@ -1,0 +1,68 @@
+from typing import Any
+
+import structlog
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from chassis import logging as chassis_logging
+from chassis.telemetry import Telemetry
+from chassis.testing import Recorded
+from employee_api.testing import Start
+
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
+
+
+async def test_a_request_is_a_span_of_the_callers_trace_named_by_its_route(
+    start_on_sqlite: Start, recorded: Recorded
+) -> None:
+    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+        await api.client.delete("/api/auth/users/cf828672-551f-4468-b46b-28bfc63de735", headers=TRACEPARENT)
+    [span] = recorded.spans()
+    assert span.name == "DELETE /api/auth/users/{id}"
+    assert f"{span.context.trace_id:032x}" == TRACE_ID
+    assert span.parent
+    assert f"{span.parent.span_id:016x}" == PARENT_ID
+    assert span.attributes
+    assert span.attributes["http.route"] == "/api/auth/users/{id}"
+
+
+async def test_an_export_is_traced_as_a_whole_not_by_chunks(start_on_sqlite: Start, recorded: Recorded) -> None:
+    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+        await api.client.get("/api/export/users")
+    assert [span.name for span in recorded.spans()] == ["export users", "GET /api/export/users"]
+
+
+async def test_probes_are_not_traced(start_on_sqlite: Start, recorded: Recorded) -> None:
+    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+        for path in ("/healthz", "/readyz"):
+            await api.client.get(path)
+    assert recorded.spans() == []
+
+
+async def test_durations_are_measured_by_route_and_status(start_on_sqlite: Start) -> None:
+    reader = InMemoryMetricReader()
+    meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("test")
+    async with start_on_sqlite(telemetry=Telemetry(meter=meter)) as api:
+        await api.client.get("/api/auth/users")
+        await api.client.post("/api/auth/login", json={})
+    data = reader.get_metrics_data()
+    assert data
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    [durations] = [metric for metric in metrics if metric.name.endswith("server.duration")]
+    labels = [point.attributes or {} for point in durations.data.data_points]
+    statuses = {attributes.get("http.status_code") for attributes in labels}
+    assert statuses == {200, 400}
+
+
+def add_trace_ids(_logger: Any, _method: str, event: Any) -> Any:
+    return chassis_logging._trace_ids(_logger, _method, event)
+
+
+async def test_each_request_is_a_line_in_the_log_with_its_trace(start_on_sqlite: Start, recorded: Recorded) -> None:
+    with structlog.testing.capture_logs(processors=[add_trace_ids]) as lines:
+        async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+            await api.client.get("/api/auth/users", headers=TRACEPARENT)
+    [line] = [line for line in lines if line["event"] == "request"]
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/api/auth/users", 200)
+    assert line["trace_id"] == TRACE_ID

@@ -1,0 +1,196 @@
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from chassis import database
+
+FIRST = """
+revision = "0001"
+down_revision = None
+
+from alembic import op
+import sqlalchemy as sa
+
+def upgrade():
+    op.create_table("notes", sa.Column("id", sa.Integer, primary_key=True), sa.Column("text", sa.Text, unique=True))
+"""
+SECOND = """
+revision: str = "0002"
+down_revision: str | None = "0001"
+
+from alembic import op
+import sqlalchemy as sa
+
+def upgrade():
+    with op.batch_alter_table("notes") as notes:
+        notes.add_column(sa.Column("author", sa.Text))
+    op.execute("INSERT INTO notes (text) VALUES ('migrated')")
+"""
+FAILING = """
+revision = "0003"
+down_revision = "0002"
+
+from alembic import op
+
+def upgrade():
+    op.execute("INSERT INTO notes (text) VALUES ('half')")
+    op.execute("INSERT INTO nowhere VALUES (1)")
+"""
+
+
+@pytest.fixture
+def migrations(tmp_path: Path) -> Path:
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "versions" / "0001_notes.py").write_text(FIRST)
+    (folder / "versions" / "0002_authors.py").write_text(SECOND)
+    return folder
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/folder/notes.db"
+    postgres: str = request.getfixturevalue("postgres_url")
+    return postgres
+
+
+@pytest.fixture
+async def opened(url: str, migrations: Path) -> AsyncIterator[AsyncEngine]:
+    database.migrate(url, migrations)
+    engine = database.engine(url)
+    yield engine
+    await engine.dispose()
+
+
+async def texts(engine: AsyncEngine) -> list[str]:
+    async with engine.connect() as connection:
+        return list((await connection.exec_driver_sql("SELECT text FROM notes ORDER BY id")).scalars())
+
+
+async def test_migrating_runs_every_migration_in_order(opened: AsyncEngine, url: str) -> None:
+    assert database.stored_revision(url) == "0002"
+    assert await texts(opened) == ["migrated"]
+
+
+async def test_of_many_who_migrate_at_once_one_does(url: str, migrations: Path) -> None:
+    with ThreadPoolExecutor(4) as replicas:
+        list(replicas.map(lambda _: database.migrate(url, migrations), range(4)))
+    engine = database.engine(url)
+    assert await texts(engine) == ["migrated"]
+    await engine.dispose()
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(url: str, migrations: Path, opened: AsyncEngine) -> None:
+    (migrations / "versions" / "0003_failing.py").write_text(FAILING)
+    with pytest.raises(Exception, match="nowhere"):
+        database.migrate(url, migrations)
+    assert database.stored_revision(url) == "0002"
+    assert await texts(opened) == ["migrated"]
+
+
+async def test_what_a_newer_release_has_migrated_is_left_alone(url: str, migrations: Path, opened: AsyncEngine) -> None:
+    async with opened.begin() as connection:
+        await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
+    database.migrate(url, migrations)
+    assert database.stored_revision(url) == "0099"
+    assert await database.is_current(opened, migrations)
+
+
+async def test_a_database_is_not_current_while_a_migration_is_pending(migrations: Path, opened: AsyncEngine) -> None:
+    assert await database.is_current(opened, migrations)
+    (migrations / "versions" / "0003_more.py").write_text('revision = "0003"\ndown_revision = "0002"\n')
+    assert not await database.is_current(opened, migrations)
+
+
+def test_an_empty_database_has_no_revision(url: str) -> None:
+    assert database.stored_revision(url) is None
+
+
+def test_two_newest_migrations_are_an_error(tmp_path: Path, migrations: Path) -> None:
+    (migrations / "versions" / "0002_other.py").write_text('revision = "0002b"\ndown_revision = "0001"\n')
+    with pytest.raises(ValueError, match="one newest revision"):
+        database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@host:1/name?sslmode=require",
+        "postgres://user:secret@host:1/name?sslmode=require",
+        "postgresql+psycopg://user:secret@host:1/name?sslmode=require",
+    ],
+)
+def test_every_spelling_of_a_postgresql_address_is_understood(url: str) -> None:
+    assert database.libpq_url(url) == "postgresql://user:secret@host:1/name?sslmode=require"
+
+
+@pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])
+def test_another_address_is_refused_without_its_text(url: str) -> None:
+    assert database.sqlite_path(url) is None
+    with pytest.raises(ValueError, match="begins with sqlite:/// or postgresql://") as refused:
+        database.engine(url)
+    assert "secret" not in str(refused.value)
+
+
+async def test_writers_wait_for_each_other_instead_of_failing(opened: AsyncEngine) -> None:
+    async def add_what_follows() -> None:
+        async with opened.begin() as connection:
+            count = (await connection.exec_driver_sql("SELECT count(*) FROM notes")).scalar_one()
+            await asyncio.sleep(0)
+            await connection.execute(text("INSERT INTO notes (author) VALUES (:count)"), {"count": str(count)})
+
+    await asyncio.gather(*(add_what_follows() for _ in range(30)))
+    assert len(await texts(opened)) == 31
+
+
+async def test_a_reader_is_not_kept_waiting_by_a_writer(opened: AsyncEngine) -> None:
+    reads = opened.execution_options(isolation_level="AUTOCOMMIT")
+    async with opened.begin() as writer:
+        await writer.exec_driver_sql("INSERT INTO notes (text) VALUES ('not yet')")
+        async with reads.connect() as reader:
+            assert (await reader.exec_driver_sql("SELECT count(*) FROM notes")).scalar_one() == 1
+
+
+async def test_errors_do_not_tell_the_values_of_parameters(opened: AsyncEngine) -> None:
+    adding = text("INSERT INTO notes (text, author) VALUES (:text, :author)")
+    async with opened.connect() as connection:
+        with pytest.raises(IntegrityError) as failed:
+            await connection.execute(adding, {"text": "migrated", "author": "secret"})
+    assert "secret" not in str(failed.value)
+
+
+async def test_a_sqlite_file_has_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
+    engine = database.engine(f"sqlite:///{tmp_path}/notes.db")
+    async with engine.connect() as connection:
+        journal = (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one()
+        foreign_keys = (await connection.exec_driver_sql("PRAGMA foreign_keys")).scalar_one()
+    await engine.dispose()
+    assert (journal, foreign_keys) == ("wal", 1)
+
+
+def test_an_up_to_date_sqlite_file_is_found_so_without_alembic_or_sqlalchemy(tmp_path: Path, migrations: Path) -> None:
+    url = f"sqlite:///{tmp_path}/notes.db"
+    database.migrate(url, migrations)
+    code = (
+        "import sys; from pathlib import Path; from chassis import database;"
+        f"database.migrate({url!r}, Path({str(migrations)!r}));"
+        "print([name for name in ('alembic', 'sqlalchemy', 'psycopg') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_a_file_that_is_no_database_is_an_error_not_an_empty_one(tmp_path: Path, migrations: Path) -> None:
+    (tmp_path / "notes.db").write_text("no database, but long enough to be told so" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
