@@ -21,14 +21,15 @@ ANSWER_WITHIN_SECONDS = 4
 """How long a statement is repeated while the server restarts."""
 
 _RETRY_SECONDS = 0.1
+_CONNECT_WITHIN_SECONDS = 1
 _CONNECTIONS = 8
 _CONNECTION_OPTIONS = {
     "autocommit": True,
     "prepare_threshold": 1,
-    "connect_timeout": 2,
+    "connect_timeout": _CONNECT_WITHIN_SECONDS,
     # A server that vanished without a word: no answer within the time that a statement has.
     "tcp_user_timeout": ANSWER_WITHIN_SECONDS * 1000,
-    "options": f"-c statement_timeout={ANSWER_WITHIN_SECONDS * 1000}",
+    "options": "-c synchronous_commit=on",
 }
 # Beside lost connections: after a failover the old address may answer, but read-only.
 _PASSING = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
@@ -38,7 +39,14 @@ _PASSING = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
 async def postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
     """A database, open within the context."""
     pool: Pool = AsyncConnectionPool(
-        url, min_size=1, max_size=_CONNECTIONS, kwargs=_CONNECTION_OPTIONS, open=False, name="journal"
+        url,
+        min_size=1,
+        max_size=_CONNECTIONS,
+        open=False,
+        timeout=_CONNECT_WITHIN_SECONDS,
+        # Who waits for a connection retries: the pool's own back-off would outlast a server's restart.
+        reconnect_timeout=0,
+        kwargs=_CONNECTION_OPTIONS,
     )
     await pool.open()
     try:
@@ -76,16 +84,19 @@ class PostgresDatabase:
         return await self._repeat(work)
 
     async def _repeat(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + ANSWER_WITHIN_SECONDS
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+                return await self._repeat_patiently(work)
+        except TimeoutError as error:
+            raise JournalUnavailable("the journal does not answer") from error
+
+    async def _repeat_patiently(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         while True:
             try:
-                async with self._pool.connection(timeout=max(end - loop.time(), _RETRY_SECONDS)) as connection:
+                async with self._pool.connection() as connection:
                     return await work(connection)
-            except _PASSING as error:
-                if loop.time() + _RETRY_SECONDS >= end:
-                    raise JournalUnavailable("the journal does not answer") from error
-            await asyncio.sleep(_RETRY_SECONDS)
+            except _PASSING:
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _with_placeholders(sql: str) -> str:

@@ -33,7 +33,10 @@ ORDER_PATH = (
 )
 """Points that every order passes."""
 
-RECOVERY = (TAKEN_OVER, *AROUND[saga.Resolve], *AROUND[saga.Void])
+AROUND_RESOLVE = AROUND[saga.Resolve]
+AROUND_VOID = AROUND[saga.Void]
+
+RECOVERY = (TAKEN_OVER, *AROUND_RESOLVE, *AROUND_VOID)
 """Points of recovery and of orders that shipping refuses."""
 
 FAILPOINTS = ORDER_PATH + RECOVERY

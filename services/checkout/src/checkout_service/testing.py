@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from chassis.calls import metadata_value
-from chassis.errors import Aborted, DomainError, InvalidArgument, NotFound
+from chassis.errors import Aborted, DomainError, Internal, InvalidArgument, NotFound
 from chassis.serving import ServicerContext
 from chassis.testing import Registration, serve
 from shop import (
@@ -170,6 +170,7 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
+        self.poisoned_city = ""
 
     async def GetQuote(
         self, _request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
@@ -183,6 +184,8 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
     ) -> shipping_pb2.ShipOrderResponse:
         """Ship once for each key."""
         await self.begin("ShipOrder")
+        if request.address.city == self.poisoned_city:
+            raise Internal("it breaks each time")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         self.shipments.setdefault(key, request)
         await self.end("ShipOrder")
