@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
+import grpc
 import pytest
 import structlog
+from pydantic import HttpUrl
 from structlog.typing import EventDict
 
+from chassis.server import Service, serving
+from chassis.telemetry import Telemetry
+from currency_service.__main__ import Settings, build
 from currency_service.clients import MAX_BYTES, RatesFeed
 from currency_service.domain import Rates
-from currency_service.store import parse_rates
+from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.empty_pb2 import Empty
 
 KNOWN_DAY = date(2024, 12, 31)
 FRESH = (
@@ -169,5 +175,15 @@ async def test_following_fetches_again_after_each_interval() -> None:
         await asyncio.gather(following, return_exceptions=True)
 
 
-def test_the_test_s_own_rates_are_good() -> None:
-    assert parse_rates(FRESH.format("2025-01-02", "1.5").encode()).codes == ("EUR", "USD")
+async def test_a_service_with_a_url_converts_at_what_is_published_there() -> None:
+    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
+        settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, rates_url=HttpUrl(url))
+        service = Service(settings, Telemetry())
+        async with (
+            asyncio.timeout(30),
+            serving(service, build(settings, service)),
+            grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+        ):
+            listing = CurrencyServiceStub(channel).GetSupportedCurrencies
+            while (await listing(Empty())).currency_codes != ["EUR", "USD"]:
+                pass

@@ -1,14 +1,18 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import grpc
 import pytest
+from pydantic import SecretStr
 
 from chassis.errors import InvalidArgument
+from chassis.server import Service, serving
 from chassis.settings import load
 from chassis.status import from_rpc_error
+from chassis.telemetry import Telemetry
 from chassis.testing import connect
-from email_service.__main__ import Settings
+from email_service.__main__ import Settings, build
 from email_service.domain import Letter, MailNotSent
 from email_service.letters import Stationery
 from email_service.service import EmailService
@@ -158,3 +162,32 @@ def test_a_bad_setting_stops_the_start_by_its_name_alone(
     message = capsys.readouterr().err
     assert message.startswith(f"{variable}: ")
     assert "hunter2" not in message
+
+
+def files(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+async def test_without_a_relay_mails_are_files_in_the_outbox(tmp_path: Path) -> None:
+    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path)
+    service = Service(settings, Telemetry())
+    async with (
+        serving(service, build(settings, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        await EmailServiceStub(channel).SendOrderConfirmation(request())
+    assert files(tmp_path) == ["o-1.eml"]
+
+
+async def test_with_a_relay_nothing_is_written(tmp_path: Path) -> None:
+    relay = SecretStr("smtp://127.0.0.1:1")
+    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path, smtp_url=relay)
+    service = Service(settings, Telemetry())
+    async with (
+        serving(service, build(settings, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await EmailServiceStub(channel).SendOrderConfirmation(request())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert not files(tmp_path)

@@ -6,8 +6,11 @@ import grpc
 import pytest
 
 from chassis.datafile import DataFile
+from chassis.server import Service, serving
 from chassis.status import from_rpc_error
+from chassis.telemetry import Telemetry
 from chassis.testing import connect
+from product_catalog_service.__main__ import Settings, build
 from product_catalog_service.service import ProductCatalogService, Shelf
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
@@ -113,3 +116,13 @@ async def test_a_broken_file_leaves_the_old_products_in_place(
     write(file, KETTLE, KETTLE)
     shelf.refresh()
     assert await ids(stub) == ["mug", "kettle"]
+
+
+async def test_a_service_with_a_file_of_its_own_serves_that_file(file: Path) -> None:
+    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, catalog_file=file)
+    service = Service(settings, Telemetry())
+    async with (
+        serving(service, build(settings, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        assert await ids(ProductCatalogServiceStub(channel)) == ["mug", "kettle"]

@@ -14,13 +14,13 @@ class CurrencyService(currency_pb2_grpc.CurrencyServiceServicer):
         self._rates = rates
 
     async def GetSupportedCurrencies(
-        self, _request: empty_pb2.Empty, _context: ServicerContext
+        self, request: empty_pb2.Empty, context: ServicerContext
     ) -> currency_pb2.GetSupportedCurrenciesResponse:
         """ISO 4217 codes, in the order of the alphabet."""
         return currency_pb2.GetSupportedCurrenciesResponse(currency_codes=self._rates.value.codes)
 
     async def Convert(
-        self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
+        self, request: currency_pb2.CurrencyConversionRequest, context: ServicerContext
     ) -> money_pb2.Money:
         """The amount in another currency."""
         require_present(request.HasField("from"), "from")

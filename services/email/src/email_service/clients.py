@@ -117,7 +117,7 @@ class SmtpMailer:
             use_tls=relay.tls,
             start_tls=relay.start_tls,
             tls_context=self._tls,
-            timeout=self._timeout_seconds,
+            timeout=None,  # one timeout for all steps together
         )
 
 

@@ -16,7 +16,7 @@ class EmailService(email_pb2_grpc.EmailServiceServicer):
         self._mailer = mailer
 
     async def SendOrderConfirmation(
-        self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
+        self, request: email_pb2.SendOrderConfirmationRequest, context: ServicerContext
     ) -> empty_pb2.Empty:
         """Confirm an order; answered once the mail is handed over."""
         recipient = require_email_address(request.email, "email")

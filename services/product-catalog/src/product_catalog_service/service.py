@@ -31,19 +31,19 @@ class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServic
         self._shelf = shelf
 
     async def ListProducts(
-        self, _request: empty_pb2.Empty, _context: ServicerContext
+        self, request: empty_pb2.Empty, context: ServicerContext
     ) -> product_catalog_pb2.ListProductsResponse:
         """All products."""
         return self._shelf.value.listing
 
     async def GetProduct(
-        self, request: product_catalog_pb2.GetProductRequest, _context: ServicerContext
+        self, request: product_catalog_pb2.GetProductRequest, context: ServicerContext
     ) -> product_catalog_pb2.Product:
         """One product."""
         return self._shelf.value.find(request.id)
 
     async def SearchProducts(
-        self, request: product_catalog_pb2.SearchProductsRequest, _context: ServicerContext
+        self, request: product_catalog_pb2.SearchProductsRequest, context: ServicerContext
     ) -> product_catalog_pb2.SearchProductsResponse:
         """Products that match a query, the best ones first."""
         return self._shelf.value.search(request.query)
