@@ -7,6 +7,7 @@ export PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres
 # The entry point's temporary first server listens on a socket only, so what answers here is the real one.
 until pg_isready --quiet; do sleep 0.5; done
 
+# shellcheck disable=SC2153 # ROLES comes from the pod
 for role in $ROLES; do
     export ROLE="$role"
     ROLE_PASSWORD=$(printenv "${role}_PASSWORD")

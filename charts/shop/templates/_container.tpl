@@ -9,6 +9,9 @@
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
 - {name: DRAIN_SECONDS, value: {{ $service.shutdown.drainSeconds | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
+{{- if $root.Values.development }}
+- {name: RELOAD, value: "1"}
+{{- end }}
 {{- range $service.calls }}
 - {name: {{ include "shop.variable" . }}_ADDR, value: "{{ include "shop.name" (list $root .) }}:50051"}
 {{- end }}

@@ -1,0 +1,28 @@
+"""Asks Prometheus how the calls of the last half minute spread over a service's pods; each must have a fifth."""
+
+import json
+import sys
+import urllib.parse
+import urllib.request
+
+
+def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
+    """Calls a second of each pod."""
+    query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[30s]))'
+    url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the address is the caller's
+        result = json.load(answer)["data"]["result"]
+    return {sample["metric"]["k8s_pod_name"]: float(sample["value"][1]) for sample in result}
+
+
+def main(prometheus: str, service: str, pods: int) -> int:
+    """Print each pod's share; 0 when `pods` of them have a fifth of the calls each."""
+    calls = {pod: rate for pod, rate in calls_by_pod(prometheus, service).items() if rate > 0}
+    total = sum(calls.values())
+    for pod, rate in sorted(calls.items()):
+        print(f"{pod:<45} {rate:6.2f}/s {rate / total:6.1%}")  # noqa: T201
+    return 0 if len(calls) == pods and min(calls.values()) >= total / 5 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
