@@ -1,0 +1,127 @@
+"""Real processes that die at the worst moment."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from shop import money_pb2, payment_pb2
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop_internal import payment_ledger_pb2 as ledger_pb2
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+
+REQUEST = payment_pb2.ChargeRequest(
+    amount=money_pb2.Money(currency_code="EUR", units=12),
+    credit_card=payment_pb2.CreditCardInfo(
+        credit_card_number="4242424242424242",
+        credit_card_cvv=123,
+        credit_card_expiration_year=2030,
+        credit_card_expiration_month=11,
+    ),
+)
+
+
+async def port_of(running: asyncio.subprocess.Process) -> int:
+    """Wait until it serves."""
+    assert running.stdout is not None
+    async for line in running.stdout:
+        event = json.loads(line)
+        if event["event"] == "serving":
+            return int(event["port"])
+    pytest.fail("the service ended before it served")
+
+
+@asynccontextmanager
+async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """The service as its image runs it, on a free port."""
+    environment = {
+        **os.environ,
+        "HOST": "127.0.0.1",
+        "PORT": "0",
+        "DRAIN_SECONDS": "0",
+        "DATABASE_URL": url,
+        "HMAC_KEY": "k" * 32,
+        "FAILPOINTS": failpoints,
+    }
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "payment_service", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        port = await port_of(running)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield running, channel
+    finally:
+        if running.returncode is None:
+            running.terminate()
+        await running.communicate()
+
+
+async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
+    metadata = () if key is None else (("idempotency-key", key),)
+    return (await PaymentServiceStub(channel).Charge(REQUEST, metadata=metadata)).transaction_id
+
+
+@pytest.mark.parametrize("key", ["key", None])
+@pytest.mark.parametrize(
+    ("point", "states"), [("payment.charge.received", []), ("payment.charge.committed", ["CHARGED"])]
+)
+async def test_a_kill_around_a_charge_leaves_all_of_it_or_nothing(
+    ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
+) -> None:
+    async with process(ledger_url, f"{point}=kill") as (running, channel):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await charge(channel, key)
+        assert await running.wait() == -signal.SIGKILL
+    assert [state for _, state, _ in stored(ledger_url)] == states
+
+
+async def test_a_charge_repeated_after_a_kill_is_the_charge_before_it(
+    ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    async with process(ledger_url, "payment.charge.committed=kill") as (_, channel):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await charge(channel, "key")
+    async with process(ledger_url) as (_, channel):
+        await charge(channel, "key")
+    assert stored(ledger_url) == [("key", "CHARGED", 12)]
+
+
+async def test_a_fence_holds_though_its_process_was_killed(sqlite_url: str) -> None:
+    async with process(sqlite_url, "payment.fence.committed=kill") as (_, channel):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await PaymentLedgerStub(channel).ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
+    async with process(sqlite_url) as (_, channel):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await charge(channel, "key")
+    assert refused.value.code() is grpc.StatusCode.ABORTED
+
+
+async def test_a_void_holds_though_its_process_was_killed(
+    sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    async with process(sqlite_url, "payment.void.committed=kill") as (_, channel):
+        await charge(channel, "key")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await PaymentLedgerStub(channel).Void(ledger_pb2.VoidRequest(charge_key="key"))
+    assert stored(sqlite_url) == [("key", "VOIDED", 12)]
+
+
+async def test_a_stop_under_load_loses_no_charge_it_answered(
+    sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    async with process(sqlite_url) as (running, channel):
+        calls = [asyncio.create_task(charge(channel, f"key-{number}")) for number in range(200)]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        running.terminate()
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert await running.wait() == 0
+    answered = {f"key-{number}" for number, answer in enumerate(answers) if isinstance(answer, str)}
+    assert answered
+    assert answered <= {key for key, _, _ in stored(sqlite_url)}
