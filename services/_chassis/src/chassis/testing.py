@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import hypothesis
 import psycopg
 import pytest
 import structlog
@@ -26,6 +27,12 @@ from chassis.settings import ServiceSettings
 from chassis.telemetry import SCOPE, Telemetry
 
 Registration = tuple[Callable[[Any, Any], None], object]
+
+
+def pytest_configure() -> None:
+    """A busy machine makes examples slow, not wrong."""
+    hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("shop")
 
 
 @asynccontextmanager
