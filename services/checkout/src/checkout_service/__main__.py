@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from chassis import database, hmac_key
 from chassis.server import Service, run
@@ -43,11 +43,19 @@ class Settings(Addresses, DatabaseSettings, ServiceSettings):
     """What the checkout service can be told."""
 
     # Of the HMAC that recognises a request: one for all replicas, so it may be left out with a SQLite file alone.
-    hmac_key: SecretStr | None = Field(default=None, min_length=32)
+    hmac_key: SecretStr | None = Field(default=None, min_length=32, validate_default=True)
     # `off` loses orders at a crash and charges twice at a retry: it is there to measure what the journal costs.
     journal: Literal["on", "off"] = "on"
     # How long an order is left to the worker that serves its caller; no order's safety rests on it.
     lease_seconds: float = Field(default=LEASE_SECONDS, gt=0)
+
+    @field_validator("hmac_key")
+    @classmethod
+    def _is_shared_by_replicas(cls, key: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        url: SecretStr | None = info.data.get("database_url")
+        if key is None and url is not None and database.sqlite_path(url.get_secret_value()) is None:
+            raise ValueError("must be given with PostgreSQL, the same for all replicas")
+        return key
 
 
 @asynccontextmanager
@@ -83,7 +91,7 @@ def _hmac_key(settings: Settings) -> bytes:
         return settings.hmac_key.get_secret_value().encode()
     path = database.sqlite_path(settings.database_url.get_secret_value())
     if path is None:
-        sys.exit("HMAC_KEY: must be given with PostgreSQL, the same for all replicas")
+        raise AssertionError("the settings let no other database pass without a key")
     return hmac_key.kept_beside(path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from chassis.errors import FieldViolation
 from chassis.money import Money
-from checkout_service.domain import Refusal, State
+from checkout_service.domain import REFUSED, Refusal, State
 from checkout_service.journal import Entry, NewOrder
 from checkout_service.saga import Update
 
@@ -46,6 +46,7 @@ def entry(row: Row) -> Entry:
         order_id, fingerprint, user_id, email, cart_etag, currency_code, units, nanos, state, attempt, epoch,
         leased, failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, stuck, snapshot, answer,
     ) = row  # fmt: skip
+    refused = _load(refusal)
     return Entry(
         order_id,
         fingerprint,
@@ -58,8 +59,8 @@ def entry(row: Row) -> Entry:
         epoch,
         bool(leased),
         failures,
-        reason,
-        _load(refusal),
+        refused.reason if refused and state in REFUSED else reason,
+        refused,
         tracking_id,
         traceparent,
         created_at,

@@ -1,0 +1,177 @@
+import uuid
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chassis.errors import InvalidArgument, OutOfRange
+from chassis.money import MAX_UNITS, Money
+from checkout_service.domain import (
+    Address,
+    Card,
+    Cart,
+    CartEmpty,
+    NothingToPay,
+    Order,
+    OrderLine,
+    OrderRequest,
+    charge_key,
+    check,
+    check_total,
+    fingerprint,
+    new_order_id,
+    require_lines,
+    rounded,
+    scope_of,
+)
+
+KEY = b"k" * 32
+CARD = Card("4242 4242 4242 4242", 123, 2035, 11)
+REQUEST = OrderRequest("ann", "EUR", Address("Main 1", "Berlin", "BE", "Germany", 10115), "ann@mail.example", CARD)
+ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address("", "", "", "", 0), (), Money("EUR", 1))
+
+
+def test_a_request_without_mistakes_passes() -> None:
+    assert check(REQUEST) == (REQUEST.address, CARD)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("user_id", {"user_id": ""}),
+        ("user_id", {"user_id": "x" * 129}),
+        ("user_currency", {"user_currency": ""}),
+        ("user_currency", {"user_currency": "EURO"}),
+        ("address", {"address": None}),
+        ("address.street_address", {"address": Address("x" * 257, "", "", "", 0)}),
+        ("address.country", {"address": Address("", "", "", "x" * 257, 0)}),
+        ("address.zip_code", {"address": Address("", "", "", "", -1)}),
+        ("email", {"email": ""}),
+        ("email", {"email": "ann"}),
+        ("email", {"email": "ann@a.example;bob@b.example"}),
+        ("credit_card", {"card": None}),
+        ("credit_card.credit_card_number", {"card": Card("", 1, 1, 1)}),
+        ("credit_card.credit_card_number", {"card": Card("4" * 65, 1, 1, 1)}),
+    ],
+)
+def test_a_broken_rule_names_its_field(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        check(replace(REQUEST, **changes))
+    assert [broken.field for broken in error.value.violations] == [field]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"user_id": "bob"},
+        {"user_currency": "USD"},
+        {"email": "bob@mail.example"},
+        {"address": Address("Main 2", "Berlin", "BE", "Germany", 10115)},
+        {"address": Address("Main 1", "BerlinBE", "", "Germany", 10115)},
+        {"address": None},
+        {"card": Card("5555 5555 5555 4444", 123, 2035, 11)},
+        {"card": Card("4242 4242 4242 4242", 123, 2036, 11)},
+        {"card": None},
+    ],
+)
+def test_another_request_has_another_fingerprint(change: dict[str, Any]) -> None:
+    assert fingerprint(replace(REQUEST, **change), KEY) != fingerprint(REQUEST, KEY)
+
+
+@pytest.mark.parametrize("number", ["4242424242424242", "4242-4242-4242-4242"])
+def test_a_card_written_differently_is_the_same_card(number: str) -> None:
+    assert fingerprint(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprint(REQUEST, KEY)
+
+
+def test_the_security_code_is_no_part_of_a_fingerprint() -> None:
+    assert fingerprint(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprint(REQUEST, KEY)
+
+
+def test_a_fingerprint_depends_on_its_key() -> None:
+    assert fingerprint(REQUEST, KEY) != fingerprint(REQUEST, b"other" * 8)
+
+
+@given(st.lists(st.text(), min_size=3, max_size=3), st.lists(st.text(), min_size=3, max_size=3))
+def test_fields_do_not_run_into_each_other(one: list[str], other: list[str]) -> None:
+    marks = [fingerprint(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other)]
+    assert (marks[0] == marks[1]) == (one == other)
+
+
+def test_a_card_tells_nothing_of_itself() -> None:
+    assert "4242" not in repr(REQUEST) + str(CARD)
+
+
+@pytest.mark.parametrize(
+    ("code", "nanos", "expected"),
+    [
+        ("EUR", 1_005_000_000, 1_000_000_000),  # a tie goes to the even cent
+        ("EUR", 1_015_000_000, 1_020_000_000),
+        ("JPY", 1_500_000_000, 2_000_000_000),
+        ("KWD", 1_234_560_000, 1_235_000_000),
+        ("CLF", 1_234_560_000, 1_234_600_000),
+        ("XYZ", 1_234_560_000, 1_230_000_000),
+    ],
+)
+def test_amounts_are_rounded_to_the_minor_unit(code: str, nanos: int, expected: int) -> None:
+    assert rounded(Money(code, nanos)) == Money(code, expected)
+
+
+@given(st.integers(-(10**27), 10**27))
+def test_rounding_moves_an_amount_by_half_a_cent_at_most(nanos: int) -> None:
+    cents = Fraction(rounded(Money("EUR", nanos)).total_nanos, 10**7)
+    assert cents.denominator == 1
+    assert abs(cents - Fraction(nanos, 10**7)) <= Fraction(1, 2)
+
+
+def test_rounding_beyond_64_bits_is_out_of_range() -> None:
+    with pytest.raises(OutOfRange):
+        rounded(Money.of("JPY", MAX_UNITS, 600_000_000))
+
+
+@given(st.lists(st.integers(0, 10**15), max_size=20), st.integers(0, 10**15))
+def test_the_total_is_the_sum_of_lines_and_shipping(costs: list[int], shipping: int) -> None:
+    lines = tuple(OrderLine("mug", 1, Money("EUR", cost)) for cost in costs)
+    order = replace(ORDER, lines=lines, shipping_cost=Money("EUR", shipping))
+    assert order.total.total_nanos == sum(costs) + shipping
+
+
+def test_a_total_beyond_64_bits_is_out_of_range() -> None:
+    line = OrderLine("mug", 1, Money.of("EUR", MAX_UNITS))
+    with pytest.raises(OutOfRange):
+        check_total(replace(ORDER, lines=(line, line)))
+
+
+@pytest.mark.parametrize("nanos", [0, -1])
+def test_an_order_must_cost_something(nanos: int) -> None:
+    with pytest.raises(NothingToPay):
+        check_total(replace(ORDER, shipping_cost=Money("EUR", nanos)))
+
+
+def test_an_empty_cart_has_nothing_to_order() -> None:
+    with pytest.raises(CartEmpty):
+        require_lines(Cart((), "etag"))
+
+
+def test_order_ids_are_uuids_of_version_7() -> None:
+    parsed = uuid.UUID(new_order_id())
+    assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+
+
+def test_order_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = []
+    for milliseconds in range(1, 50):
+        monkeypatch.setattr("time.time_ns", lambda at=milliseconds: (1_700_000_000_000 + at) * 1_000_000)
+        ids.append(new_order_id())
+    assert ids == sorted(ids)
+
+
+def test_each_attempt_is_charged_under_a_key_of_its_own() -> None:
+    assert charge_key("order", 1) != charge_key("order", 2)
+
+
+@pytest.mark.parametrize("other", [("bob", "key", "1"), ("ann", "cart", "1"), ("ann", "key", "2")])
+def test_scopes_keep_users_and_kinds_of_keys_apart(other: tuple[str, str, str]) -> None:
+    assert scope_of("ann", "key", "1") != scope_of(*other)

@@ -1,0 +1,132 @@
+"""Disks that are full and databases that break their connections: no charge without its order in the journal."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+
+from checkout_service import journal_postgres, journal_sqlite
+from checkout_service.journal import Journal, JournalUnavailable, NewOrder
+from checkout_service.opening import open_journal
+from checkout_service.testing import FakePeers
+from shop import checkout_pb2
+
+Request = Callable[..., checkout_pb2.PlaceOrderRequest]
+Start = Callable[..., Any]
+Make = Callable[..., NewOrder]
+
+
+@pytest.fixture
+def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for a few orders."""
+    connect = journal_sqlite._connect
+
+    def limited(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.execute("PRAGMA max_page_count = 40")
+        return connection
+
+    monkeypatch.setattr(journal_sqlite, "_connect", limited)
+
+
+@pytest.mark.usefixtures("_small_disk")
+async def test_on_a_full_disk_orders_are_refused_before_any_effect(
+    peers: FakePeers, start: Start, request_of: Request, database_url: str
+) -> None:
+    placed = 0
+    async with peers.serving() as address, start(address) as checkout:
+        with pytest.raises(grpc.aio.AioRpcError) as error:  # noqa: PT012 - which one fails is not known before
+            while placed < 500:
+                peers.cart.fill("ann", mug=1)
+                await checkout.place(request_of(), f"key-{placed}")
+                placed += 1
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        peers.cart.fill("ann", mug=1)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "one more")
+    with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        known = {f"{row[0]}:1" for row in connection.execute("SELECT order_id FROM orders")}
+    assert placed > 0
+    assert set(peers.payment.captured) <= known
+
+
+async def test_statements_outlive_broken_connections(postgres_url: str, new_order: Make) -> None:
+    async with open_journal(postgres_url, worker="one") as journal:
+        for number in range(5):
+            assert await journal.insert(new_order(f"scope-{number}")) is None
+            break_connections(postgres_url)
+            assert await journal.find(f"scope-{number}") is not None
+
+
+async def test_orders_are_not_lost_to_connections_that_break_meanwhile(postgres_url: str, new_order: Make) -> None:
+    async with open_journal(postgres_url, worker="one") as journal:
+
+        async def break_thrice() -> None:
+            for _ in range(3):
+                await asyncio.to_thread(break_connections, postgres_url)
+
+        new = [new_order(f"scope-{number}") for number in range(30)]
+        *results, _ = await asyncio.gather(*(journal.insert(each) for each in new), break_thrice())
+        assert results == [None] * 30
+        assert all([await journal.find(each.scope) for each in new])
+
+
+async def test_a_database_that_stays_away_is_unavailable(
+    postgres_url: str, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_postgres, "ANSWER_WITHIN_SECONDS", 0.5)
+    async with open_journal(postgres_url, worker="one") as journal:
+        with away(postgres_url), pytest.raises(JournalUnavailable):
+            await journal.insert(new_order())
+        assert await until_back(journal) is None
+
+
+async def test_a_database_that_stays_away_means_no_charge(
+    postgres_url: str, peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_postgres, "ANSWER_WITHIN_SECONDS", 0.5)
+    async with peers.serving() as address, start(address, database_url=postgres_url) as checkout:
+        with away(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
+            await checkout.place(request_of())
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert peers.payment.calls["Charge"] == 0
+
+
+def break_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+class away:  # noqa: N801 - reads as a statement
+    """The database refuses everybody, as while its server restarts."""
+
+    def __init__(self, url: str) -> None:
+        self._name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+        self._admin = psycopg.connect(url, autocommit=True, dbname="postgres")
+
+    def __enter__(self) -> None:
+        self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
+        self._admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (self._name,))
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
+        self._admin.close()
+
+
+async def until_back(journal: Journal) -> Any:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await journal.find("scope")
+            except JournalUnavailable:
+                continue

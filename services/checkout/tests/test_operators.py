@@ -1,0 +1,122 @@
+"""What operators see: orders and their histories, metrics, logs and traces."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from chassis.errors import FailedPrecondition, Unavailable
+from chassis.telemetry import Telemetry
+from chassis.testing import Recorded
+from checkout_service.domain import State
+from checkout_service.journal import Statistics
+from checkout_service.testing import FakePeers, Trouble
+from checkout_service.watch import Watch
+from shop import checkout_pb2
+from shop_internal import orders_pb2
+
+Request = Callable[..., checkout_pb2.PlaceOrderRequest]
+Checkout = Any
+Start = Callable[..., Any]
+
+
+async def test_an_order_is_shown_with_its_history(checkout: Checkout, request_of: Request) -> None:
+    placed = (await checkout.place(request_of())).response.order
+    shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
+    assert (shown.order.user_id, shown.order.tracking_id) == ("ann", placed.shipping_tracking_id)
+    assert (shown.order.total.units, shown.order.total.nanos) == (45, 950_000_000)
+    assert [event.step for event in shown.history][:3] == ["inserted", "charged", "shipped"]
+    assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
+
+
+async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id="nobody's"))
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [orders_pb2.ListOrdersRequest(limit=1001), orders_pb2.ListOrdersRequest(limit=-1)]
+    + [orders_pb2.ListOrdersRequest(states=[state]) for state in (0, 99)],  # type: ignore[list-item]
+)
+async def test_a_list_has_bounds(checkout: Checkout, request_: orders_pb2.ListOrdersRequest) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await checkout.journal.ListOrders(request_)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+    peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("no", reason="CARD_EXPIRED"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await checkout.place(request_of())
+    declined = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DECLINED])
+    (order,) = (await checkout.journal.ListOrders(declined)).orders
+    assert (order.reason, order.stuck) == ("CARD_EXPIRED", False)
+    done = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DONE])
+    assert list((await checkout.journal.ListOrders(done)).orders) == []
+
+
+async def test_what_is_left_to_send_is_told(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+    peers.email.trouble["SendOrderConfirmation"] = peers.cart.trouble["EmptyCart"] = Trouble(Unavailable("down"))
+    await checkout.place(request_of())
+    (order,) = await checkout.listed()
+    assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
+
+
+async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    peers.shipping.trouble["ShipOrder"] = Trouble(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    async with peers.serving(with_ledger=False) as address, start(address) as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of())
+        (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
+    assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
+
+
+async def test_each_change_of_state_is_a_log_line(checkout: Checkout, request_of: Request) -> None:
+    with structlog.testing.capture_logs() as lines:
+        order_id = (await checkout.place(request_of())).response.order.order_id
+    changes = [line for line in lines if line["event"] == "order changed"]
+    assert [(line["order_id"], line["state"]) for line in changes[:2]] == [
+        (order_id, "CHARGING"),
+        (order_id, "SHIPPED"),
+    ]
+
+
+def test_gauges_and_counts_are_exported() -> None:
+    reader = InMemoryMetricReader()
+    watch = Watch(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
+    watch.changed("id", State.SHIPPED)
+    watch.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3)
+    exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
+    points = {
+        (metric["name"], point["attributes"].get("state")): point["value"]
+        for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+        for point in metric["data"]["data_points"]
+    }
+    assert points[("checkout_orders", "CHARGING")] == 2
+    assert points[("checkout_orders", "NEEDS_REFUND")] == 1
+    assert points[("checkout_orders", "SHIPPED")] == 0
+    assert points[("checkout_oldest_open_order_age", None)] == 12.5
+    assert points[("checkout_outbox_backlog", None)] == 3
+    assert points[("checkout_order_changes", "SHIPPED")] == 1
+
+
+async def test_an_order_is_one_trace_with_every_call_in_it(
+    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
+        await checkout.place(request_of())
+    spans = [span for span in recorded.spans() if not span.name.startswith("shop.internal")]
+    served = next(span for span in spans if span.name == "shop.CheckoutService/PlaceOrder")
+    called = {span.name.rpartition("/")[2] for span in spans if span.parent and span.parent == served.context}
+    assert called == {
+        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "SendOrderConfirmation", "EmptyCart",
+    }  # fmt: skip

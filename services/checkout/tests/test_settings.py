@@ -1,0 +1,63 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from checkout_service.__main__ import Settings
+
+NAMES = ("CART_ADDR", "PRODUCT_CATALOG_ADDR", "SHIPPING_ADDR", "CURRENCY_ADDR", "PAYMENT_ADDR", "EMAIL_ADDR")
+ADDRESSES = dict.fromkeys(NAMES, "127.0.0.1:1")
+SECRET = "not-for-anyones-eyes"
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "checkout_service", *arguments],
+        env={"HOST": "127.0.0.1", "PORT": "0", "PATH": os.environ["PATH"], **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_migrate_makes_the_database_and_ends(tmp_path: Path) -> None:
+    ran = run(tmp_path, "migrate")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / ".shop" / "checkout.db").exists()
+
+
+def test_a_missing_address_is_named(tmp_path: Path) -> None:
+    ran = run(tmp_path, **{**ADDRESSES, "CART_ADDR": ""})
+    assert ran.returncode == 2
+    assert "CART_ADDR" in ran.stderr
+
+
+BAD = [("HMAC_KEY", "short"), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db"), ("JOURNAL", "no")]
+
+
+@pytest.mark.parametrize(("variable", "value"), BAD)
+def test_a_bad_setting_is_named_without_its_value(tmp_path: Path, variable: str, value: str) -> None:
+    ran = run(tmp_path, **{**ADDRESSES, variable: value})
+    assert ran.returncode == 2
+    assert variable in ran.stderr
+    assert SECRET not in ran.stderr
+
+
+def test_a_key_for_fingerprints_is_made_for_a_sqlite_file(tmp_path: Path) -> None:
+    from checkout_service.__main__ import _hmac_key  # noqa: PLC0415
+
+    values = {name.lower(): value for name, value in ADDRESSES.items()}
+    settings = Settings(**values, database_url=f"sqlite:///{tmp_path}/checkout.db")
+    assert _hmac_key(settings) == _hmac_key(settings)
+    assert len(_hmac_key(settings)) >= 32
+
+
+def test_postgresql_needs_a_key_for_fingerprints() -> None:
+    values = {name.lower(): value for name, value in ADDRESSES.items()}
+    with pytest.raises(ValidationError, match="must be given with PostgreSQL"):
+        Settings(**values, database_url="postgresql://host/name")
