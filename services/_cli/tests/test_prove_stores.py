@@ -1,5 +1,6 @@
 """Real databases that die and come back with what they acknowledged."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,13 +13,20 @@ from shop_cli.prove.stores import Postgres, Valkey
 
 
 @pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that other users may enter, as pytest's own may not be."""
+    with tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def port() -> Iterator[int]:
     with reserved(1) as (port,):
         yield port
 
 
-async def test_postgres_keeps_what_it_committed_over_an_immediate_shutdown(tmp_path: Path) -> None:
-    async with await Postgres.created(tmp_path / "postgres") as server:
+async def test_postgres_keeps_what_it_committed_over_an_immediate_shutdown(folder: Path) -> None:
+    async with await Postgres.created(folder / "postgres") as server:
         await server.create_database("shop")
         with psycopg.connect(server.url("shop"), autocommit=True) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 1 AS number")

@@ -21,7 +21,6 @@ from shop_cli.prove.pace import Pace
 from shop_cli.prove.plan import Customer, Intent, Line, Wish
 
 PATIENCE_SECONDS = 60.0
-_TIMEOUT_SECONDS = 5.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
@@ -39,12 +38,30 @@ class Bought:
 
 
 class Buyer:
-    """Plays customers against a cart and any number of checkouts."""
+    """Plays customers against a cart and any number of checkouts.
 
-    def __init__(self, cart: CartServiceStub, checkouts: Sequence[CheckoutServiceStub], pace: Pace) -> None:
+    Args:
+        cart: where things are put.
+        checkouts: asked in turn.
+        pace: tells when an order may begin.
+        timeout_seconds: of each try.
+        hasty_share: of tries that hang up after a moment instead, as callers do.
+    """
+
+    def __init__(
+        self,
+        cart: CartServiceStub,
+        checkouts: Sequence[CheckoutServiceStub],
+        pace: Pace,
+        *,
+        timeout_seconds: float = 5.0,
+        hasty_share: float = 0.1,
+    ) -> None:
         self._cart = cart
         self._checkouts = checkouts
         self._pace = pace
+        self._timeout_seconds = timeout_seconds
+        self._hasty_share = hasty_share
 
     async def play(self, customer: Customer) -> Bought:
         """Want all the customer's orders, one after the other."""
@@ -57,11 +74,12 @@ class Buyer:
                 await self._pace.finish()
         return bought
 
-    async def ask(self, intent: Intent, tries: int = 0, timeout_seconds: float = _TIMEOUT_SECONDS) -> OrderResult:
+    async def ask(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
         """Place the order once; `tries` picks the checkout."""
+        seconds = timeout_seconds or self._timeout_seconds
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        answer = await checkout.PlaceOrder(to_request(intent), timeout=timeout_seconds, metadata=metadata)
+        answer = await checkout.PlaceOrder(to_request(intent), timeout=seconds, metadata=metadata)
         return answer.order
 
     async def left_in_cart(self, user_id: str) -> dict[str, int] | None:
@@ -125,7 +143,7 @@ class Buyer:
         tries = 0
         while time.monotonic() < give_up_at and (intent.max_tries is None or tries < intent.max_tries):
             try:
-                order = await self.ask(intent, tries, _timeout_seconds(rng))
+                order = await self.ask(intent, tries, _hasty_seconds(rng) if rng.random() < self._hasty_share else None)
             except _DEFINITE as error:
                 return _refusal(intent, error, tries + 1)
             except errors.DomainError as error:
@@ -171,9 +189,8 @@ def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> Answer:
     return Answer(Told.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
 
 
-def _timeout_seconds(rng: random.Random) -> float:
-    """Long enough, but for one in ten: callers hang up too."""
-    return rng.uniform(0.005, 0.2) if rng.random() < 0.1 else _TIMEOUT_SECONDS  # noqa: PLR2004
+def _hasty_seconds(rng: random.Random) -> float:
+    return rng.uniform(0.005, 0.2)
 
 
 def to_request(intent: Intent) -> PlaceOrderRequest:

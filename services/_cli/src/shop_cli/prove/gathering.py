@@ -88,9 +88,16 @@ async def _story(
 
 
 async def _recorded(journal: OrderJournalStub, order_id: str) -> Recorded | None:
-    try:
-        order = (await journal.GetOrder(GetOrderRequest(order_id=order_id))).order
-    except errors.NotFound:
-        return None
+    give_up_at = time.monotonic() + QUIET_SECONDS
+    while True:
+        try:
+            order = (await journal.GetOrder(GetOrderRequest(order_id=order_id))).order
+            break
+        except errors.NotFound:
+            return None
+        except errors.Unavailable:
+            if time.monotonic() > give_up_at:
+                raise
+            await asyncio.sleep(0.1)
     state = OrderState.Name(order.state).removeprefix("ORDER_STATE_")
     return Recorded(state, Money.of(order.total.currency_code, order.total.units, order.total.nanos))

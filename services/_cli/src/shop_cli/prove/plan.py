@@ -1,8 +1,8 @@
 """What customers will want and what harm will be done, both from one seed."""
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, auto
 
@@ -139,26 +139,41 @@ def _fault(rng: random.Random, after: int, harm: Harm, harmed: Sequence[Harmed],
     return Fault(after, harm, target if harm is not Harm.RESTART_DATABASE else "postgres", round(seconds, 3))
 
 
-def _intent(rng: random.Random, number: int, user_id: str, products: Sequence[str]) -> Intent:
-    (wish,) = rng.choices(list(Wish), [93, 4, 3])
-    keyed = rng.random() < 0.5  # noqa: PLR2004
-    chosen = rng.sample(products, 4)
-    lines = tuple(_lines(rng, chosen[: rng.randint(1, 3)]))
-    if wish is Wish.WITHDRAWN_PRODUCT:
-        lines = (*lines, Line(WITHDRAWN, 1))
+def plain(number: int, user_id: str, lines: Sequence[Line], key: str | None) -> Intent:
+    """An order that nothing is wrong with, of a customer who keeps trying."""
     return Intent(
         number=number,
         user_id=user_id,
         email=f"order-{number}@prove.example.com",
         street=f"{number} Proving Ground",
         card_number=card_number(number),
-        card_year=datetime.now(UTC).year + (-2 if wish is Wish.EXPIRED_CARD else 2),
-        currency=rng.choice(_CURRENCIES),
+        card_year=datetime.now(UTC).year + 2,
+        currency="EUR",
+        wish=Wish.GOODS,
+        lines=tuple(lines),
+        key=key,
+        late=None,
+        max_tries=None,
+        seed=number,
+    )
+
+
+def _intent(rng: random.Random, number: int, user_id: str, products: Sequence[str]) -> Intent:
+    (wish,) = rng.choices(list(Wish), [93, 4, 3])
+    key = _key(rng) if rng.random() < 0.5 else None  # noqa: PLR2004
+    *chosen, late = rng.sample(products, 1 + rng.randint(1, 3))
+    lines = [Line(product_id, rng.randint(1, 4)) for product_id in chosen]
+    if wish is Wish.WITHDRAWN_PRODUCT:
+        lines.append(Line(WITHDRAWN, 1))
+    good = plain(number, user_id, lines, key)
+    # Without a key the cart's state is the key, so a changed cart is another order.
+    comes_late = key is not None and wish is Wish.GOODS and rng.random() < 0.2  # noqa: PLR2004
+    return replace(
+        good,
         wish=wish,
-        lines=lines,
-        key=f"key-{rng.getrandbits(64):016x}" if keyed else None,
-        # Without a key the cart's state is the key, so a changed cart is another order.
-        late=Line(chosen[3], 1) if keyed and wish is Wish.GOODS and rng.random() < 0.2 else None,  # noqa: PLR2004
+        card_year=good.card_year - (4 if wish is Wish.EXPIRED_CARD else 0),
+        currency=rng.choice(_CURRENCIES),
+        late=Line(late, 1) if comes_late else None,
         max_tries=rng.randint(1, 3) if rng.random() < 0.1 else None,  # noqa: PLR2004
         seed=rng.getrandbits(32),
     )
@@ -166,24 +181,10 @@ def _intent(rng: random.Random, number: int, user_id: str, products: Sequence[st
 
 def _again(rng: random.Random, first: Intent) -> Intent:
     """The same goods once more, as another order: another card, street and address."""
-    number = first.number + 1
-    return Intent(
-        number=number,
-        user_id=first.user_id,
-        email=f"order-{number}@prove.example.com",
-        street=f"{number} Proving Ground",
-        card_number=card_number(number),
-        card_year=first.card_year,
-        currency=first.currency,
-        wish=Wish.GOODS,
-        lines=first.lines,
-        key=None if first.key is None else f"key-{rng.getrandbits(64):016x}",
-        late=None,
-        max_tries=first.max_tries,
-        seed=rng.getrandbits(32),
-    )
+    key = None if first.key is None else _key(rng)
+    again = plain(first.number + 1, first.user_id, first.lines, key)
+    return replace(again, currency=first.currency, max_tries=first.max_tries, seed=rng.getrandbits(32))
 
 
-def _lines(rng: random.Random, products: Sequence[str]) -> Iterator[Line]:
-    for product_id in products:
-        yield Line(product_id, rng.randint(1, 4))
+def _key(rng: random.Random) -> str:
+    return f"key-{rng.getrandbits(64):016x}"

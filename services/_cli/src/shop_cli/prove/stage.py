@@ -2,8 +2,9 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -58,31 +59,33 @@ async def staged(
     *,
     naive: bool = False,
     checkouts: int = 2,
-    own: Mapping[str, Mapping[str, str]] | None = None,
+    lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[Stage]:
     """Start a shop and wait until it serves.
 
     Args:
-        folder: empty; all data go there.
+        folder: empty; all data but PostgreSQL's go there.
         database: of payment and checkout.
         naive: in place of checkout the control that must fail.
         checkouts: how many processes of it.
-        own: more environment variables, by the service's name.
+        lease_seconds: how long a checkout has an order for itself.
     """
     programs = _programs(checkouts, naive=naive)
+    names = tuple(program.name for program in programs if program.name not in _NEEDED)
     hmac_key = secrets.token_hex(32)
-    with ExitStack() as held:
-        valkey_port, *ports = held.enter_context(reserved(len(programs) + 1))
+    with reserved(len(programs) + 1) as (valkey_port, *ports):
         async with AsyncExitStack() as stack:
             valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
-            postgres = await _postgres(stack, folder) if database == "postgres" else None
+            postgres = await _postgres(stack) if database == "postgres" else None
             urls = _database_urls(folder, postgres)
-            stage_environment = _environment(folder, valkey.url, urls, hmac_key, programs)
+            own = _variables(folder, valkey.url, urls)
+            shared = {"DATABASE_URL": urls["checkout"], "LEASE_SECONDS": str(lease_seconds)}
+            own |= dict.fromkeys(names, shared)
             by_name = {program.name: port for program, port in zip(programs, ports, strict=True)}
-            merged = {name: {**stage_environment[name], **(own or {}).get(name, {})} for name in by_name}
-            shop = await stack.enter_async_context(Shop(programs, folder, by_name, _kept(), merged))
+            everybody = {**_kept(), "LOG_LEVEL": "warning", "GRACE_SECONDS": "5"}
+            keyed = {name: {**variables, "HMAC_KEY": hmac_key} for name, variables in own.items()}
+            shop = await stack.enter_async_context(Shop(programs, folder, by_name, everybody, keyed))
             await shop.wait_until_serving(START_SECONDS)
-            names = tuple(program.name for program in programs if program.name.startswith("checkout"))
             yield Stage(shop, names, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
 
 
@@ -95,8 +98,10 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
     return [*(find(services, name) for name in _NEEDED), *copies]
 
 
-async def _postgres(stack: AsyncExitStack, folder: Path) -> Postgres:
-    server = await stack.enter_async_context(await Postgres.created(folder / "postgres"))
+async def _postgres(stack: AsyncExitStack) -> Postgres:
+    # Not in the stage's folder: as root it runs as another user, who may not get there.
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
+    server = await stack.enter_async_context(await Postgres.created(Path(folder) / "postgres"))
     for name in ("payment", "checkout"):
         await server.create_database(name)
     return server
@@ -108,21 +113,15 @@ def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
 
 
-def _environment(
-    folder: Path, valkey_url: str, urls: Mapping[str, str], hmac_key: str, programs: Iterable[Program]
-) -> dict[str, dict[str, str]]:
-    own: dict[str, dict[str, str]] = {program.name: {} for program in programs}
-    own["cart"] = {"REDIS_URL": valkey_url}
-    own["payment"] = {"DATABASE_URL": urls["payment"], "HMAC_KEY": hmac_key}
-    own["shipping"] = {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")}
-    own["email"] = {"OUTBOX_DIR": str(folder / ".shop" / "outbox")}
-    for name in own:
-        if name.startswith("checkout"):
-            own[name] = {"DATABASE_URL": urls["checkout"], "HMAC_KEY": hmac_key, "LEASE_SECONDS": str(LEASE_SECONDS)}
-    return own
+def _variables(folder: Path, valkey_url: str, urls: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    return {
+        "cart": {"REDIS_URL": valkey_url},
+        "payment": {"DATABASE_URL": urls["payment"]},
+        "shipping": {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")},
+        "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
+    }
 
 
 def _kept() -> dict[str, str]:
     """Of this process's environment: nothing that a developer has set for other shops takes part."""
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return {**kept, "LOG_LEVEL": "warning", "GRACE_SECONDS": "5"}
+    return {name: os.environ[name] for name in _KEPT if name in os.environ}
