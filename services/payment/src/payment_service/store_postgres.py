@@ -83,11 +83,11 @@ class PostgresLedger:
         await self._fetch(_FIND, ("",), within_seconds=_CHECK_WITHIN_SECONDS)
 
     async def _fetch(
-        self, statement: str, parameters: Sequence[Any], *, within_seconds: float = ANSWER_WITHIN_SECONDS
+        self, statement: str, parameters: Sequence[Any], *, within_seconds: float | None = None
     ) -> Sequence[Any] | None:
         """Run a statement until the server answers, as it may be restarting, and read its row."""
         try:
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout(within_seconds or ANSWER_WITHIN_SECONDS):
                 return await self._fetch_patiently(statement, parameters)
         except TimeoutError as error:
             raise LedgerUnavailable("the ledger does not answer") from error
