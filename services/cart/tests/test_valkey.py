@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as opened:
+    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
         yield opened
 
 
@@ -39,16 +39,16 @@ async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartSto
             await operation
 
 
-async def test_a_hanging_server_makes_the_store_unavailable_soon(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    await store.add(PAN)
-    server._process.send_signal(signal.SIGSTOP)
-    started = time.monotonic()
-    try:
-        with pytest.raises(StoreUnavailable):
-            await store.read("ada")
-    finally:
-        server._process.send_signal(signal.SIGCONT)
-    assert time.monotonic() - started < 3
+async def test_a_hanging_server_makes_the_store_unavailable_soon(server: ValkeyServer) -> None:
+    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
+        server._process.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        try:
+            with pytest.raises(StoreUnavailable):
+                await store.read("ada")
+        finally:
+            server._process.send_signal(signal.SIGCONT)
+        assert time.monotonic() - started < 10
 
 
 async def test_nothing_of_the_servers_own_words_reaches_the_caller(
@@ -87,18 +87,16 @@ async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
         await store.add(PAN)
 
 
-async def test_a_cancelled_call_does_not_spoil_the_next_ones_answer(
-    store: ValkeyCartStore, server: ValkeyServer
-) -> None:
+async def test_cancelled_calls_do_not_spoil_the_answers_of_others(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     await store.add(Addition("bob", "tent", 1))
-    server._process.send_signal(signal.SIGSTOP)
-    reading = asyncio.create_task(store.read("ada"))
-    await asyncio.sleep(0.05)
-    reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
-    server._process.send_signal(signal.SIGCONT)
-    assert (await store.read("bob")).lines[0].product_id == "tent"
+    for moment in (0, 0, 0.001, 0.01, 0.05):
+        server._process.send_signal(signal.SIGSTOP)
+        reading = asyncio.create_task(store.read("ada"))
+        await asyncio.wait({reading}, timeout=moment)
+        reading.cancel()
+        server._process.send_signal(signal.SIGCONT)
+        assert (await store.read("bob")).lines[0].product_id == "tent"
 
 
 async def test_carts_and_keys_both_end_one_day(store: ValkeyCartStore, server: ValkeyServer) -> None:
@@ -114,3 +112,10 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
     await store.empty("ada", (await store.read("ada")).etag)
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         assert await operator.dbsize() == 0
+
+
+async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
+        additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
+        await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
+        assert (await other.read("ada")).lines[0].quantity == 200

