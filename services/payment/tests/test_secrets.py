@@ -8,13 +8,19 @@ import sqlite3
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import grpc
 import pytest
 
+from chassis.failpoints import Failpoints
+from chassis.testing import Recorded, serve
+from payment_service.cards import Brand
+from payment_service.domain import Ledger, Till
+from payment_service.service import PaymentService
 from shop import money_pb2, payment_pb2
-from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 
 VISA = "4929530463957262"
 AMEX = "371449635398431"
@@ -98,6 +104,16 @@ async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: s
     assert VISA[-4:] in rows
     assert {CODE, str(CODE)}.isdisjoint(rows)
     assert [leaks(written) for written in (*files.values(), *logs, *map(str.encode, told)) if leaks(written)] == []
+
+
+async def test_no_card_is_in_a_span(recorded: Recorded, sqlite_ledger: Ledger) -> None:
+    till = Till(sqlite_ledger, b"k" * 32, frozenset(Brand), lambda: date(2026, 11, 21))
+    servicer = PaymentService(till, Failpoints())
+    async with serve((add_PaymentServiceServicer_to_server, servicer), telemetry=recorded.telemetry) as address:
+        await tell_all(int(address.rpartition(":")[2]))
+    spans = [span.to_json() for span in recorded.spans()]
+    assert len(spans) == len(list(requests()))
+    assert leaks("".join(spans).encode()) == set()
 
 
 def stored_values(path: Path) -> set[object]:

@@ -157,7 +157,7 @@ class Dispatch:
     request the same shipment, also in another process and after a restart, is the tracking id, which its key gives.
     """
 
-    def __init__(self, manifest: Manifest, *, remembered_keys: int = 20_000) -> None:
+    def __init__(self, manifest: Manifest, *, remembered_keys: int = 10_000) -> None:
         self._manifest = manifest
         self._remembered_keys = remembered_keys
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
