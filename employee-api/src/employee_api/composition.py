@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
+from starlette.types import Lifespan
 
 from chassis.telemetry import Telemetry
 from employee_api.app import create_app
@@ -54,33 +55,38 @@ def compose(
     settings: EmployeeApiSettings, engine: AsyncEngine, passwords: Passwords, telemetry: Telemetry, clock: Clock = now
 ) -> Composed:
     """Build the application on a database. It closes the database and the password threads when it ends."""
-    sessions = SessionRepository(
-        engine,
-        clock,
-        idle=timedelta(seconds=settings.session_idle_seconds),
-        absolute=timedelta(seconds=settings.session_absolute_seconds),
+    idle, absolute = (
+        timedelta(seconds=settings.session_idle_seconds),
+        timedelta(seconds=settings.session_absolute_seconds),
     )
-    failed_logins = FailedLogins(
+    sessions = SessionRepository(engine, clock, idle=idle, absolute=absolute)
+    policy = Policy(settings.auth_mode, sessions, telemetry.meter)
+    users = UserRepository(engine, clock, random.SystemRandom())
+    health = HealthEndpoints(engine, MIGRATIONS)
+    groups: list[Group] = [
+        UserEndpoints(users, sessions, passwords, policy, _failed_logins(settings)),
+        TaskEndpoints(TaskRepository(engine, clock)),
+        ExportEndpoints(Exports(engine, telemetry.tracer, defuse=settings.csv_defuse_formulas)),
+        health,
+    ]
+    operations = [operation for group in groups for operation in group.operations()]
+    return Composed(create_app(operations, policy, telemetry, _closing(engine, passwords)), health.stop)
+
+
+def _failed_logins(settings: EmployeeApiSettings) -> FailedLogins:
+    return FailedLogins(
         per_email=settings.failed_logins_per_email,
         per_address=settings.failed_logins_per_address,
         window_seconds=settings.failed_logins_window_seconds,
         time=time.monotonic,
     )
-    policy = Policy(settings.auth_mode, sessions, telemetry.meter)
-    users = UserRepository(engine, clock, random.SystemRandom())
-    health = HealthEndpoints(engine, MIGRATIONS)
-    groups: list[Group] = [
-        UserEndpoints(users, sessions, passwords, policy, failed_logins),
-        TaskEndpoints(TaskRepository(engine, clock)),
-        ExportEndpoints(Exports(engine, telemetry.tracer, defuse=settings.csv_defuse_formulas)),
-        health,
-    ]
 
+
+def _closing(engine: AsyncEngine, passwords: Passwords) -> Lifespan[Starlette]:
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         yield
         passwords.close()
         await engine.dispose()
 
-    operations = [operation for group in groups for operation in group.operations()]
-    return Composed(create_app(operations, policy, telemetry, lifespan), health.stop)
+    return lifespan

@@ -60,6 +60,13 @@ class Exports:
                 await to_thread.run_sync(chunks.close)
 
 
+def postgres_text(query: Select[Any]) -> str:
+    """Write a query as text with its values in it: COPY takes no parameters."""
+    # Not the driver's own dialect, which would double every percent sign.
+    plain = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+    return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
+
+
 def _blocking_twin(engine: AsyncEngine) -> Engine:
     url = engine.url if engine.dialect.name == "postgresql" else engine.url.set(drivername="sqlite")
     return create_engine(url, poolclass=NullPool)
@@ -79,14 +86,10 @@ def _chunks(engine: Engine, query: Select[Any]) -> Generator[bytes]:
 
 def _postgres_rows(connection: Connection, query: Select[Any], chunk: bytearray) -> Iterator[None]:
     """Append row after row as the server has written it, which ends each with LF where RFC 4180 wants CRLF."""
-    statement = query.compile(
-        dialect=postgresql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
-        compile_kwargs={"literal_binds": True},
-    )
     driver = cast("PostgresConnection", connection.connection.driver_connection)
     with driver.cursor() as cursor:
         cursor.execute(_STREAMING_PLAN)
-        with cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv)".encode()) as rows:
+        with cursor.copy(f"COPY ({postgres_text(query)}) TO STDOUT (FORMAT csv)".encode()) as rows:
             for row in rows:
                 chunk += row[:-1]
                 chunk += b"\r\n"

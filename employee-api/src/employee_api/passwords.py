@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from passlib.context import CryptContext
 
-from employee_api.schemas import MAX_PASSWORD_LENGTH
+from employee_api.values import MAX_PASSWORD_LENGTH
 
 # Below the event loop's own priority, so that a flood of logins leaves other requests their time.
 _NICENESS = 10

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _BACKLOG = 2048
+# Longer than a load balancer keeps its idle connections, or it would send requests into closing ones.
+_KEEP_ALIVE_SECONDS = 75
 
 
 class _Server(uvicorn.Server):
@@ -40,29 +42,31 @@ async def serve(app: Starlette, settings: EmployeeApiSettings, stopping: Callabl
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     reloader = _reloader(loop, stopped) if settings.reload else None
-    config = uvicorn.Config(
+    server = _Server(_config(app, settings))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve(sockets=[listener]), name="http")
+        log.info("serving", port=listener.getsockname()[1])
+        await stopped.wait()
+        stopping()
+        log.info("draining")
+        # An address leaves the endpoints after SIGTERM, not before it: serve meanwhile.
+        await asyncio.sleep(settings.drain_seconds)
+        server.should_exit = True
+    log.info("stopped")
+    if reloader is not None and reloader.changed:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, its sources read anew
+
+
+def _config(app: Starlette, settings: EmployeeApiSettings) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
     )
-    server = _Server(config)
-    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    log.info("serving", port=listener.getsockname()[1])
-    stop = asyncio.create_task(stopped.wait(), name="stop")
-    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    stopping()
-    log.info("draining")
-    # An address leaves the endpoints after SIGTERM, not before it: serve meanwhile.
-    await asyncio.sleep(settings.drain_seconds)
-    server.should_exit = True
-    await running
-    log.info("stopped")
-    if reloader is not None and reloader.changed:
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, its sources read anew
 
 
 def _reloader(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> "Reloader":

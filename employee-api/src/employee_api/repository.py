@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import case, delete, insert, or_, select, update
+from sqlalchemy import RowMapping, case, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
@@ -146,13 +146,9 @@ async def _detach(connection: AsyncConnection, user_id: uuid.UUID, actor: Actor 
         )
     )
     remaining = None if actor and actor.id == user_id else actor
-    subjects = [
-        Subject(
-            "task",
-            task["id"],
-            task["title"],
-            {name: change(user_id, None) for name in ("assignee_id", "reporter_id") if task[name] == user_id},
-        )
-        for task in tasks
-    ]
-    await record(connection, remaining, "updated", subjects, now)
+    await record(connection, remaining, "updated", [_detached(task, user_id) for task in tasks], now)
+
+
+def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
+    lost = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
+    return Subject("task", task["id"], task["title"], {name: change(user_id, None) for name in lost})

@@ -1,68 +1,34 @@
-"""What goes in and out over HTTP. The API's description is generated from these very classes.
+"""What goes in and out over HTTP. The API's description is generated from these very classes."""
 
-Text never holds NUL, which PostgreSQL can't store; the JSON parser refuses lone surrogates before it gets here.
-"""
-
-import re
 import uuid
-from datetime import date, datetime
+from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
-from employee_api.rules import DEFAULT_ROLE, month_range, parse_id
-
-_NO_NUL = r"^[^\x00]*$"
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-MAX_PASSWORD_LENGTH = 4096  # what passlib takes
-
-Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL)]
-Email = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=320, pattern=_NO_NUL)]
-NewPassword = Annotated[
-    str, StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL)
-]
-ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
-LongText = Annotated[str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL)]
-Title = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL)]
-
-
-def _canonical_id(value: Any) -> Any:
-    """Only the form with hyphens: `uuid.UUID` takes braces, `urn:uuid:` and more."""
-    if isinstance(value, str) and parse_id(value) is None:
-        raise ValueError("must be a UUID")
-    return value
-
-
-def _calendar_date(value: Any) -> date:
-    """Only `YYYY-MM-DD`: pydantic would take numbers and moments too."""
-    if not isinstance(value, str) or not _DATE.fullmatch(value):
-        raise ValueError("must be YYYY-MM-DD")
-    return date.fromisoformat(value)
-
-
-def _month(value: str) -> str:
-    month_range(value)
-    return value
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+from employee_api.rules import DEFAULT_ROLE
+from employee_api.values import (
+    CalendarDate,
+    CommentText,
+    Email,
+    GivenText,
+    Id,
+    Limit,
+    LongText,
+    Moment,
+    Month,
+    Name,
+    NewPassword,
+    ShortText,
+    Title,
+)
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
     """A field that is left out of a patch has no value at all, so its default is nothing to tell."""
     for field in schema["properties"].values():
         field.pop("default", None)
-
-
-Id = Annotated[uuid.UUID, BeforeValidator(_canonical_id)]
-CalendarDate = Annotated[date, BeforeValidator(_calendar_date)]
-Moment = Annotated[
-    datetime,
-    PlainSerializer(_iso, return_type=str, when_used="json"),
-    Field(json_schema_extra={"format": "date-time"}),
-]
 
 
 class Input(BaseModel):
@@ -80,8 +46,8 @@ class Output(BaseModel):
 class LoginInput(Input):
     """Credentials. Any length is taken: a password that is too long is a wrong one."""
 
-    email: Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
-    password: Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)] = Field(repr=False)
+    email: GivenText
+    password: GivenText = Field(repr=False)
 
 
 class UserInput(Input):
@@ -174,7 +140,7 @@ class TaskOutput(Output):
 class CommentInput(StrictInput):
     """A new comment."""
 
-    body: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL)]
+    body: CommentText
     author_id: Id | None = Field(default=None, description="Ignored when there is a session: its user is the author")
 
 
@@ -245,12 +211,6 @@ class Error(Output):
     """What went wrong, in words."""
 
     error: str
-
-
-Month = Annotated[
-    str, AfterValidator(_month), Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"})
-]
-Limit = Annotated[int, Field(ge=1, le=200)]
 
 
 class MonthQuery(Input):

@@ -21,7 +21,7 @@ _SEEN_STEPS = 20
 class SessionRepository:
     """Sessions in the database. A deleted user's sessions are gone with them; roles are read at each request."""
 
-    def __init__(self, engine: AsyncEngine, clock: Clock, *, idle: timedelta, absolute: timedelta) -> None:
+    def __init__(self, engine: AsyncEngine, clock: Clock, idle: timedelta, absolute: timedelta) -> None:
         self._engine = engine
         self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock

