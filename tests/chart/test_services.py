@@ -120,6 +120,16 @@ def test_a_pod_has_time_for_its_whole_shutdown(render: Any, matrix_values: dict[
             assert pod["terminationGracePeriodSeconds"] > needed
 
 
+def test_a_stopping_pod_serves_until_nobody_knows_its_address(render: Any) -> None:
+    dns_is_behind_seconds = 30
+    manifests = render()
+    for name in GRPC:
+        variables = environment_of(manifests, name)
+        sleep = container_of(manifests, name)["lifecycle"]["preStop"]["sleep"]["seconds"]
+        # gRPC renews a connection up to a tenth later than it is told to.
+        assert sleep > dns_is_behind_seconds + 1.1 * float(variables["MAX_CONNECTION_AGE_SECONDS"])
+
+
 def test_the_tag_is_the_chart_s_app_version(render: Any, chart: Any) -> None:
     assert container_of(render(), "cart")["image"] == f"docker.io/shop/cart:{chart.metadata['appVersion']}"
 

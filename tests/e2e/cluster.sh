@@ -24,6 +24,15 @@ all_ready() {
     for workload in $(workloads); do k rollout status --timeout=5m "$workload" >/dev/null; done
 }
 
+# Until the last pod that is being replaced is gone: its end is part of what must fail nothing.
+old_pods_gone() {
+    for _ in $(seq 180); do
+        [[ $(k get pods --output jsonpath='{.items[*].metadata.deletionTimestamp}') ]] || return 0
+        sleep 1
+    done
+    fail "pods don't end"
+}
+
 query() { # ROLE SQL: asks the database of a role
     k exec "$release-postgresql-0" -- psql --username=postgres --dbname="$1" --tuples-only --no-align --command="$2"
 }
@@ -135,7 +144,7 @@ policies_hold() {
 upgrade_under_load() {
     say "helm upgrade under load: every pod is replaced, telemetry is added, nothing fails, secrets stay"
     local before; before=$(secrets)
-    under_load 150 upgrade_everything
+    under_load 270 upgrade_everything
     [[ $(secrets) == "$before" ]] || fail "the upgrade changed a secret"
     echo "secrets are unchanged"
 }
@@ -145,6 +154,7 @@ upgrade_everything() {
         --set observability.enabled=true,telemetry.sampleRatio=0.2 \
         --set-string defaults.podAnnotations.upgraded="$(date +%s)" >/dev/null
     all_ready
+    old_pods_gone
 }
 
 telemetry() {
@@ -160,17 +170,18 @@ telemetry() {
 
 restart_under_load() {
     say "rolling restart of all ten services under load"
-    under_load 150 restart_everything
+    under_load 270 restart_everything
 }
 
 restart_everything() {
     for name in "${services[@]}" employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
     all_ready
+    old_pods_gone
 }
 
 scale_and_spread() {
     say "scale product-catalog 1 -> 3 under load: each new pod gets its share"
-    under_load 130 scale_and_measure
+    under_load 200 scale_and_measure
     k scale "deployment/$release-product-catalog" --replicas=1 >/dev/null
     all_ready
 }
@@ -180,7 +191,7 @@ scale_and_measure() {
     all_ready
     k port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
     local forward=$!
-    sleep 62 # connections are at most a minute old: then their owners look for new addresses
+    sleep 70 # half a minute until DNS tells, a connection's age until it is asked, half a minute to measure
     python3 tests/e2e/spread.py http://127.0.0.1:19090 product-catalog 3 || { kill "$forward"; fail "the load is not spread"; }
     kill "$forward"
 }

@@ -7,6 +7,7 @@
 - {name: HOST, value: 0.0.0.0}
 {{- end }}
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+- {name: MAX_CONNECTION_AGE_SECONDS, value: {{ $service.shutdown.maxConnectionAgeSeconds | quote }}}
 - {name: DRAIN_SECONDS, value: {{ $service.shutdown.drainSeconds | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
 {{- if $root.Values.development }}
