@@ -17,6 +17,7 @@ from chassis.errors import (
     Unavailable,
 )
 from chassis.status import from_rpc_error
+from checkout_service import placing
 from checkout_service.testing import FakePeers, Trouble
 from shop import address_pb2, checkout_pb2, payment_pb2
 
@@ -124,11 +125,11 @@ async def test_an_item_added_during_checkout_is_not_lost(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     gate = peers.payment.hold("Charge")
-    placing = asyncio.create_task(checkout.place(request_of()))
+    call = asyncio.create_task(checkout.place(request_of()))
     await until_called(peers.payment, "Charge")
     peers.cart.fill("ann", lamp=1)
     gate.set()
-    await placing
+    await call
     assert "lamp" in peers.cart.lines["ann"]
 
 
@@ -247,6 +248,15 @@ async def test_a_dependency_that_hangs_means_unavailable_within_its_time(
     assert await checkout.states() == []
 
 
+async def test_an_order_is_not_begun_for_a_caller_who_is_about_to_leave(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "ANSWER_BEFORE_DEADLINE_SECONDS", 3600)
+    error = await refusal(checkout.place(request_of()))
+    assert (type(error), error.reason) == (Unavailable, "QUOTES_TOO_SLOW")
+    assert peers.payment.calls["Charge"] == 0
+
+
 # The card is refused
 
 
@@ -330,10 +340,10 @@ async def test_a_refusal_after_a_try_in_doubt_is_fenced_first(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.payment.trouble["Charge"] = Trouble(DOWN, times=1)
-    placing = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
     await until_called(peers.payment, "Charge")
     peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("no", reason="CARD_EXPIRED"))
-    assert (await placing).reason == "CARD_EXPIRED"
+    assert (await call).reason == "CARD_EXPIRED"
     assert list(peers.payment.ledger.values()) == ["fenced"]
 
 

@@ -28,6 +28,9 @@ EMPTY_CART = "empty_cart"
 class JournalUnavailable(Unavailable):
     """The journal can't be read or written; nothing was begun that is not in it."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after_seconds=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class NewOrder:

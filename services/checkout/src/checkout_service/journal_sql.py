@@ -92,7 +92,7 @@ class SqlJournal:
     async def claim_expired(self, limit: int) -> list[Entry]:
         """Take up to `limit` open orders whose lease ran out, counting a failure until they change state."""
         claimed, _ = await self._write(
-            (statements.CLAIM_EXPIRED, (self._worker, limit)), (statements.CLAIM_EVENTS, (self._worker,))
+            (statements.CLAIM_EXPIRED, (limit, self._worker)), (statements.CLAIM_EVENTS, (self._worker,))
         )
         return [rows.entry(row) for row in claimed]
 

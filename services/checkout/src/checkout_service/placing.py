@@ -146,6 +146,8 @@ class Placing:
                 order = await price(asked.request, address, cart, self._quotes)
         except TimeoutError as error:
             raise QuotesTooSlow("prices were not told in time") from error
+        if asyncio.get_running_loop().time() >= asked.answer_by:
+            raise QuotesTooSlow("too little time is left to place the order")
         await self._failpoints.reach(points.READ)
         return NewOrder(scope, asked.mark, order, answer_to_bytes(order), _traceparent())
 

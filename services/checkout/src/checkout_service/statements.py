@@ -56,13 +56,13 @@ TAKE_OVER = """
 
 # A worker that dies of an order each time tries it ever more rarely, so the next try is planned before this one.
 CLAIM_EXPIRED = f"""
+    WITH due AS MATERIALIZED (
+        SELECT order_id FROM orders WHERE {OPEN} AND lease_until <= {{now}} ORDER BY lease_until LIMIT ? {{skip_locked}}
+    )
     UPDATE orders SET
         epoch = epoch + 1, worker = ?, failures = failures + 1,
         lease_until = {{now}} + {{recovery_lease_seconds}} * CASE WHEN failures < 4 THEN 1 ELSE 10 END
-    WHERE order_id IN (
-        SELECT order_id FROM orders WHERE {OPEN} AND lease_until <= {{now}}
-        ORDER BY lease_until LIMIT ? {{skip_locked}}
-    )
+    WHERE order_id IN (SELECT order_id FROM due)
     RETURNING {{entry}}
 """
 
@@ -99,10 +99,11 @@ RELEASE = f"""
 RELEASE_OWN = f"UPDATE orders SET lease_until = 0 WHERE {OPEN} AND worker = ?"
 
 CLAIM_OUTBOX = """
-    UPDATE outbox SET failures = failures + 1, due_at = {now} + {recovery_lease_seconds}
-    WHERE (order_id, kind) IN (
+    WITH due AS MATERIALIZED (
         SELECT order_id, kind FROM outbox WHERE due_at <= {now} ORDER BY due_at LIMIT ? {skip_locked}
     )
+    UPDATE outbox SET failures = failures + 1, due_at = {now} + {recovery_lease_seconds}
+    WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
     RETURNING order_id, kind, failures
 """
 
