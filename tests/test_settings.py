@@ -1,0 +1,48 @@
+"""services/README.md names every setting of every service, and none that is not there."""
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chassis.settings import ServiceSettings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "services/README.md").read_text()
+SERVICES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
+
+
+def rows() -> Iterator[list[str]]:
+    for line in re.findall(r"^\|(.+)\|$", README, re.MULTILINE):
+        yield [cell.strip() for cell in line.split("|")]
+
+
+def variables(cell: str) -> set[str]:
+    return set(re.findall(r"`([A-Z][A-Z0-9_]+)`", cell))
+
+
+def documented(service: str) -> set[str]:
+    found, current = set(), ""
+    for row in rows():
+        if len(row) == 4:
+            current = row[0] or current
+            found |= variables(row[1]) if current == service else set()
+    return found
+
+
+def fields(settings: type[ServiceSettings]) -> set[str]:
+    return {name.upper() for name in settings.model_fields}
+
+
+def test_what_all_services_know_is_documented() -> None:
+    common = set().union(*(variables(row[0]) for row in rows() if len(row) == 3))
+    assert {name for name in common if not name.startswith("OTEL_")} == fields(ServiceSettings)
+
+
+@pytest.mark.parametrize("package", SERVICES)
+def test_what_one_service_knows_is_documented(package: str) -> None:
+    settings = importlib.import_module(f"{package}.__main__").Settings
+    own = fields(settings) - fields(ServiceSettings)
+    assert documented(package.removesuffix("_service").replace("_", "-")) == own
