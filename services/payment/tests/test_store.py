@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
+from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, State
 from payment_service.store import open_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "visa", "4242")
+PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, Brand.VISA, "4242")
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
 
 
@@ -20,7 +21,7 @@ async def test_an_unknown_key_has_no_entry(ledger: Ledger) -> None:
 async def test_an_entry_is_read_as_it_was_recorded(ledger: Ledger) -> None:
     entries = [
         CHARGE,
-        Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), "BRAND_NOT_ACCEPTED"),
+        Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), Decline.BRAND_NOT_ACCEPTED),
         Entry("fenced", State.FENCED),
         Entry("k" * 255, State.CHARGED, replace(PAYMENT, amount=Money.of("JPY", MAX_UNITS, MAX_NANOS))),
     ]

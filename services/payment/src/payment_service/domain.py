@@ -139,14 +139,15 @@ class Till:
 
         Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided.
         """
+        card_hmac = self._card_hmac(order.card)
         try:
-            asked = self._decide(key, order)
+            asked = self._decide(key, order, card_hmac)
         except InvalidArgument:
             found = await self.ledger.find(key)
             if found is None:
                 raise
-            return self._settle(found, order)
-        return self._settle(await self.ledger.record(asked), order)
+            return _settle(found, order, card_hmac)
+        return _settle(await self.ledger.record(asked), order, card_hmac)
 
     async def resolve_or_fence(self, key: str) -> Entry:
         """Tell what became of a charge, or make sure that nothing ever will."""
@@ -159,32 +160,29 @@ class Till:
             raise ChargeNotFound("there is no charge under this key")
         return entry
 
-    def _decide(self, key: str, order: ChargeOrder) -> Entry:
+    def _decide(self, key: str, order: ChargeOrder, card_hmac: bytes) -> Entry:
         amount = parse_money(order.currency_code, order.units, order.nanos, field="amount")
         if amount.total_nanos <= 0:
             raise InvalidArgument.field("amount", "must be more than zero")
         cards.check_form(order.card, "credit_card")
-        brand = cards.brand_of(order.card.digits)
-        payment = Payment(amount, self._card_hmac(order.card), brand, order.card.last_four)
+        payment = Payment(amount, card_hmac, cards.brand_of(order.card.digits), order.card.last_four)
         decline = cards.why_declined(order.card, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
-
-    def _settle(self, entry: Entry, order: ChargeOrder) -> Entry:
-        """Answer a request by its key's entry, which another request may have made."""
-        if entry.payment is None:
-            raise ChargeFenced("the charge under this key was given up")
-        if not self._asked_the_same(entry.payment, order):
-            raise IdempotencyKeyReused.field("idempotency-key", "came with another request before")
-        if entry.state is State.VOIDED:
-            raise ChargeVoided("the charge under this key was voided")
-        if entry.reason is not None:
-            raise CardDeclined(entry.reason)
-        return entry
-
-    def _asked_the_same(self, payment: Payment, order: ChargeOrder) -> bool:
-        same_amount = payment.amount == Money.of(order.currency_code, order.units, order.nanos)
-        return same_amount and hmac.compare_digest(payment.card_hmac, self._card_hmac(order.card))
 
     def _card_hmac(self, card: Card) -> bytes:
         """HMAC-SHA256 of `<digits>|<year>|<month>`: the security code is no part of anything that is stored."""
         return hmac.digest(self.hmac_key, f"{card.digits}|{card.year}|{card.month}".encode(), "sha256")
+
+
+def _settle(entry: Entry, order: ChargeOrder, card_hmac: bytes) -> Entry:
+    """Answer a request by its key's entry, which another request may have made."""
+    if entry.payment is None:
+        raise ChargeFenced("the charge under this key was given up")
+    amount = Money.of(order.currency_code, order.units, order.nanos)
+    if entry.payment.amount != amount or not hmac.compare_digest(entry.payment.card_hmac, card_hmac):
+        raise IdempotencyKeyReused.field("idempotency-key", "came with another request before")
+    if entry.state is State.VOIDED:
+        raise ChargeVoided("the charge under this key was voided")
+    if entry.reason is not None:
+        raise CardDeclined(entry.reason)
+    return entry
