@@ -122,3 +122,17 @@ async def test_the_demo_orders_shows_mail_and_trace_and_stops_everything(tmp_pat
     for program in discover_services():
         if program.name not in {"ad", "recommendation"}:  # no order needs them
             assert re.search(rf"─ {program.name} \w+Service/\w+ +[0-9.]+ ms", trace), program.name
+
+
+async def test_a_demo_that_is_interrupted_stops_everything_without_a_word(tmp_path: Path) -> None:
+    async with command("demo", "--folder", str(tmp_path)) as process:
+        assert process.stdout
+        while b"starting" not in await process.stdout.readline():
+            pass
+        services = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        output, _ = await process.communicate()
+    assert process.returncode == 130
+    assert services
+    assert running(services) == set()
+    assert "Error" not in output.decode()

@@ -68,11 +68,15 @@ def _environment(otlp_port: int) -> dict[str, str]:
 async def _start(shop: Shop) -> None:
     console.print("[bold]Starting the services")
     waiting = asyncio.create_task(shop.wait_until_serving(_START_SECONDS))
-    with StatesDisplay(shop) as display:
-        while not waiting.done():
-            await asyncio.wait([waiting], timeout=_REFRESH_SECONDS)
-            display.show(await states_of(shop))
-    await waiting
+    try:
+        with StatesDisplay(shop) as display:
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=_REFRESH_SECONDS)
+                display.show(await states_of(shop))
+        await waiting
+    finally:
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def _fill_cart(shop: Shop) -> None:

@@ -85,6 +85,7 @@ async def receiving(port: int) -> AsyncIterator[Received]:
         yield received
     finally:
         await server.stop(None)
+        del server  # or a traceback would keep it until the loop is closed, which it can't bear
 
 
 def exporting_to(port: int) -> dict[str, str]:
