@@ -104,6 +104,22 @@ def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str,
     }
 
 
+def one_sided_matrix(manifests: Any, direction: str, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
+    """Who would reach whom if only one side's policies were there: neither may rest on the other."""
+    policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
+    sources = {**pods, **{pod.name: pod for pod in more}}
+    return {
+        (source, target, port)
+        for source, from_pod in sources.items()
+        for target, to_pod in pods.items()
+        for port in ALL_PORTS
+        if source != target
+        and allowed(
+            policies, direction, (to_pod, from_pod) if direction == "Ingress" else (from_pod, to_pod), port, "TCP"
+        )
+    }
+
+
 def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
     stores = {"postgresql": 5432, "valkey": 6379}
     calls = {(name, callee, 50051) for name, service in services.items() for callee in service.get("calls", [])}
@@ -114,6 +130,13 @@ def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
 
 def test_only_calls_and_stores_connect_pods(render: Any, values: dict[str, Any]) -> None:
     assert matrix_of(render(), (STRANGER, ELSEWHERE)) == expected_calls(values["services"])
+
+
+@pytest.mark.parametrize(("direction", "more"), [("Ingress", (STRANGER, ELSEWHERE)), ("Egress", ())])
+def test_each_side_alone_allows_no_more(
+    render: Any, values: dict[str, Any], direction: str, more: tuple[Pod, ...]
+) -> None:
+    assert one_sided_matrix(render(), direction, more) == expected_calls(values["services"])
 
 
 def test_observability_adds_its_own_edges_and_no_others(render: Any, values: dict[str, Any]) -> None:
