@@ -8,7 +8,7 @@ import pytest
 
 from chassis.client import channel
 from chassis.errors import Unavailable
-from chassis.testing import serve
+from chassis.testing import Recorded, serve
 from recommendation_service.clients import RememberedCatalog, fetch_catalog
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
@@ -64,10 +64,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def catalog(product_catalog: ProductCatalog, clock: Clock) -> AsyncIterator[RememberedCatalog]:
+async def catalog(
+    product_catalog: ProductCatalog, clock: Clock, recorded: Recorded
+) -> AsyncIterator[RememberedCatalog]:
     """What recommendations come from, over a real channel; an answer is old after ten seconds."""
     async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
-        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
+        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30, telemetry=recorded.telemetry)
         fetch = partial(fetch_catalog, ProductCatalogServiceStub(opened))
         async with aclosing(RememberedCatalog(fetch, ttl_seconds=10, clock=clock)) as remembered:
             yield remembered

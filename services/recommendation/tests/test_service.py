@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 from chassis.status import from_rpc_error
-from chassis.testing import connect
+from chassis.testing import Recorded, connect
 from recommendation_service.clients import RememberedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
@@ -13,8 +13,9 @@ from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_Recommen
 
 
 @pytest.fixture
-async def stub(catalog: RememberedCatalog) -> AsyncIterator[RecommendationServiceStub]:
-    async with connect((add_RecommendationServiceServicer_to_server, RecommendationService(catalog))) as channel:
+async def stub(catalog: RememberedCatalog, recorded: Recorded) -> AsyncIterator[RecommendationServiceStub]:
+    servicer = (add_RecommendationServiceServicer_to_server, RecommendationService(catalog))
+    async with connect(servicer, telemetry=recorded.telemetry) as channel:
         yield RecommendationServiceStub(channel)
 
 
@@ -58,3 +59,15 @@ async def test_a_catalog_that_went_down_is_not_missed(
     product_catalog.is_down = True
     clock.seconds = 1e6
     assert await recommended(stub, "pan") == before
+
+
+async def test_the_question_to_the_catalog_is_part_of_the_callers_trace(
+    stub: RecommendationServiceStub, recorded: Recorded
+) -> None:
+    await recommended(stub, "pan")
+    asked, served = recorded.spans()
+    assert (asked.name, served.name) == (
+        "shop.ProductCatalogService/ListProducts",
+        "shop.RecommendationService/ListRecommendations",
+    )
+    assert asked.parent.span_id == served.context.span_id

@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextvars import Context
 
 import structlog
 
+from chassis import calls
 from chassis.errors import DomainError
 from recommendation_service.domain import Catalog, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc
@@ -62,11 +62,11 @@ class RememberedCatalog:
 
     def _flight(self) -> asyncio.Task[None]:
         if self._refreshing is None or self._refreshing.done():
-            # In a context of its own: the deadline of the call that happens to start it is not the flight's.
-            self._refreshing = asyncio.create_task(self._refresh(), name="refresh catalog", context=Context())
+            self._refreshing = asyncio.create_task(self._refresh(), name="refresh catalog")
         return self._refreshing
 
     async def _refresh(self) -> None:
+        calls.deadline.set(None)  # that of the call which happens to start this is not everyone's
         try:
             self._catalog = await self._fetch()
         except DomainError as error:
