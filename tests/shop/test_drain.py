@@ -33,7 +33,7 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.ordering import card_info
 from shop_cli.ports import reserved
 from shop_cli.processes import Process
-from shop_cli.testing import RunningShop, order_request
+from shop_cli.testing import RunningShop, order_request, until
 from shop_cli.workspace import discover_services
 
 CALLERS = 4
@@ -108,8 +108,7 @@ class Load:
     async def has_answered(self, more: int) -> None:
         """Wait until so many more calls were answered."""
         enough = self.answered + more
-        while self.answered < enough and not self.failures:  # noqa: ASYNC110 - several callers count
-            await asyncio.sleep(PAUSE_SECONDS)
+        await until(lambda: self.answered >= enough or self.failures)
 
 
 def instance_id(port: int) -> dict[str, str]:
@@ -123,8 +122,7 @@ async def serves_again(shop: RunningShop, replica: Process) -> None:
         return sum(span.instance == str(replica.port) for span in shop.received.spans)
 
     before = answered()
-    while answered() == before:  # noqa: ASYNC110 - exports come in their own time
-        await asyncio.sleep(PAUSE_SECONDS)
+    await until(lambda: answered() > before)
 
 
 @asynccontextmanager

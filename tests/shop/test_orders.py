@@ -18,7 +18,7 @@ from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
-from shop_cli.testing import RunningShop, order_request
+from shop_cli.testing import RunningShop, order_request, until
 
 
 def amount(wire: WireMoney) -> Money:
@@ -39,8 +39,10 @@ async def in_euros(shop: RunningShop, price: WireMoney, quantity: int) -> Money:
     return Money("EUR", round(amount(converted).total_nanos / 10_000_000) * 10_000_000)
 
 
-def mail_of(shop: RunningShop, order: OrderResult) -> Path:
-    (path,) = (shop.folder / ".shop" / "outbox").glob(f"*{order.order_id}*.eml")
+async def mail_of(shop: RunningShop, order: OrderResult) -> Path:
+    """The order's confirmation, which is written soon after the answer at the latest."""
+    outbox = shop.folder / ".shop" / "outbox"
+    (path,) = await until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
     return path
 
 
@@ -68,8 +70,12 @@ async def test_shipping_costs_something_in_the_users_currency(shop: RunningShop)
 async def test_an_order_leaves_the_cart_empty(shop: RunningShop) -> None:
     request = order_request()
     await shop.order(request)
-    cart = await CartServiceStub(shop.channels["cart"]).GetCart(GetCartRequest(user_id=request.user_id))
-    assert not cart.items
+    stub = CartServiceStub(shop.channels["cart"])
+
+    async def is_empty() -> bool:
+        return not (await stub.GetCart(GetCartRequest(user_id=request.user_id))).items
+
+    assert await until(is_empty)
 
 
 async def test_an_order_can_be_tracked(shop: RunningShop) -> None:
@@ -81,7 +87,7 @@ async def test_an_order_can_be_tracked(shop: RunningShop) -> None:
 async def test_an_order_is_confirmed_by_one_mail_to_its_customer(shop: RunningShop) -> None:
     request = order_request()
     order = await shop.order(request)
-    mail = BytesParser(policy=email.policy.default).parsebytes(mail_of(shop, order).read_bytes())
+    mail = BytesParser(policy=email.policy.default).parsebytes((await mail_of(shop, order)).read_bytes())
     assert mail["To"] == request.email
     assert order.shipping_tracking_id in mail.get_body(("plain",)).get_content()
 

@@ -1,10 +1,12 @@
 """A whole shop for tests: real processes, channels to them, and what they export."""
 
+import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
@@ -22,6 +24,10 @@ from shop_cli.ports import reserved
 from shop_cli.processes import Shop
 from shop_cli.receiver import Received, exporting_to, receiving
 from shop_cli.workspace import discover_services
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class RunningShop:
         request = request or order_request()
         await self.fill_cart(request.user_id)
         return (await CheckoutServiceStub(self.channels["checkout"]).PlaceOrder(request)).order
+
+
+async def until(condition: Callable[[], T | Awaitable[T]], timeout_seconds: float = 30) -> T:
+    """Wait for what other processes do in their own time; returns the condition's first true value."""
+    async with asyncio.timeout(timeout_seconds):
+        while True:
+            value = condition()
+            if result := await value if isinstance(value, Awaitable) else value:
+                return result
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest:
