@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from chassis.settings import load
 from payment_service.__main__ import Settings
 from payment_service.cards import Brand
 
@@ -20,10 +21,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_visa_and_mastercard_are_taken_unless_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visa_and_mastercard_are_taken_unless_others_are_named() -> None:
     assert Settings().accepted_brands == {Brand.VISA, Brand.MASTERCARD}
-    monkeypatch.setenv("ACCEPTED_BRANDS", "visa, Amex")
-    assert Settings().accepted_brands == {Brand.VISA, Brand.AMEX}
+    assert load(Settings, {"ACCEPTED_BRANDS": "visa, Amex"}).accepted_brands == {Brand.VISA, Brand.AMEX}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,6 @@ def test_migrating_is_a_command_of_its_own_that_may_be_repeated(postgres_url: st
         assert (migrated.returncode, migrated.stderr) == (0, "")
 
 
-def test_settings_show_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HMAC_KEY", SECRET * 2)
-    monkeypatch.setenv("DATABASE_URL", f"postgresql://shop:{SECRET}@host/db")
-    assert SECRET not in repr(Settings())
+def test_settings_show_no_secrets() -> None:
+    given = {"HMAC_KEY": SECRET * 2, "DATABASE_URL": f"postgresql://shop:{SECRET}@host/db"}
+    assert SECRET not in repr(load(Settings, given))

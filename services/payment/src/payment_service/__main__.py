@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import NoDecode
 
 from chassis import database, hmac_key
 from chassis.server import Service, run
@@ -41,7 +40,7 @@ def _split(brands: object) -> object:
 class Settings(DatabaseSettings, ServiceSettings):
     """What the payment service can be told."""
 
-    accepted_brands: Annotated[frozenset[Brand], NoDecode, BeforeValidator(_split), Field(min_length=1)] = frozenset(
+    accepted_brands: Annotated[frozenset[Brand], BeforeValidator(_split), Field(min_length=1)] = frozenset(
         {Brand.VISA, Brand.MASTERCARD}
     )
     # Of the HMAC that recognises a card: one for all replicas, so it may be left out with a SQLite file alone.
