@@ -9,7 +9,7 @@ mkdir -p "$out"
 uv run --quiet --no-project --isolated --python 3.11 \
   --with 'grpcio-tools==1.76.0' --with 'mypy-protobuf==5.1.0' --with 'setuptools<81' \
   python -m grpc_tools.protoc --proto_path=. \
-  --python_out="$out" --grpc_python_out="$out" --mypy_out="$out" --mypy_grpc_out="only_async:$out" \
+  --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet,only_async:$out" \
   shop/*.proto shop_internal/*.proto
 for package in shop shop_internal; do
   printf '"""Generated from protos/%s: `make protos` writes it anew."""\n' "$package" >"$out/$package/__init__.py"
