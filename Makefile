@@ -17,6 +17,7 @@ $(UV):
 	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9
 
 $(VENV)/.installed: requirements.lock pyproject.toml $(wildcard services/*/pyproject.toml) employee-api/pyproject.toml protos/pyproject.toml | $(UV)
+	@echo 'Installing into $(VENV): a minute, the first time'
 	@$(UV) pip install --quiet --python $(VENV) --requirement requirements.lock
 	@$(UV) pip install --quiet --python $(VENV) --no-deps $(addprefix --editable ./,$(PACKAGES))
 	@touch $@
@@ -51,7 +52,7 @@ check: setup  ## Lint and type-check everything, as CI does
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
 
 test: setup  ## Run every test
-	pytest -n auto
+	pytest -n auto --dist loadfile
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 	python tests/bench
