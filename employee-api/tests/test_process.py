@@ -82,6 +82,17 @@ def fill(folder: Path, count: int) -> None:
     connection.close()
 
 
+def wait_until_refused(url: str) -> None:
+    """No new connection is taken any more."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            httpx2.get(f"{url}/healthz")
+        except httpx2.TransportError:
+            return
+    pytest.fail("it goes on taking connections")
+
+
 def test_it_warns_of_no_policy_serves_on_a_file_of_its_own_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         warnings = [line["event"] for line in process.before_serving if line["level"] == "warning"]
@@ -98,6 +109,7 @@ def test_an_export_under_way_is_finished_before_it_ends(tmp_path: Path) -> None:
             parts = answer.iter_bytes()
             content = next(parts)
             process.running.send_signal(signal.SIGTERM)
+            wait_until_refused(process.url)
             content += b"".join(parts)
         assert content.count(b"\r\n") == 40_001
         assert process.running.wait(30) == 0

@@ -124,6 +124,15 @@ async def test_patches_at_once_of_different_fields_are_all_kept(api: Api) -> Non
     assert all(patch.items() <= final.items() for patch in patches)
 
 
+async def test_patches_at_once_of_one_field_are_recorded_as_they_followed_each_other(api: Api) -> None:
+    task = await api.task("0")
+    path = f"/api/tasks/{task['id']}"
+    await asyncio.gather(*(api.client.patch(path, json={"title": str(number)}) for number in range(1, 9)))
+    changes = [item["changes"]["title"] for item in await api.activities() if item["action"] == "updated"]
+    last = (await api.client.get(path)).json()["title"]
+    assert {change["before"] for change in changes} == {str(number) for number in range(9)} - {last}
+
+
 async def test_a_deleted_task_is_gone_with_its_comments(api: Api) -> None:
     task = await api.task()
     await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done"})

@@ -1,5 +1,11 @@
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import structlog
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -8,6 +14,8 @@ from chassis import logging as chassis_logging
 from chassis.telemetry import Telemetry
 from chassis.testing import Recorded
 from employee_api.testing import Start
+from shop_cli.ports import reserved
+from shop_cli.receiver import receiving
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
@@ -66,3 +74,38 @@ async def test_each_request_is_a_line_in_the_log_with_its_trace(start_on_sqlite:
     [line] = [line for line in lines if line["event"] == "request"]
     assert (line["method"], line["path"], line["status"]) == ("GET", "/api/auth/users", 200)
     assert line["trace_id"] == TRACE_ID
+
+
+async def test_requests_and_their_sql_leave_over_otlp_and_no_secret_with_them(tmp_path: Path) -> None:
+    with reserved(1) as [port]:
+        async with receiving(port) as received:
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOST": "127.0.0.1",
+                "PORT": "0",
+                "DRAIN_SECONDS": "0",
+                "AUTH_MODE": "observe",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            }
+            command = (sys.executable, "-m", "employee_api")
+            process = await asyncio.create_subprocess_exec(
+                *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
+            )
+            assert process.stdout
+            while (line := json.loads(await process.stdout.readline()))["event"] != "serving":
+                pass
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{line['port']}") as client:
+                new = {"name": "Ada", "email": "ada@x", "password": "topsecret"}
+                await client.post("/api/auth/register", json=new)
+                login = await client.post("/api/auth/login", json=new, headers=TRACEPARENT)
+            process.terminate()
+            output = await process.stdout.read()
+            assert await process.wait() == 0
+    sent = b"".join(message.SerializeToString() for message in received.messages) + output
+    token = login.cookies["__Host-session"]
+    assert not [secret for secret in ("topsecret", token, "$argon2id$") if secret.encode() in sent]
+    spans = [span for span in received.spans if span.trace_id == TRACE_ID]
+    assert any("FROM users" in str(span.attributes.get("db.query.text")) for span in spans)
+    assert [span.name for span in spans if span.kind == "SERVER"] == ["POST /api/auth/login"]
+    assert "http.server.request.duration" in {metric.name for _, metric in received.metrics}
+    assert f'"trace_id":"{TRACE_ID}"'.encode() in output
