@@ -37,6 +37,15 @@ query() { # ROLE SQL: asks the database of a role
     k exec "$release-postgresql-0" -- psql --username=postgres --dbname="$1" --tuples-only --no-align --command="$2"
 }
 
+prometheus=http://127.0.0.1:19090 forward=
+forward_prometheus() {
+    [[ -z $forward ]] || kill "$forward" 2>/dev/null || true
+    kubectl --namespace "$namespace" port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
+    forward=$!
+    sleep 3
+}
+trap '[[ -z $forward ]] || kill "$forward" 2>/dev/null || true' EXIT
+
 # Checksums of all secrets: an upgrade must not change one.
 secrets() {
     k get secret --selector "app.kubernetes.io/instance=$release" --sort-by=.metadata.name \
@@ -144,7 +153,7 @@ policies_hold() {
 upgrade_under_load() {
     say "helm upgrade under load: every pod is replaced, telemetry is added, nothing fails, secrets stay"
     local before; before=$(secrets)
-    under_load 270 upgrade_everything
+    under_load 180 upgrade_everything
     [[ $(secrets) == "$before" ]] || fail "the upgrade changed a secret"
     echo "secrets are unchanged"
 }
@@ -161,16 +170,13 @@ telemetry() {
     say "telemetry: helm test finds the order's trace in Jaeger and its metrics in Prometheus"
     helm_tests
     say "every query of the dashboards is answered"
-    k port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
-    local forward=$!
-    sleep 3
-    python3 tests/e2e/dashboards.py http://127.0.0.1:19090 || { kill "$forward"; fail "a dashboard's query has no answer"; }
-    kill "$forward"
+    forward_prometheus
+    python3 tests/e2e/dashboards.py "$prometheus" || fail "a dashboard's query has no answer"
 }
 
 restart_under_load() {
     say "rolling restart of all ten services under load"
-    under_load 270 restart_everything
+    under_load 180 restart_everything
 }
 
 restart_everything() {
@@ -189,11 +195,9 @@ scale_and_spread() {
 scale_and_measure() {
     k scale "deployment/$release-product-catalog" --replicas=3 >/dev/null
     all_ready
-    k port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
-    local forward=$!
     sleep 70 # half a minute until DNS tells, a connection's age until it is asked, half a minute to measure
-    python3 tests/e2e/spread.py http://127.0.0.1:19090 product-catalog 3 || { kill "$forward"; fail "the load is not spread"; }
-    kill "$forward"
+    forward_prometheus
+    python3 tests/e2e/spread.py "$prometheus" product-catalog 3 || fail "the load is not spread"
 }
 
 reinstall() {

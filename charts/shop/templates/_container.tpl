@@ -51,6 +51,8 @@
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+# Rates over a minute need several samples in it.
+- {name: OTEL_METRIC_EXPORT_INTERVAL, value: "15000"}
 - {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
 - {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $root.Values.telemetry.sampleRatio | quote }}}
 - name: OTEL_RESOURCE_ATTRIBUTES
