@@ -3,32 +3,40 @@
 The first checkout has the fault, the second one is well; customers ask them in turn.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from chassis.errors import FailedPrecondition
 from chassis.testing import serve
-from checkout_service.points import AROUND, ORDER_PATH, RECOVERY
-from checkout_service.saga import Void
+from checkout_service.points import AROUND, ORDER_PATH, TAKEN_OVER
+from checkout_service.saga import Resolve, Void
 from payment_service.service import FAILPOINTS as PAYMENT
 from shipping_service.service import FAILPOINTS as SHIPPING
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.evidence import Told
-from shop_cli.prove.scene import Scene, answers
+from shop_cli.prove.plan import Intent
+from shop_cli.prove.scene import Scene, answers, until
 
 ACTIONS = ("kill", "hang", "error")
-KEYED = pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
 VOIDING = AROUND[Void]
 
 
-def each_point(points: Sequence[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("point", "action"), [(point, action) for point in points for action in ACTIONS])
+def each(points: Sequence[str], actions: Sequence[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("point", "action"), [(point, action) for point in points for action in actions])
 
 
-def once(point: str, action: str) -> dict[str, str]:
-    return {"FAILPOINTS": f"{point}={action}*1"}
+def faulty(point: str, action: str, times: int = 1) -> dict[str, str]:
+    return {"FAILPOINTS": f"{point}={action}*{times}"}
+
+
+def owner(point: str) -> str:
+    """The process that has the point; of the two checkouts the first."""
+    name = point.partition(".")[0]
+    return "checkout-1" if name == "checkout" else name
 
 
 @pytest.fixture
@@ -36,65 +44,74 @@ def shop(sqlite_scene: Scene) -> Scene:
     return sqlite_scene
 
 
-@KEYED
-@each_point(ORDER_PATH)
-async def test_an_order_survives_a_fault_in_checkout(shop: Scene, point: str, action: str, keyed: bool) -> None:
-    await shop.arrange({"checkout-1": once(point, action)})
-    async with shop.revived("checkout-1"):
+PATH = (*ORDER_PATH, *PAYMENT[:2], *SHIPPING)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
+@each(PATH, ["kill"])
+async def test_an_order_survives_a_death(shop: Scene, point: str, action: str, keyed: bool) -> None:
+    await shop.arrange({owner(point): faulty(point, action)})
+    async with shop.revived(owner(point)) as process:
+        starts = process.starts
         played = await shop.play(shop.wish(keyed=keyed))
         assert await shop.violations(played) == []
+        assert process.starts > starts
     assert [answer.told for answer in answers(played)] == [Told.PLACED]
 
 
-@KEYED
-@each_point([*PAYMENT[:2], *SHIPPING])
-async def test_an_order_survives_a_fault_in_a_peer(shop: Scene, point: str, action: str, keyed: bool) -> None:
-    peer = point.partition(".")[0]
-    await shop.arrange({peer: once(point, action)})
-    async with shop.revived(peer):
-        played = await shop.play(shop.wish(keyed=keyed))
+@each(PATH, ["hang", "error"])
+async def test_orders_with_and_without_a_key_survive_a_fault(shop: Scene, point: str, action: str) -> None:
+    """Both meet the fault: it is there for the first two to come by."""
+    await shop.arrange({owner(point): faulty(point, action, times=2)})
+    played = await shop.play(shop.wish(keyed=True), shop.wish(keyed=False))
+    assert await shop.violations(played) == []
+    assert [answer.told for answer in answers(played)] == [Told.PLACED] * 2
+
+
+@each([TAKEN_OVER, *AROUND[Resolve], *PAYMENT[2:4]], ACTIONS)
+async def test_recovery_survives_a_fault(shop: Scene, point: str, action: str) -> None:
+    """A checkout dies with charged orders whose customers walk away; what recovers them has the fault."""
+    dying, weak = "checkout-1", "payment" if point in PAYMENT else "checkout-2"
+    await shop.arrange({dying: faulty("checkout.charged", "hang", times=2), weak: faulty(point, action, times=2)})
+    wishes = shop.wish(keyed=True, max_tries=1), shop.wish(keyed=False, max_tries=1)
+    async with shop.revived(weak):
+        ordering = asyncio.create_task(shop.play(*wishes))
+        await until(lambda: are_charged(shop, wishes))
+        shop.stage.shop[dying].kill()
+        played = await ordering
         assert await shop.violations(played) == []
-    assert [answer.told for answer in answers(played)] == [Told.PLACED]
+    assert [answer.told for answer in answers(played)] == [Told.NOTHING] * 2
+    assert [shop.captured(wish) for wish in wishes] == [1, 1]
 
 
-@KEYED
-@each_point([point for point in (*RECOVERY, *PAYMENT[2:4]) if point not in VOIDING])
-async def test_recovery_survives_a_fault(shop: Scene, point: str, action: str, keyed: bool) -> None:
-    """A checkout dies with an order whose customer walks away; what recovers the order has the fault."""
-    faulty = "payment" if point.startswith("payment") else "checkout-2"
-    await shop.arrange({"checkout-1": once("checkout.charged", "kill"), faulty: once(point, action)})
-    wish = shop.wish(keyed=keyed, max_tries=1)
-    async with shop.revived(faulty):
-        played = await shop.play(wish)
-        assert [answer.told for answer in answers(played)] == [Told.NOTHING]
-        assert await shop.violations(played) == []
-    assert shop.captured(wish) == 1
+async def are_charged(shop: Scene, wishes: Sequence[Intent]) -> bool:
+    return all(shop.captured(wish) == 1 for wish in wishes)
 
 
-@each_point([*PAYMENT[2:4]])
+@each(PAYMENT[2:4], ACTIONS)
 async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) -> None:
     """A checkout dies before it charges: the key is fenced, and the customer who returns is charged under another."""
-    await shop.arrange({"checkout-1": once("checkout.before_charge", "kill"), "payment": once(point, action)})
+    await shop.arrange({"checkout-1": faulty("checkout.before_charge", "kill"), "payment": faulty(point, action)})
     wish = shop.wish(max_tries=1)
     async with shop.revived("payment"):
         played = await shop.play(wish)
         assert await shop.violations(played) == []
     assert shop.captured(wish) == 0
     await shop.arrange()
-    played = await shop.play(wish)
+    played = await shop.play(replace(wish, max_tries=None))
     assert [answer.told for answer in answers(played)] == [Told.PLACED]
     assert await shop.violations(played) == []
 
 
-@each_point([*PAYMENT[4:], *VOIDING])
+@each([*PAYMENT[4:], *VOIDING], ACTIONS)
 async def test_a_charge_is_released_once_shipping_refuses_whatever_fails(shop: Scene, point: str, action: str) -> None:
-    faulty = "payment" if point.startswith("payment") else "checkout-1"
+    weak = owner(point)
     async with refusing_shipping() as address:
         elsewhere = {"SHIPPING_ADDR": address}
         variables = {"checkout-1": elsewhere, "checkout-2": elsewhere}
-        await shop.arrange({**variables, faulty: {**variables.get(faulty, {}), **once(point, action)}})
+        await shop.arrange({**variables, weak: {**variables.get(weak, {}), **faulty(point, action)}})
         wish = shop.wish()
-        async with shop.revived(faulty):
+        async with shop.revived(weak):
             played = await shop.play(wish)
             await shop.evidence(played)
     assert [answer.told for answer in answers(played)] == [Told.REFUSED]

@@ -23,7 +23,7 @@ from shop_cli.prove.ledgers import read_charges, read_manifest
 from shop_cli.prove.proxy import Mode, Proxy, proxied
 from shop_cli.prove.scene import Scene, answers, until
 
-TROUBLE_SECONDS = 3.0
+TROUBLE_SECONDS = 2.0
 NORMAL_AGAIN_SECONDS = 10.0
 DELIVERIES = 1_000
 AT_ONCE = 32

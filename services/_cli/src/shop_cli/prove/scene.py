@@ -126,7 +126,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    folder: Path, database: Database, *, checkouts: int = 2, lease_seconds: float = 1.0, timeout_seconds: float = 2.0
+    folder: Path, database: Database, *, checkouts: int = 2, lease_seconds: float = 1.0, timeout_seconds: float = 1.5
 ) -> AsyncIterator[Scene]:
     """A scene in an empty folder."""
     async with (
