@@ -79,3 +79,12 @@ deploy: images  ## Load the images into the kind cluster and install the chart
 	kind load docker-image --name shop $(foreach image,$(IMAGES),$(REGISTRY)/$(image):$(TAG))
 	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
 		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) --set image.tag=$(TAG)
+
+# --- faults ---
+ORDERS ?= 2000
+SEED ?= 1
+DATABASE ?= sqlite
+
+.PHONY: faults
+faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
+	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json

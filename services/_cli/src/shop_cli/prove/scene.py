@@ -145,6 +145,17 @@ def answers(played: list[Bought]) -> list[Answer]:
     return [answer for bought in played for answer in bought.answers.values()]
 
 
+def faulty(point: str, action: str, times: int = 1) -> dict[str, str]:
+    """The variable that makes a process kill itself, hang or fail the first `times` it comes by a failpoint."""
+    return {"FAILPOINTS": f"{point}={action}*{times}"}
+
+
+def owner(point: str) -> str:
+    """The process that has a failpoint, by the point's name; of several checkouts the first."""
+    name = point.partition(".")[0]
+    return "checkout-1" if name == "checkout" else name
+
+
 async def until(holds: Callable[[], Awaitable[bool]], timeout_seconds: float = 60.0) -> None:
     """Wait for a condition; raises TimeoutError."""
     async with asyncio.timeout(timeout_seconds):

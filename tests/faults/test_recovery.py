@@ -1,7 +1,4 @@
-"""Each process dies, hangs or fails at each named point of its work, and every order comes to its one end.
-
-The first checkout has the fault, the second one is well; customers ask them in turn.
-"""
+"""What brings orders to their end after a fault has faults itself: recovery, the fence, and the release of a charge."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,31 +9,20 @@ import pytest
 
 from chassis.errors import FailedPrecondition
 from chassis.testing import serve
-from checkout_service.points import AROUND, ORDER_PATH, TAKEN_OVER
+from checkout_service.points import AROUND, TAKEN_OVER
 from checkout_service.saga import Resolve, Void
 from payment_service.service import FAILPOINTS as PAYMENT
-from shipping_service.service import FAILPOINTS as SHIPPING
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.plan import Intent
-from shop_cli.prove.scene import Scene, answers, until
+from shop_cli.prove.scene import Scene, answers, faulty, owner, until
 
-ACTIONS = ("kill", "hang", "error")
-VOIDING = AROUND[Void]
-
-
-def each(points: Sequence[str], actions: Sequence[str]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(("point", "action"), [(point, action) for point in points for action in actions])
+FENCE, VOID = PAYMENT[2:4], PAYMENT[4:]
 
 
-def faulty(point: str, action: str, times: int = 1) -> dict[str, str]:
-    return {"FAILPOINTS": f"{point}={action}*{times}"}
-
-
-def owner(point: str) -> str:
-    """The process that has the point; of the two checkouts the first."""
-    name = point.partition(".")[0]
-    return "checkout-1" if name == "checkout" else name
+def each(*points: str) -> pytest.MarkDecorator:
+    cases = [(point, action) for point in points for action in ("kill", "hang", "error")]
+    return pytest.mark.parametrize(("point", "action"), cases)
 
 
 @pytest.fixture
@@ -44,31 +30,7 @@ def shop(sqlite_scene: Scene) -> Scene:
     return sqlite_scene
 
 
-PATH = (*ORDER_PATH, *PAYMENT[:2], *SHIPPING)
-
-
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
-@each(PATH, ["kill"])
-async def test_an_order_survives_a_death(shop: Scene, point: str, action: str, keyed: bool) -> None:
-    await shop.arrange({owner(point): faulty(point, action)})
-    async with shop.revived(owner(point)) as process:
-        starts = process.starts
-        played = await shop.play(shop.wish(keyed=keyed))
-        assert await shop.violations(played) == []
-        assert process.starts > starts
-    assert [answer.told for answer in answers(played)] == [Told.PLACED]
-
-
-@each(PATH, ["hang", "error"])
-async def test_orders_with_and_without_a_key_survive_a_fault(shop: Scene, point: str, action: str) -> None:
-    """Both meet the fault: it is there for the first two to come by."""
-    await shop.arrange({owner(point): faulty(point, action, times=2)})
-    played = await shop.play(shop.wish(keyed=True), shop.wish(keyed=False))
-    assert await shop.violations(played) == []
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * 2
-
-
-@each([TAKEN_OVER, *AROUND[Resolve], *PAYMENT[2:4]], ACTIONS)
+@each(TAKEN_OVER, *AROUND[Resolve], *FENCE)
 async def test_recovery_survives_a_fault(shop: Scene, point: str, action: str) -> None:
     """A checkout dies with charged orders whose customers walk away; what recovers them has the fault."""
     dying, weak = "checkout-1", "payment" if point in PAYMENT else "checkout-2"
@@ -88,7 +50,7 @@ async def are_charged(shop: Scene, wishes: Sequence[Intent]) -> bool:
     return all(shop.captured(wish) == 1 for wish in wishes)
 
 
-@each(PAYMENT[2:4], ACTIONS)
+@each(*FENCE)
 async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) -> None:
     """A checkout dies before it charges: the key is fenced, and the customer who returns is charged under another."""
     await shop.arrange({"checkout-1": faulty("checkout.before_charge", "kill"), "payment": faulty(point, action)})
@@ -103,7 +65,7 @@ async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) ->
     assert await shop.violations(played) == []
 
 
-@each([*PAYMENT[4:], *VOIDING], ACTIONS)
+@each(*VOID, *AROUND[Void])
 async def test_a_charge_is_released_once_shipping_refuses_whatever_fails(shop: Scene, point: str, action: str) -> None:
     weak = owner(point)
     async with refusing_shipping() as address:
