@@ -78,7 +78,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             await executor.close()
             for worker in workers:
                 worker.cancel()
-        await outbox.settle()
+        await outbox.close()
 
 
 def _worker(settings: Settings) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -21,6 +22,7 @@ SEND_NOW_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 _TURN_SECONDS = 1.0
 _SETTLE_SECONDS = 0.25
+_CLOSE_WITHIN_SECONDS = 5.0
 _AT_ONCE = 16
 _BATCH = 100
 
@@ -75,6 +77,12 @@ class Outbox:
                 except JournalUnavailable:
                     log.warning("the outbox can't be read")
                 await asyncio.sleep(_TURN_SECONDS)
+
+    async def close(self) -> None:
+        """Settle what was sent last; whatever keeps that from happening, it is sent again under the same ids."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
+                await unless_broken(self.settle(), "settling the outbox failed")
 
     async def settle(self) -> None:
         """Write down what was sent. What can't be written now is kept for the next time."""

@@ -199,6 +199,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         super().__init__()
         self.ledger: dict[str, str] = {}
         self.amounts: dict[str, money_pb2.Money] = {}
+        self.seconds_left = 0.0
 
     @property
     def captured(self) -> list[str]:
@@ -207,6 +208,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
 
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         """Charge once for each key."""
+        self.seconds_left = context.time_remaining() or 0.0
         await self.begin("Charge")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         if self.ledger.setdefault(key, "charged") == "fenced":
