@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,6 +53,7 @@ class Passwords:
 
 
 def _yield_to_others() -> None:
-    """Linux keeps priorities by thread; elsewhere they are the process's, and stay."""
-    if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    """Lower this thread's priority. Linux keeps one for each thread; elsewhere it is the process's, and stays."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)
