@@ -146,27 +146,27 @@ async def test_a_thousand_additions_to_one_cart_are_a_thousand_though_its_store_
     user_id = shop.wish().user_id
     request = AddItemRequest(user_id=user_id, item=CartItem(product_id="p", quantity=1))
     added = asyncio.Semaphore(0)
-
-    async def add(number: int) -> None:
-        key = (("idempotency-key", f"thousand-{number}"),)
-        while True:
-            try:
-                await shop.peers.cart.AddItem(request, metadata=key)
-            except DomainError:
-                await asyncio.sleep(0.1)
-            else:
-                added.release()
-                return
-
     async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
         for number in range(ADDITIONS):
-            tasks.create_task(add(number))
+            tasks.create_task(add(shop, request, f"thousand-{number}", added))
         for _ in range(ADDITIONS // 10):
             await added.acquire()
         shop.stage.valkey.kill()
         await shop.stage.valkey.wait()
         await shop.stage.valkey.start()
     assert await shop.buyer.left_in_cart(user_id) == {"p": ADDITIONS}
+
+
+async def add(shop: Scene, request: AddItemRequest, key: str, added: asyncio.Semaphore) -> None:
+    """Add until the cart says that it did."""
+    while True:
+        try:
+            await shop.peers.cart.AddItem(request, metadata=(("idempotency-key", key),))
+        except DomainError:
+            await asyncio.sleep(0.1)
+        else:
+            added.release()
+            return
 
 
 async def test_orders_outlive_a_restart_of_postgres(postgres_scene: Scene) -> None:

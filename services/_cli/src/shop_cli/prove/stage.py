@@ -3,7 +3,7 @@
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,22 +71,18 @@ async def staged(
         lease_seconds: how long a checkout has an order for itself.
     """
     programs = _programs(checkouts, naive=naive)
-    names = tuple(program.name for program in programs if program.name not in _NEEDED)
-    hmac_key = secrets.token_hex(32)
-    with reserved(len(programs) + 1) as (valkey_port, *ports):
-        async with AsyncExitStack() as stack:
-            valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
-            postgres = await _postgres(stack) if database == "postgres" else None
-            urls = _database_urls(folder, postgres)
-            own = _variables(folder, valkey.url, urls)
-            shared = {"DATABASE_URL": urls["checkout"], "LEASE_SECONDS": str(lease_seconds)}
-            own |= dict.fromkeys(names, shared)
-            by_name = {program.name: port for program, port in zip(programs, ports, strict=True)}
-            everybody = {**_kept(), "LOG_LEVEL": "warning", "GRACE_SECONDS": "5"}
-            keyed = {name: {**variables, "HMAC_KEY": hmac_key} for name, variables in own.items()}
-            shop = await stack.enter_async_context(Shop(programs, folder, by_name, everybody, keyed))
-            await shop.wait_until_serving(START_SECONDS)
-            yield Stage(shop, names, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
+    names = [program.name for program in programs]
+    async with AsyncExitStack() as stack:
+        valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
+        valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
+        postgres = await _postgres(stack) if database == "postgres" else None
+        urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
+        own = _variables(folder, names, valkey.url, urls, {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)})
+        shop = Shop(programs, folder, dict(zip(names, ports, strict=True)), _everybodys(), own)
+        await stack.enter_async_context(shop)
+        await shop.wait_until_serving(START_SECONDS)
+        made = tuple(name for name in names if name not in _NEEDED)
+        yield Stage(shop, made, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
 
 
 def _programs(checkouts: int, *, naive: bool) -> list[Program]:
@@ -113,15 +109,20 @@ def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
 
 
-def _variables(folder: Path, valkey_url: str, urls: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    return {
+def _variables(
+    folder: Path, names: Sequence[str], valkey_url: str, urls: Mapping[str, str], settled: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Each process's own environment; `settled` is for payment and checkout."""
+    own = {name: {"DATABASE_URL": urls["checkout"], **settled} for name in names if name not in _NEEDED}
+    return own | {
         "cart": {"REDIS_URL": valkey_url},
-        "payment": {"DATABASE_URL": urls["payment"]},
+        "payment": {"DATABASE_URL": urls["payment"], **settled},
         "shipping": {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")},
         "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
     }
 
 
-def _kept() -> dict[str, str]:
+def _everybodys() -> dict[str, str]:
     """Of this process's environment: nothing that a developer has set for other shops takes part."""
-    return {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**kept, "LOG_LEVEL": "warning", "GRACE_SECONDS": "5"}
