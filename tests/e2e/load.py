@@ -52,6 +52,7 @@ class Tally:
     def __init__(self) -> None:
         self.calls = 0
         self.seconds: list[float] = []
+        self.slowest: dict[str, float] = {}
         self.failed: collections.Counter[str] = collections.Counter()
 
     async def watch(self, name: str, call: Awaitable[object]) -> None:
@@ -63,7 +64,9 @@ class Tally:
         except (DomainError, OSError) as error:
             self.failed[f"{name}: {type(error).__name__} {error}"] += 1
             print(f"{time.time():.3f} {name}: {type(error).__name__} {error}", flush=True)  # noqa: T201
-        self.seconds.append(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self.seconds.append(seconds)
+        self.slowest[name] = max(seconds, self.slowest.get(name, 0.0))
 
     def summary(self) -> dict[str, object]:
         """Tell what happened, durations in milliseconds."""
@@ -73,7 +76,7 @@ class Tally:
             "failed": dict(self.failed),
             "p50_ms": round(ordered[len(ordered) // 2] * 1000, 1),
             "p99_ms": round(ordered[len(ordered) * 99 // 100] * 1000, 1),
-            "max_ms": round(ordered[-1] * 1000, 1),
+            "slowest_ms": {name: round(seconds * 1000) for name, seconds in sorted(self.slowest.items())},
         }
 
 
