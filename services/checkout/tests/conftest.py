@@ -12,6 +12,8 @@ import pytest
 from chassis import server
 from chassis.money import Money
 from chassis.telemetry import Telemetry
+from checkout_service import outbox, placing
+from checkout_service import peers as wiring
 from checkout_service.__main__ import Settings, build
 from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import Address, Order, OrderLine, new_order_id
@@ -23,6 +25,14 @@ from shop_internal import orders_pb2, orders_pb2_grpc
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes its time: whoever tests a limit sets it back."""
+    monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 30.0)
+    monkeypatch.setattr(wiring, "_READ_SECONDS", 30.0)
+    monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

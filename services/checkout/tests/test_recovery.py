@@ -26,6 +26,7 @@ FAULTS = [(point, key) for point in points.ORDER_PATH for key in ("key", None)]
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short turns and leases; nothing else depends on time."""
     monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     monkeypatch.setattr(outbox, "_TURN_SECONDS", 0.05)
     monkeypatch.setattr(journal_sql, "OUTBOX_LEASE_SECONDS", 1)
 

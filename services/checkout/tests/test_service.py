@@ -17,7 +17,7 @@ from chassis.errors import (
     Unavailable,
 )
 from chassis.status import from_rpc_error
-from checkout_service import placing
+from checkout_service import outbox, placing
 from checkout_service.testing import FakePeers, Trouble
 from shop import address_pb2, checkout_pb2, payment_pb2
 
@@ -237,15 +237,17 @@ async def test_a_dependency_that_breaks_is_not_our_own_internal_error(
     assert type(await refusal(checkout.place(request_of()))) is Unavailable
 
 
-@pytest.mark.parametrize(("peer", "method"), READS)
+@pytest.mark.parametrize("read", READS)
 async def test_a_dependency_that_hangs_means_unavailable_within_its_time(
-    checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
 ) -> None:
+    monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 1.0)
+    peer, method = read
     gate = getattr(peers, peer).hold(method)
     error = await refusal(checkout.place(request_of(), within=60))
     gate.set()
-    assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
     assert await checkout.states() == []
+    assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
 
 
 async def test_an_order_is_not_begun_for_a_caller_who_is_about_to_leave(
@@ -378,7 +380,10 @@ async def test_what_can_not_be_sent_does_not_fail_the_order(
     assert await checkout.states() == ["SHIPPED"]
 
 
-async def test_what_hangs_does_not_hold_the_answer(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_what_hangs_does_not_hold_the_answer(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     gate = peers.email.hold("SendOrderConfirmation")
     await checkout.place(request_of())
     assert peers.email.sent == []

@@ -1,13 +1,13 @@
 """Opens the journal that DATABASE_URL names."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from chassis import database
 from checkout_service.journal import LEASE_SECONDS, Journal
 from checkout_service.journal_off import NoJournal
-from checkout_service.journal_sql import SqlJournal
+from checkout_service.journal_sql import Database, SqlJournal
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -22,21 +22,23 @@ async def open_journal(
         url: see chassis.database.
         worker: names this replica.
         keep: False keeps nothing, whatever the address.
-        lease_seconds: how long an order is left to the worker that serves its caller.
+        lease_seconds: see SqlJournal.
     """
     if not keep:
         yield NoJournal()
         return
     database.migrate(url, MIGRATIONS)
+    async with _open_database(url) as opened:
+        yield SqlJournal(opened, worker, lease_seconds)
+
+
+def _open_database(url: str) -> AbstractAsyncContextManager[Database]:
     # Only one of the drivers is worth its time to import.
     path = database.sqlite_path(url)
     if path is not None:
         from checkout_service.journal_sqlite import sqlite_database  # noqa: PLC0415
 
-        async with sqlite_database(path) as opened:
-            yield SqlJournal(opened, worker, lease_seconds)
-        return
+        return sqlite_database(path)
     from checkout_service.journal_postgres import postgres_database  # noqa: PLC0415
 
-    async with postgres_database(database.libpq_url(url)) as opened_server:
-        yield SqlJournal(opened_server, worker, lease_seconds)
+    return postgres_database(database.libpq_url(url))

@@ -1,22 +1,21 @@
 """The six services that an order needs, as the settings address them."""
 
+import grpc
+
 from chassis.server import Service
 from chassis.settings import ServiceSettings
 from checkout_service.clients import CartEmptier, Mailer, PaymentClient, ShippingClient
 from checkout_service.quotes import ShopQuotes
-from shop import (
-    cart_pb2_grpc,
-    currency_pb2_grpc,
-    email_pb2_grpc,
-    payment_pb2_grpc,
-    product_catalog_pb2_grpc,
-    shipping_pb2_grpc,
-)
-from shop_internal import payment_ledger_pb2_grpc
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.email_pb2_grpc import EmailServiceStub
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
 _READ_SECONDS = 1.0
 _CHARGE_SECONDS = 5.0
-_LEDGER_SECONDS = 3.0
 _SHIP_SECONDS = 3.0
 _SEND_SECONDS = 10.0
 
@@ -35,35 +34,20 @@ class Addresses(ServiceSettings):
 class Peers:
     """Channels to the peers. Only reads are repeated by the channel; a saga repeats what has effects, under its key."""
 
-    def __init__(self, addresses: Addresses, service: Service) -> None:
-        cart = cart_pb2_grpc.CartServiceStub(
-            service.channel(addresses.cart_addr, "shop.CartService", timeout_seconds=_READ_SECONDS, retried=["GetCart"])
+    def __init__(self, at: Addresses, service: Service) -> None:
+        def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
+            return service.channel(address, name, timeout_seconds=seconds, retried=retried)
+
+        cart = CartServiceStub(channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart"))
+        catalog = ProductCatalogServiceStub(
+            channel(at.product_catalog_addr, "shop.ProductCatalogService", _READ_SECONDS, "GetProduct")
         )
-        catalog = product_catalog_pb2_grpc.ProductCatalogServiceStub(
-            service.channel(
-                addresses.product_catalog_addr,
-                "shop.ProductCatalogService",
-                timeout_seconds=_READ_SECONDS,
-                retried=["GetProduct"],
-            )
-        )
-        currency = currency_pb2_grpc.CurrencyServiceStub(
-            service.channel(
-                addresses.currency_addr, "shop.CurrencyService", timeout_seconds=_READ_SECONDS, retried=["Convert"]
-            )
-        )
-        shipping = shipping_pb2_grpc.ShippingServiceStub(
-            service.channel(
-                addresses.shipping_addr, "shop.ShippingService", timeout_seconds=_READ_SECONDS, retried=["GetQuote"]
-            )
-        )
-        charges = service.channel(addresses.payment_addr, "shop.PaymentService", timeout_seconds=_CHARGE_SECONDS)
-        email = service.channel(addresses.email_addr, "shop.EmailService", timeout_seconds=_SEND_SECONDS)
+        currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
+        shipping = ShippingServiceStub(channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote"))
+        payment = channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS)
+        email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
-        self.payment = PaymentClient(
-            payment_pb2_grpc.PaymentServiceStub(charges),
-            payment_ledger_pb2_grpc.PaymentLedgerStub(charges),
-        )
+        self.payment = PaymentClient(PaymentServiceStub(payment), PaymentLedgerStub(payment))
         self.shipping = ShippingClient(shipping, _SHIP_SECONDS)
-        self.mailer = Mailer(email_pb2_grpc.EmailServiceStub(email))
+        self.mailer = Mailer(email)
         self.emptier = CartEmptier(cart)

@@ -33,20 +33,11 @@ async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quo
     different = list(dict.fromkeys([shipping, *amounts]))
     converted = await _all(*(_convert(amount, request.user_currency, quotes) for amount in different))
     costs = dict(zip(different, map(rounded, converted), strict=True))
-    return check_total(
-        Order(
-            new_order_id(),
-            request.user_id,
-            request.email,
-            cart.etag or "",
-            address,
-            tuple(
-                OrderLine(line.product_id, line.quantity, costs[amount])
-                for line, amount in zip(lines, amounts, strict=True)
-            ),
-            costs[shipping],
-        )
+    ordered = (
+        OrderLine(line.product_id, line.quantity, costs[amount]) for line, amount in zip(lines, amounts, strict=True)
     )
+    asked = (request.user_id, request.email, cart.etag or "", address)
+    return check_total(Order(new_order_id(), *asked, tuple(ordered), costs[shipping]))
 
 
 async def _convert(amount: Money, to_code: str, quotes: Quotes) -> Money:

@@ -47,28 +47,14 @@ def entry(row: Row) -> Entry:
         leased, failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, stuck, snapshot, answer,
     ) = row  # fmt: skip
     refused = _load(refusal)
+    if refused and state in REFUSED:
+        reason = refused.reason
+    total = Money.of(currency_code, units, nanos)
     return Entry(
-        order_id,
-        fingerprint,
-        user_id,
-        email,
-        cart_etag,
-        Money.of(currency_code, units, nanos),
-        State(state),
-        attempt,
-        epoch,
-        bool(leased),
-        failures,
-        refused.reason if refused and state in REFUSED else reason,
-        refused,
-        tracking_id,
-        traceparent,
-        created_at,
-        updated_at,
-        bool(stuck),
-        snapshot,
-        answer,
-    )
+        order_id, fingerprint, user_id, email, cart_etag, total, State(state), attempt, epoch,
+        bool(leased), failures, reason, refused, tracking_id, traceparent, created_at, updated_at, bool(stuck),
+        snapshot, answer,
+    )  # fmt: skip
 
 
 def first(rows: Sequence[Row]) -> Entry | None:

@@ -1,0 +1,52 @@
+"""Peers for tests: they keep the contract, count what they do, and fail or hang when a test wants it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from chassis.testing import Registration, serve
+from checkout_service.testing.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
+from checkout_service.testing.peer import FakePeer, Trouble
+from checkout_service.testing.reads import FakeCart, FakeCatalog, FakeCurrency
+from shop import (
+    cart_pb2_grpc,
+    currency_pb2_grpc,
+    email_pb2_grpc,
+    payment_pb2_grpc,
+    product_catalog_pb2_grpc,
+    shipping_pb2_grpc,
+)
+from shop_internal import payment_ledger_pb2_grpc
+
+__all__ = ["FakePeer", "FakePeers", "Trouble"]
+
+
+@dataclass
+class FakePeers:
+    """The six peers, and the ledger of payment."""
+
+    cart: FakeCart = field(default_factory=FakeCart)
+    catalog: FakeCatalog = field(default_factory=FakeCatalog)
+    currency: FakeCurrency = field(default_factory=FakeCurrency)
+    shipping: FakeShipping = field(default_factory=FakeShipping)
+    payment: FakePayment = field(default_factory=FakePayment)
+    email: FakeEmail = field(default_factory=FakeEmail)
+
+    def __post_init__(self) -> None:
+        self.ledger = FakeLedger(self.payment)
+
+    @asynccontextmanager
+    async def serving(self, *, with_ledger: bool = True) -> AsyncIterator[str]:
+        """Serve all of them on one port; yields its address."""
+        registrations: list[Registration] = [
+            (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
+            (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
+            (currency_pb2_grpc.add_CurrencyServiceServicer_to_server, self.currency),
+            (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, self.shipping),
+            (payment_pb2_grpc.add_PaymentServiceServicer_to_server, self.payment),
+            (email_pb2_grpc.add_EmailServiceServicer_to_server, self.email),
+        ]
+        if with_ledger:
+            registrations.append((payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger))
+        async with serve(*registrations) as address:
+            yield address

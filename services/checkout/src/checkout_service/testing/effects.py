@@ -1,0 +1,121 @@
+"""Shipping, payment with its ledger, and e-mail, as tests want them."""
+
+import uuid
+
+from chassis.calls import metadata_value
+from chassis.errors import Aborted, Internal, NotFound
+from chassis.serving import ServicerContext
+from checkout_service.testing.peer import FakePeer, money
+from shop import (
+    email_pb2,
+    email_pb2_grpc,
+    empty_pb2,
+    money_pb2,
+    payment_pb2,
+    payment_pb2_grpc,
+    shipping_pb2,
+    shipping_pb2_grpc,
+)
+from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
+
+
+class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
+    """Quotes a fixed cost; each key is one shipment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
+        self.poisoned_city = ""
+
+    async def GetQuote(
+        self, _request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
+    ) -> shipping_pb2.GetQuoteResponse:
+        """Quote 4.995 dollars."""
+        await self.begin("GetQuote")
+        return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", 4_995_000_000))
+
+    async def ShipOrder(
+        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
+    ) -> shipping_pb2.ShipOrderResponse:
+        """Ship once for each key."""
+        await self.begin("ShipOrder")
+        if request.address.city == self.poisoned_city:
+            raise Internal("it breaks each time")
+        key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
+        self.shipments.setdefault(key, request)
+        await self.end("ShipOrder")
+        return shipping_pb2.ShipOrderResponse(tracking_id=f"track-{key}")
+
+
+class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
+    """Charges each key once; the ledger says `charged`, `voided` or `fenced`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger: dict[str, str] = {}
+        self.amounts: dict[str, money_pb2.Money] = {}
+        self.seconds_left = 0.0
+
+    @property
+    def captured(self) -> list[str]:
+        """The keys whose charges stand."""
+        return [key for key, state in self.ledger.items() if state == "charged"]
+
+    async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
+        """Charge once for each key."""
+        self.seconds_left = context.time_remaining() or 0.0
+        await self.begin("Charge")
+        key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
+        if self.ledger.setdefault(key, "charged") == "fenced":
+            raise Aborted("given up", reason="CHARGE_FENCED")
+        self.amounts[key] = request.amount
+        await self.end("Charge")
+        return payment_pb2.ChargeResponse(transaction_id=f"transaction-{key}")
+
+
+class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
+    """The ledger's own methods."""
+
+    def __init__(self, payment: FakePayment) -> None:
+        super().__init__()
+        self._ledger = payment.ledger
+
+    async def ResolveOrFence(
+        self, request: payment_ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
+    ) -> payment_ledger_pb2.ResolveOrFenceResponse:
+        """Tell of a charge or fence its key."""
+        await self.begin("ResolveOrFence")
+        match self._ledger.setdefault(request.charge_key, "fenced"):
+            case "charged":
+                charged = payment_ledger_pb2.Charged(transaction_id=f"transaction-{request.charge_key}")
+                return payment_ledger_pb2.ResolveOrFenceResponse(charged=charged)
+            case "voided":
+                return payment_ledger_pb2.ResolveOrFenceResponse(voided=payment_ledger_pb2.Voided())
+            case _:
+                return payment_ledger_pb2.ResolveOrFenceResponse(fenced=payment_ledger_pb2.Fenced())
+
+    async def Void(
+        self, request: payment_ledger_pb2.VoidRequest, _context: ServicerContext
+    ) -> payment_ledger_pb2.VoidResponse:
+        """Release a charge."""
+        await self.begin("Void")
+        if self._ledger.get(request.charge_key) not in {"charged", "voided"}:
+            raise NotFound("no such charge")
+        self._ledger[request.charge_key] = "voided"
+        return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
+
+
+class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
+    """Keeps what it was to send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
+
+    async def SendOrderConfirmation(
+        self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
+    ) -> empty_pb2.Empty:
+        """Keep it."""
+        await self.begin("SendOrderConfirmation")
+        self.sent.append(request)
+        return empty_pb2.Empty()

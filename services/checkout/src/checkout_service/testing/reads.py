@@ -1,0 +1,110 @@
+"""Cart, catalog and currency, as tests want them."""
+
+import uuid
+from collections import defaultdict
+
+from chassis.calls import metadata_value
+from chassis.errors import InvalidArgument, NotFound
+from chassis.serving import ServicerContext
+from checkout_service.testing.peer import FakePeer, money
+from shop import (
+    cart_pb2,
+    cart_pb2_grpc,
+    currency_pb2,
+    currency_pb2_grpc,
+    empty_pb2,
+    money_pb2,
+    product_catalog_pb2,
+    product_catalog_pb2_grpc,
+)
+
+RATES = {"EUR": 2, "JPY": 150}
+"""How many make a dollar."""
+
+
+class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
+    """One cart for each user; `has_etags` is False in a foreign one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, dict[str, int]] = {}
+        self.etags: dict[str, str] = defaultdict(lambda: uuid.uuid4().hex)
+        self.has_etags = True
+
+    def fill(self, user_id: str = "ann", **quantities: int) -> None:
+        """Add products to a cart."""
+        self.lines.setdefault(user_id, {}).update(quantities)
+        self.etags[user_id] = uuid.uuid4().hex
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, _context: ServicerContext) -> empty_pb2.Empty:
+        """Add a product."""
+        self.fill(request.user_id, **{request.item.product_id: request.item.quantity})
+        return empty_pb2.Empty()
+
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
+        """Tell the lines and the etag."""
+        await self.begin("GetCart")
+        if self.has_etags:
+            context.set_trailing_metadata((("etag", self.etags[request.user_id]),))
+        lines = self.lines.get(request.user_id, {})
+        items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
+        return cart_pb2.Cart(user_id=request.user_id, items=items)
+
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
+        """Empty the cart unless it changed."""
+        await self.begin("EmptyCart")
+        expected = metadata_value(context, "if-match")
+        if expected is None or expected == self.etags[request.user_id]:
+            self.lines.pop(request.user_id, None)
+            self.etags[request.user_id] = uuid.uuid4().hex
+        await self.end("EmptyCart")
+        return empty_pb2.Empty()
+
+
+class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):
+    """Products by id, with prices in nanos of a dollar."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prices = {"mug": 8_990_000_000, "cup": 8_990_000_000, "lamp": 24_995_000_000, "rug": 9 * 10**27}
+
+    async def ListProducts(
+        self, _request: empty_pb2.Empty, _context: ServicerContext
+    ) -> product_catalog_pb2.ListProductsResponse:
+        """Not asked for by checkout."""
+        return product_catalog_pb2.ListProductsResponse()
+
+    async def SearchProducts(
+        self, _request: product_catalog_pb2.SearchProductsRequest, _context: ServicerContext
+    ) -> product_catalog_pb2.SearchProductsResponse:
+        """Not asked for by checkout."""
+        return product_catalog_pb2.SearchProductsResponse()
+
+    async def GetProduct(
+        self, request: product_catalog_pb2.GetProductRequest, _context: ServicerContext
+    ) -> product_catalog_pb2.Product:
+        """Tell a product."""
+        await self.begin("GetProduct")
+        if request.id not in self.prices:
+            raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
+        return product_catalog_pb2.Product(id=request.id, price_usd=money("USD", self.prices[request.id]))
+
+
+class FakeCurrency(FakePeer, currency_pb2_grpc.CurrencyServiceServicer):
+    """Converts dollars by RATES."""
+
+    async def GetSupportedCurrencies(
+        self, _request: empty_pb2.Empty, _context: ServicerContext
+    ) -> currency_pb2.GetSupportedCurrenciesResponse:
+        """Tell the codes."""
+        return currency_pb2.GetSupportedCurrenciesResponse(currency_codes=["USD", *RATES])
+
+    async def Convert(
+        self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
+    ) -> money_pb2.Money:
+        """Convert exactly."""
+        await self.begin("Convert")
+        if request.to_code not in RATES:
+            raise InvalidArgument.field("to_code", "is not supported")
+        amount = getattr(request, "from")
+        return money(request.to_code, (amount.units * 10**9 + amount.nanos) * RATES[request.to_code])
