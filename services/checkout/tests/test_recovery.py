@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ import pytest
 from chassis.errors import FailedPrecondition, Internal, Unavailable
 from chassis.testing import Recorded
 from checkout_service import journal_sql, outbox, points, recovery
+from checkout_service.journal import Journal, NewOrder
 from checkout_service.testing import FakePeers, Trouble
 from shop import checkout_pb2
 from shop_internal import orders_pb2
@@ -197,9 +199,17 @@ async def test_a_poisoned_order_holds_up_no_other(
             return max(order.failures for order in await checkout.listed()) >= 3
 
         await until(failed_often)
-        tries = peers.shipping.calls["ShipOrder"]
-        await checkout.place(request_of(user_id="bob"), "key")
-    assert tries < 10  # it waits ever longer
+        assert (await checkout.place(request_of(user_id="bob"), "key")).replayed
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 2), (2, 4), (5, 32), (9, 300), (5000, 300)])
+async def test_an_order_that_fails_again_waits_ever_longer(
+    journal: Journal, new_order: Callable[..., NewOrder], failures: int, seconds: float
+) -> None:
+    await journal.insert(new_order())
+    entry = await journal.find("scope")
+    assert entry is not None
+    assert recovery.work_on(replace(entry, failures=failures)).leave_seconds == seconds
 
 
 async def test_an_email_is_sent_when_its_service_is_back(

@@ -127,9 +127,14 @@ class Outbox:
         except JournalUnavailable:
             raise
         except DomainError as error:
-            pause = min(2.0**item.failures, LONGEST_PAUSE_SECONDS)
+            pause = pause_seconds(item.failures)
             log.warning("postponed", order_id=item.order.order_id, kind=item.kind, reason=error.reason, seconds=pause)
             await self._journal.postpone(item, delay_seconds=pause, reason=error.reason)
+
+
+def pause_seconds(failures: int) -> float:
+    """How long to let rest what failed so often: twice as long each time, five minutes at most."""
+    return min(2.0 ** min(failures, 10), LONGEST_PAUSE_SECONDS)
 
 
 async def unless_broken(work: Awaitable[None], event: str) -> None:

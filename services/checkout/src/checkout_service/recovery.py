@@ -16,7 +16,7 @@ from checkout_service.codec import order_from_bytes
 from checkout_service.domain import Order, State
 from checkout_service.executor import Executor, Work
 from checkout_service.journal import Entry, Journal, JournalUnavailable
-from checkout_service.outbox import LONGEST_PAUSE_SECONDS, unless_broken
+from checkout_service.outbox import pause_seconds, unless_broken
 from checkout_service.saga import Ending
 from checkout_service.watch import Watch
 
@@ -88,8 +88,7 @@ class Recovery:
 
 def work_on(entry: Entry) -> Work:
     """The work on an order that was taken over, without its card: one try, then a pause that grows."""
-    pause = min(2.0**entry.failures, LONGEST_PAUSE_SECONDS)
-    return Work(order_of(entry), entry.attempt, entry.epoch, leave_seconds=pause)
+    return Work(order_of(entry), entry.attempt, entry.epoch, leave_seconds=pause_seconds(entry.failures))
 
 
 def order_of(entry: Entry) -> Order:
