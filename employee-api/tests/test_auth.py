@@ -324,3 +324,8 @@ def test_failures_are_not_remembered_without_end(failed_logins: FailedLogins) ->
     for number in range(30_000):
         failed_logins.attempted(f"{number}@x", f"{number}")
     assert len(failed_logins._failures) <= 10_000
+
+
+def test_of_a_long_email_only_a_little_is_remembered(failed_logins: FailedLogins) -> None:
+    failed_logins.attempted("x" * 60_000, "1.2.3.4")
+    assert max(len(key) for _, key in failed_logins._failures) < 100

@@ -139,6 +139,13 @@ async def task_at(api: Api, moment: str) -> None:
         await connection.execute(insert(Task), [values | {"created_at": at, "updated_at": at}])
 
 
+@pytest.mark.parametrize("month", ["0001-01", "9999-12"])
+async def test_the_first_and_the_last_month_there_are_hold_nothing(api: Api, month: str) -> None:
+    await api.task()
+    assert rows(await export(api, "tasks", month)) == []
+    assert (await api.client.get(f"/api/tasks?month={month}")).json()["items"] == []
+
+
 async def test_rows_come_in_the_same_order_each_time_the_oldest_first(api: Api) -> None:
     await fill(api, 400)
     first, second = rows(await export(api, "tasks")), rows(await export(api, "tasks"))

@@ -1,5 +1,6 @@
 """Who may do what, and how much of it is applied: nothing, counting, or all."""
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from enum import Enum
@@ -19,6 +20,9 @@ log = structlog.get_logger()
 # The prefix makes browsers insist on Secure, Path=/ and no Domain.
 SESSION_COOKIE = "__Host-session"
 _REMEMBERED_FAILURES = 10_000
+
+
+_Key = tuple[str, bytes]
 
 
 class Access(Enum):
@@ -85,13 +89,13 @@ class FailedLogins:
         self._limits = {"email": per_email, "address": per_address}
         self._window_seconds = window_seconds
         self._time = time
-        self._failures: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+        self._failures: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
 
     def exceeded(self, email: str, address: str) -> TooManyFailedLogins | None:
         """The error to answer with when either has failed too often."""
         waits = [
             begun + self._window_seconds - self._time()
-            for key in (("email", email), ("address", address))
+            for key in _keys(email, address)
             for begun, count in [self._failures.get(key, (0.0, 0))]
             if count >= self._limits[key[0]]
         ]
@@ -101,7 +105,7 @@ class FailedLogins:
     def attempted(self, email: str, address: str) -> None:
         """Count a login as failed until it has succeeded, so that many at once can't slip through."""
         now = self._time()
-        for key in (("email", email), ("address", address)):
+        for key in _keys(email, address):
             begun, count = self._failures.pop(key, (now, 0))
             self._failures[key] = (begun, count + 1) if begun + self._window_seconds > now else (now, 1)
         while len(self._failures) > _REMEMBERED_FAILURES:
@@ -109,7 +113,13 @@ class FailedLogins:
 
     def succeeded(self, email: str, address: str) -> None:
         """Forget the failures for an e-mail whose owner has come, and that this attempt was counted as one."""
-        self._failures.pop(("email", email), None)
-        begun, count = self._failures.get(("address", address), (0.0, 0))
+        by_email, by_address = _keys(email, address)
+        self._failures.pop(by_email, None)
+        begun, count = self._failures.get(by_address, (0.0, 0))
         if count > 0:
-            self._failures["address", address] = (begun, count - 1)
+            self._failures[by_address] = (begun, count - 1)
+
+
+def _keys(email: str, address: str) -> tuple[_Key, _Key]:
+    # An e-mail that nobody has may be as long as a request: what is remembered of it is not.
+    return ("email", hashlib.sha256(email.encode()).digest()), ("address", address.encode())

@@ -3,8 +3,9 @@
 import os
 from enum import StrEnum
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
+from chassis import database
 from chassis.settings import MAX_PORT, Settings
 
 
@@ -38,3 +39,10 @@ class EmployeeApiSettings(Settings):
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)
     reload: bool = False
+
+    @field_validator("database_url")
+    @classmethod
+    def _has_a_known_form(cls, url: SecretStr) -> SecretStr:
+        if database.sqlite_path(url.get_secret_value()) is None:
+            database.libpq_url(url.get_secret_value())
+        return url
