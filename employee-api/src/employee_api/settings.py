@@ -17,8 +17,13 @@ class AuthMode(StrEnum):
     ENFORCE = "enforce"
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_MOST_PASSWORD_THREADS = 4
+
+
+def _password_threads() -> int:
+    """One for each core, but not a core more than memory allows: each hash takes 19 MiB while it is made."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_PASSWORD_THREADS)
 
 
 class EmployeeApiSettings(Settings):
@@ -34,7 +39,7 @@ class EmployeeApiSettings(Settings):
     failed_logins_per_email: int = Field(default=10, ge=1)
     failed_logins_per_address: int = Field(default=100, ge=1)
     failed_logins_window_seconds: float = Field(default=900, gt=0)
-    password_threads: int = Field(default_factory=_cores, ge=1)
+    password_threads: int = Field(default_factory=_password_threads, ge=1)
     csv_defuse_formulas: bool = True
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)
