@@ -33,17 +33,25 @@ def source() -> Source:
 
 async def test_an_answer_is_kept(source: Source) -> None:
     cache = SharedCache(source.fetch, ttl_seconds=3600)
-    assert [await cache.get("a"), await cache.get("a"), await cache.get("b")] == ["a1", "a1", "b1"]
+    assert [await cache.get("a"), await cache.get("b", "a")] == [["a1"], ["b1", "a1"]]
 
 
 async def test_an_old_answer_is_fetched_anew(source: Source) -> None:
     cache = SharedCache(source.fetch, ttl_seconds=0)
-    assert [await cache.get("a"), await cache.get("a")] == ["a1", "a2"]
+    assert [await cache.get("a"), await cache.get("a")] == [["a1"], ["a2"]]
+
+
+async def test_the_same_key_twice_is_fetched_once(source: Source) -> None:
+    assert await SharedCache(source.fetch, ttl_seconds=3600).get("a", "b", "a") == ["a1", "b1", "a1"]
+
+
+async def test_nothing_is_fetched_for_nothing(source: Source) -> None:
+    assert await SharedCache(source.fetch, ttl_seconds=3600).get() == []
 
 
 async def test_callers_at_once_share_a_fetch(source: Source) -> None:
     cache = SharedCache(source.fetch, ttl_seconds=3600)
-    assert await asyncio.gather(*(cache.get("a") for _ in range(20))) == ["a1"] * 20
+    assert await asyncio.gather(*(cache.get("a") for _ in range(20))) == [["a1"]] * 20
 
 
 async def test_a_failure_reaches_all_who_wait_and_is_not_kept(source: Source) -> None:
@@ -52,7 +60,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_not_kept(source: Source) ->
     failures = await asyncio.gather(cache.get("a"), cache.get("a"), return_exceptions=True)
     assert [type(failure) for failure in failures] == [ValueError, ValueError]
     source.error = None
-    assert await cache.get("a") == "a2"
+    assert await cache.get("a") == ["a2"]
 
 
 async def test_a_caller_who_leaves_does_not_take_the_fetch_along(source: Source) -> None:
@@ -62,7 +70,7 @@ async def test_a_caller_who_leaves_does_not_take_the_fetch_along(source: Source)
     await asyncio.sleep(0)
     leaving.cancel()
     source.gate.set()
-    assert await staying == "a1"
+    assert await staying == ["a1"]
 
 
 async def test_a_fetch_does_not_have_the_deadline_of_its_first_caller(source: Source) -> None:
@@ -76,4 +84,4 @@ async def test_the_oldest_answer_makes_room(source: Source, monkeypatch: pytest.
     cache = SharedCache(source.fetch, ttl_seconds=3600)
     for key in "abc":
         await cache.get(key)
-    assert [await cache.get("c"), await cache.get("a")] == ["c1", "a2"]
+    assert await cache.get("c", "a") == ["c1", "a2"]

@@ -26,16 +26,25 @@ class SharedCache(Generic[K, V]):
         self._values: dict[K, tuple[float, V]] = {}
         self._flights: dict[K, asyncio.Task[V]] = {}
 
-    async def get(self, key: K) -> V:
-        """The kept answer, or a fresh one. Raises what the fetch raises."""
-        kept = self._values.get(key)
-        if kept is not None and kept[0] > asyncio.get_running_loop().time():
-            return kept[1]
+    async def get(self, *keys: K) -> list[V]:
+        """The kept answers, and fresh ones where there are none, in the order of the keys. Raises what a fetch raises.
+
+        Answers that are all there cost no task: on most orders they are.
+        """
+        now = asyncio.get_running_loop().time()
+        found = {key: kept[1] for key in keys if (kept := self._values.get(key)) and kept[0] > now}
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
+        if missing:
+            flights = [asyncio.shield(self._flight(key)) for key in missing]
+            found.update(zip(missing, await asyncio.gather(*flights), strict=True))
+        return [found[key] for key in keys]
+
+    def _flight(self, key: K) -> asyncio.Task[V]:
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = asyncio.create_task(self._fly(key), name="shared fetch")
             flight.add_done_callback(_retrieve)
-        return await asyncio.shield(flight)
+        return flight
 
     async def _fly(self, key: K) -> V:
         calls.deadline.set(None)  # the first caller's deadline is not the others'

@@ -168,14 +168,14 @@ class Quotes(Protocol):
     async def cart(self, user_id: str) -> Cart:
         """Read the user's cart."""
 
-    async def unit_price(self, product_id: str) -> Money:
-        """Read a product's price. Raises ProductWithdrawn."""
+    async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
+        """Read each product's price. Raises ProductWithdrawn."""
 
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
         """Ask for the cost of shipping. Raises QuoteRefused."""
 
-    async def convert(self, amount: Money, to_code: str) -> Money:
-        """Express the amount in another currency, to the nano. Raises InvalidArgument and OutOfRange."""
+    async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
+        """Express each amount in a currency, to the nano. Raises InvalidArgument and OutOfRange."""
 
 
 def check(request: OrderRequest) -> tuple[Address, Card]:

@@ -72,7 +72,7 @@ class SqlJournal:
     async def insert(self, new: NewOrder) -> Entry | None:
         """Write a new order down as CHARGING, leased. None, or the other order that has its scope."""
         order = new.order
-        event = ("inserted", 0, self._worker, order.order_id, 1, State.CHARGING)
+        event = ("inserted", self._worker, order.order_id, 1, State.CHARGING)
         inserted, _ = await self._write((statements.INSERT, rows.new_row(new, self._worker)), (statements.EVENT, event))
         if inserted:
             return None
@@ -83,7 +83,7 @@ class SqlJournal:
     async def take_over(self, seen: Entry) -> Entry | None:
         """Take an order whose lease ran out, or reopen an abandoned one with a new attempt; None: it changed."""
         step = "reopened" if seen.state is State.ABANDONED else "taken_over"
-        event = (step, 0, self._worker, seen.order_id, seen.epoch + 1, State.CHARGING)
+        event = (step, self._worker, seen.order_id, seen.epoch + 1, State.CHARGING)
         taken, _ = await self._write(
             (statements.TAKE_OVER, (self._worker, seen.order_id, seen.epoch, seen.state)), (statements.EVENT, event)
         )
@@ -102,8 +102,9 @@ class SqlJournal:
         reason = change.refusal.reason if change.refusal else ""
         values = (change.after, answer, change.tracking_id, change.transaction_id, rows.dump(change.refusal), reason)
         batch: list[Statement] = [(statements.UPDATE, (*values, *where))]
-        for number, (step, detail) in enumerate(rows.steps(change)):
-            batch.append((statements.EVENT, (step, number, detail, order_id, epoch, change.after)))
+        steps = rows.steps(change)
+        events = statements.EVENT if len(steps) == 1 else statements.TWO_EVENTS
+        batch.append((events, (*(text for step in steps for text in step), order_id, epoch, change.after)))
         if change.after is State.SHIPPED:
             batch.append((statements.FILL_OUTBOX, (order_id, epoch)))
         if (await self._write(*batch))[0]:
@@ -115,7 +116,7 @@ class SqlJournal:
     async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
         """End the lease after a delay, unless another worker has the order."""
         events: list[Statement] = [
-            (statements.EVENT, ("left", 0, reason, order_id, epoch, state)) for state in (State.CHARGING, State.VOIDING)
+            (statements.EVENT, ("left", reason, order_id, epoch, state)) for state in (State.CHARGING, State.VOIDING)
         ]
         await self._write((statements.RELEASE, (delay_seconds, reason, order_id, epoch)), *events)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Coroutine
+from typing import Any, TypeVar
 
-from chassis.money import Money
 from checkout_service.domain import (
     Address,
     Cart,
@@ -17,6 +17,9 @@ from checkout_service.domain import (
     rounded,
 )
 
+A = TypeVar("A")
+B = TypeVar("B")
+
 
 async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quotes) -> Order:
     """Freeze the order's prices, in the request's currency.
@@ -26,12 +29,12 @@ async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quo
     InvalidArgument for an unknown currency, Unavailable.
     """
     lines = require_lines(cart)
-    shipping, *prices = await _all(
-        quotes.shipping(address, lines), *(quotes.unit_price(line.product_id) for line in lines)
+    shipping, prices = await _together(
+        quotes.shipping(address, lines), quotes.unit_prices([line.product_id for line in lines])
     )
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     different = list(dict.fromkeys([shipping, *amounts]))
-    converted = await _all(*(_convert(amount, request.user_currency, quotes) for amount in different))
+    converted = await quotes.convert(different, request.user_currency)
     costs = dict(zip(different, map(rounded, converted), strict=True))
     ordered = (
         OrderLine(line.product_id, line.quantity, costs[amount]) for line, amount in zip(lines, amounts, strict=True)
@@ -40,13 +43,9 @@ async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quo
     return check_total(Order(new_order_id(), *asked, tuple(ordered), costs[shipping]))
 
 
-async def _convert(amount: Money, to_code: str, quotes: Quotes) -> Money:
-    return amount if amount.currency_code == to_code else await quotes.convert(amount, to_code)
-
-
-async def _all(*reads: Coroutine[None, None, Money]) -> list[Money]:
-    """Await all at once; the first failure ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(read) for read in reads]
+async def _together(quote: Coroutine[Any, Any, A], prices: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Await both at once; the first failure ends the other one and is raised as it is."""
+    tasks = asyncio.ensure_future(quote), asyncio.ensure_future(prices)
     try:
         return await asyncio.gather(*tasks)
     finally:

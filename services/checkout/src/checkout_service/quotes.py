@@ -72,9 +72,9 @@ class ShopQuotes:
             tuple(CartLine(item.product_id, item.quantity) for item in found.items), str(etag) if etag else None
         )
 
-    async def unit_price(self, product_id: str) -> Money:
-        """Read a product's price, at most 5 s old. Raises ProductWithdrawn."""
-        return await self._prices.get(product_id)
+    async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
+        """Read each product's price, at most 5 s old. Raises ProductWithdrawn."""
+        return await self._prices.get(*product_ids)
 
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
         """Ask for the cost of shipping. Raises QuoteRefused."""
@@ -88,9 +88,11 @@ class ShopQuotes:
         except DomainError as error:
             raise DependencyUnavailable("shipping") from error
 
-    async def convert(self, amount: Money, to_code: str) -> Money:
-        """Express the amount in another currency. Raises InvalidArgument for an unknown one, and OutOfRange."""
-        return await self._conversions.get((amount, to_code))
+    async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
+        """Express each amount in a currency. Raises InvalidArgument for an unknown one, and OutOfRange."""
+        foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
+        converted = dict(zip(foreign, await self._conversions.get(*foreign), strict=True))
+        return [converted.get((amount, to_code), amount) for amount in amounts]
 
     async def _fetch_price(self, product_id: str) -> Money:
         try:

@@ -38,11 +38,24 @@ INSERT = """
     ) ON CONFLICT (scope) DO NOTHING RETURNING order_id
 """
 
-# Parameters: step, detail, number of the step in its transaction, order_id, epoch, state.
+# Parameters: step, detail, order_id, epoch, state.
 EVENT = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, CAST(? AS TEXT), {now} + 0.000001 * CAST(? AS INTEGER), state, attempt, CAST(? AS TEXT)
+    SELECT order_id, epoch, CAST(? AS TEXT), {now}, state, attempt, CAST(? AS TEXT)
     FROM orders WHERE order_id = ? AND epoch = ? AND state = ?
+    ON CONFLICT DO NOTHING
+"""
+
+# Two steps of one transaction, a microsecond apart, so that a history keeps their order.
+# Parameters: step, detail, step, detail, order_id, epoch, state.
+TWO_EVENTS = """
+    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
+    SELECT order_id, epoch, step, {now} + 0.000001 * place, state, attempt, detail
+    FROM orders CROSS JOIN (
+        SELECT CAST(? AS TEXT) AS step, CAST(? AS TEXT) AS detail, 0 AS place
+        UNION ALL SELECT CAST(? AS TEXT), CAST(? AS TEXT), 1
+    ) AS steps
+    WHERE order_id = ? AND epoch = ? AND state = ?
     ON CONFLICT DO NOTHING
 """
 
