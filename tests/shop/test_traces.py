@@ -4,6 +4,7 @@ Each service is built by its own `__main__`, with a tracer that keeps its spans 
 """
 
 import importlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from chassis.server import Service, serving
+from chassis.settings import load
 from chassis.telemetry import Telemetry
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
@@ -92,7 +94,8 @@ class TracedShop:
 async def in_process(program: Program, port: int, exporter: InMemorySpanExporter) -> AsyncIterator[None]:
     """A service as its `__main__` builds it, with spans in memory."""
     main = importlib.import_module(f"{program.module}.__main__")
-    settings = main.Settings(host="127.0.0.1", port=port, drain_seconds=0, grace_seconds=1)
+    own = {"HOST": "127.0.0.1", "PORT": str(port), "DRAIN_SECONDS": "0", "GRACE_SECONDS": "1"}
+    settings = load(main.Settings, {**os.environ, **own})
     provider = TracerProvider(resource=Resource({"service.name": program.name}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     service = Service(settings, Telemetry(tracer=provider.get_tracer("test")))
