@@ -10,7 +10,7 @@ import pytest
 
 from chassis.errors import FailedPrecondition, Internal, Unavailable
 from chassis.testing import Recorded
-from checkout_service import journal_sql, outbox, points, recovery
+from checkout_service import executor, journal_sql, outbox, points, recovery
 from checkout_service.journal import Journal, NewOrder
 from checkout_service.testing import FakePeers, Trouble
 from shop import checkout_pb2
@@ -29,6 +29,8 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short turns and leases; nothing else depends on time."""
     monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
+    monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_TURN_SECONDS", 0.05)
     monkeypatch.setattr(journal_sql, "OUTBOX_LEASE_SECONDS", 1)
 
@@ -223,8 +225,10 @@ async def test_an_email_is_sent_when_its_service_is_back(
 
 
 async def test_leaving_waits_for_the_orders_under_way(
-    peers: FakePeers, address: str, start: Start, request_of: Request
+    peers: FakePeers, address: str, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 30.0)
+    monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 30.0)
     gate = peers.payment.hold("Charge")
     async with start(address) as checkout:
         call = checkout.orders.PlaceOrder(request_of())
