@@ -25,6 +25,7 @@ from shop_cli.prove.scene import Scene, answers, until
 ROOM = 8
 CALLERS = 20 * ROOM
 SHARE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ async def test_too_many_orders_at_once_are_shed_with_a_hint_and_no_effect(shop: 
     await shop.arrange({"checkout-1": {"MAX_CONCURRENT_RPCS": str(ROOM)}})
     wishes = [shop.wish() for _ in range(CALLERS)]
     await asyncio.gather(*(fill_cart(shop, wish) for wish in wishes))
-    first = await asyncio.gather(*(shop.buyer.ask(wish) for wish in wishes), return_exceptions=True)
+    patient = (shop.buyer.ask(wish, timeout_seconds=PATIENCE_SECONDS) for wish in wishes)
+    first = await asyncio.gather(*patient, return_exceptions=True)
     shed = [error for error in first if isinstance(error, ResourceExhausted)]
     assert shed
     assert all(error.reason == "OVERLOADED" and error.retry_after_seconds for error in shed)
@@ -93,7 +95,7 @@ class Fleet:
     async def start(self, index: int) -> None:
         stack = self._running[index] = AsyncExitStack()
         backend = Backend(f"backend {index}")
-        address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend)))
+        address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend), grace_seconds=20))
         self.proxies[index].target = address
         self.proxies[index].set("pass")
 

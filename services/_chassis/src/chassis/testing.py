@@ -37,14 +37,21 @@ def pytest_configure() -> None:
 
 @asynccontextmanager
 async def serve(
-    *registrations: Registration, telemetry: Telemetry | None = None, max_concurrent_rpcs: int = 256
+    *registrations: Registration,
+    telemetry: Telemetry | None = None,
+    max_concurrent_rpcs: int = 256,
+    grace_seconds: float = 1,
 ) -> AsyncIterator[str]:
     """Serve servicers as a service does, on a free port of loopback; yields `host:port`.
 
     Each registration is a generated add_..._to_server and its servicer.
     """
     settings = ServiceSettings(
-        host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, max_concurrent_rpcs=max_concurrent_rpcs
+        host="127.0.0.1",
+        port=0,
+        drain_seconds=0,
+        grace_seconds=grace_seconds,
+        max_concurrent_rpcs=max_concurrent_rpcs,
     )
     service = server.Service(settings, telemetry or Telemetry())
 
