@@ -171,6 +171,21 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
     assert_one_order(peers, placed.response)
 
 
+async def test_an_abandoned_order_is_not_reopened_when_another_one_has_its_cart(
+    peers: FakePeers, address: str, start: Start, request_of: Request
+) -> None:
+    peers.cart.trouble["EmptyCart"] = Trouble(Unavailable("down"))
+    async with start(address, failpoints="checkout.before_charge=error*1") as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of())
+        await until_states(checkout, "ABANDONED")
+        await checkout.place(request_of(email="ann@elsewhere.example"))
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await checkout.place(request_of())
+    assert "ordered already" in str(error.value.details())
+    assert len(peers.payment.captured) == 1
+
+
 async def test_a_restarted_checkout_takes_up_its_orders_at_once(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:

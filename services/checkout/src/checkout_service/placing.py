@@ -131,13 +131,19 @@ class Placing:
         if cart.etag is None:
             self._tell_of_etags()
             return scope_of(user_id, "cart", str(uuid.uuid4())), None
+        mine: tuple[str, Entry] | None = None
         for generation in count():
             scope = scope_of(user_id, "cart", f"{generation}:{cart.etag}")
             known = await self._journal.find(scope)
-            if known is None or known.fingerprint == asked.mark:
-                return scope, known
-            if known.state not in REFUSED | {State.ABANDONED}:
+            if known is None:
+                return mine or (scope, None)
+            came_to_nothing = known.state in REFUSED | {State.ABANDONED}
+            if known.fingerprint == asked.mark:
+                mine = scope, known
+            elif not came_to_nothing:
                 raise _other_order_of_cart(known)
+            if not came_to_nothing:
+                return scope, known
         raise AssertionError("not reached")
 
     async def _quote(self, scope: str, asked: _Asked, address: Address, cart: Cart, until: float) -> NewOrder:
