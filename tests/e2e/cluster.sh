@@ -109,8 +109,8 @@ tester="{app.kubernetes.io/name: test, app.kubernetes.io/instance: $release}"
 under_load() { # SECONDS COMMAND...: runs the command while load lasts; no call may fail
     local seconds=$1; shift
     run_pod e2e-load "$tester" load.py "$seconds" "$rate"
-    for _ in $(seq 90); do ! k logs e2e-load 2>/dev/null | grep -q ^started || break; sleep 1; done
-    k logs e2e-load | grep -q ^started || fail "the load did not start"
+    for _ in $(seq 90); do [[ $(k logs e2e-load 2>/dev/null) != *started* ]] || break; sleep 1; done
+    [[ $(k logs e2e-load) == *started* ]] || fail "the load did not start"
     local begun=$SECONDS
     "$@"
     printf 'done after %s s of a load of %s s\n' "$((SECONDS - begun))" "$seconds"

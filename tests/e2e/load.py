@@ -1,7 +1,8 @@
 """A bounded load on a running shop, by the project's own client: every service's reads, and orders; nothing may fail.
 
 `python load.py SECONDS RATE` makes RATE rounds a second for SECONDS. Addresses come from <SERVICE>_ADDR variables and
-EMPLOYEE_API_URL. Prints `started` after a first round without a failure, then one line of JSON; exits 1 if a call failed.
+EMPLOYEE_API_URL. Prints `started` after a first round without a failure, then one line of JSON; exits 1 if a
+call failed.
 """
 
 import asyncio
