@@ -22,6 +22,7 @@ SEND_NOW_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 300.0
 _TURN_SECONDS = 1.0
 _SETTLE_SECONDS = 0.25
+_SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
 _AT_ONCE = 16
 _BATCH = 100
@@ -102,7 +103,12 @@ class Outbox:
     async def _settle_for_ever(self) -> None:
         while True:
             await asyncio.sleep(_SETTLE_SECONDS)
-            await unless_broken(self.settle(), "settling the outbox failed")
+            await unless_broken(self._settle_in_time(), "settling the outbox failed")
+
+    async def _settle_in_time(self) -> None:
+        """One that hangs must not keep up all that come after it: what it was to settle is sent again."""
+        async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
+            await self.settle()
 
     async def _send(self, kind: str, parcel: Parcel) -> None:
         """Raises the DomainError of a peer that may take it later; one that never will has it dropped."""
