@@ -147,12 +147,23 @@ async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     service, channel = await start(store)
     assert [await health(channel, name) for name in ("", "shop.CartService", "liveness")] == [SERVING] * 3
     store.broken = True
-    await service._tell_readiness()
+    for _ in range(3):
+        assert await health(channel, "shop.CartService") == SERVING  # a miss or two are forgiven
+        await service._tell_readiness()
     assert [await health(channel, name) for name in ("", "shop.CartService")] == [NOT_SERVING] * 2
     assert await health(channel, "liveness") == SERVING
     store.broken = False
     await service._tell_readiness()
     assert await health(channel, "shop.CartService") == SERVING
+    await service.drain()
+    await channel.close()
+
+
+async def test_a_service_whose_store_never_answered_is_not_ready() -> None:
+    store = Store()
+    store.broken = True
+    service, channel = await start(store)
+    assert await health(channel, "shop.CartService") == NOT_SERVING
     await service.drain()
     await channel.close()
 

@@ -28,6 +28,8 @@ log = structlog.get_logger()
 
 LIVENESS = "liveness"
 _READINESS_INTERVAL_SECONDS = 1.0
+# One slow answer of a store must not take a service's only pod away; each call tells of a store that is down itself.
+_MISSES_UNTIL_NOT_READY = 3
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -49,6 +51,7 @@ class Service:
         self._registrar = WrappingRegistrar(self._server, measured, self.limiter)
         self._health = health_aio.HealthServicer()
         self._checks: list[ReadinessCheck] = []
+        self._misses = _MISSES_UNTIL_NOT_READY - 1  # none is forgiven before the first success
         self._stack = AsyncExitStack()
 
     def add(self, register: Callable[[Any, Any], None], servicer: object) -> None:
@@ -104,9 +107,12 @@ class Service:
             for check in self._checks:
                 await check()
         except DomainError as error:
-            log.warning("not ready", reason=error.reason)
-            await self._tell(_NOT_SERVING)
+            self._misses += 1
+            log.warning("not ready", reason=error.reason, misses=self._misses)
+            if self._misses >= _MISSES_UNTIL_NOT_READY:
+                await self._tell(_NOT_SERVING)
         else:
+            self._misses = 0
             await self._tell(_SERVING)
 
     async def _tell(self, status: int) -> None:
