@@ -24,6 +24,7 @@ from shop_cli.workspace import discover_services, root
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import employees
 import orders
 import reads
 from measure import started
@@ -127,6 +128,7 @@ def show(title: str, rows: Rows) -> None:
 def main() -> None:
     """Measure everything and write bench.json beside the Makefile."""
     found = asyncio.run(measured())
+    found["employee-api"] = employees.main()
     path = root() / "bench.json"
     path.write_text(json.dumps(found, indent=2) + "\n")
     Console().print(f"written to {path.name}")
