@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Tests start processes while gRPC's threads run, and its handlers of a fork crash now and then. Read at its import.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 import grpc
 import hypothesis
 import psycopg
