@@ -15,9 +15,7 @@ def require_text(value: str, field: str, *, max_length: int) -> str:
     """Text of 1 to max_length code points; control characters are refused for every string before it gets here."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
-    if len(value) > max_length:
-        raise InvalidArgument.field(field, f"must have at most {max_length} characters")
-    return value
+    return limit_text(value, field, max_length=max_length)
 
 
 def limit_text(value: str, field: str, *, max_length: int) -> str:

@@ -11,13 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
-from chassis.fields import (
-    limit_text,
-    require_between,
-    require_email_address,
-    require_present,
-    require_text,
-)
+from chassis.fields import limit_text, require_between, require_email_address, require_text
 from chassis.money import Money, is_currency_code, round_to_digits, total
 
 MAX_USER_ID_LENGTH = 128
@@ -184,9 +178,8 @@ def check(request: OrderRequest) -> tuple[Address, Card]:
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
     address = request.address
-    require_present(address is not None, "address")
     if address is None:
-        raise AssertionError
+        raise InvalidArgument.field("address", "must be given")
     for name in ("street_address", "city", "state", "country"):
         limit_text(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
     require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
