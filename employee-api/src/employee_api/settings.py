@@ -3,10 +3,9 @@
 import os
 from enum import StrEnum
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
-from chassis import database
-from chassis.settings import MAX_PORT, Settings
+from chassis.settings import MAX_PORT, DatabaseUrl, Settings
 
 
 class AuthMode(StrEnum):
@@ -31,8 +30,7 @@ class EmployeeApiSettings(Settings):
 
     host: str = "0.0.0.0"
     port: int = Field(default=8000, ge=0, le=MAX_PORT)
-    # An address may hold a password, so it is a secret as a whole.
-    database_url: SecretStr = SecretStr("sqlite:///.shop/employee-api.db")
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
     auth_mode: AuthMode = AuthMode.OFF
     session_idle_seconds: float = Field(default=8 * 3600, gt=0)
     session_absolute_seconds: float = Field(default=7 * 24 * 3600, gt=0)
@@ -44,10 +42,3 @@ class EmployeeApiSettings(Settings):
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)
     reload: bool = False
-
-    @field_validator("database_url")
-    @classmethod
-    def _has_a_known_form(cls, url: SecretStr) -> SecretStr:
-        if database.sqlite_path(url.get_secret_value()) is None:
-            database.libpq_url(url.get_secret_value())
-        return url

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
+from chassis import database
 from chassis.failpoints import Failpoints
 
 MAX_PORT = 65_535
@@ -25,6 +26,16 @@ class Settings(BaseModel):
 def _checked_failpoints(specification: str) -> str:
     Failpoints(specification)
     return specification
+
+
+def _checked_database_url(url: SecretStr) -> SecretStr:
+    if database.sqlite_path(url.get_secret_value()) is None:
+        database.libpq_url(url.get_secret_value())
+    return url
+
+
+# `sqlite:///file.db` or `postgresql://user:password@host/name`: a secret as a whole, as it may hold a password.
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_checked_database_url)]
 
 
 class ServiceSettings(Settings):

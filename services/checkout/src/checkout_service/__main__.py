@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from chassis import database, hmac_key
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings, load
+from chassis.settings import DatabaseUrl, ServiceSettings, load
 from chassis.settings import Settings as BaseSettings
 from checkout_service.executor import Executor
 from checkout_service.journal import LEASE_SECONDS
@@ -27,16 +27,9 @@ from shop_internal import orders_pb2_grpc
 
 
 class DatabaseSettings(BaseSettings):
-    """Where the journal is: `sqlite:///file.db` or `postgresql://user:password@host/name`."""
+    """Where the journal is."""
 
-    database_url: SecretStr = SecretStr("sqlite:///.shop/checkout.db")
-
-    @field_validator("database_url")
-    @classmethod
-    def _has_a_known_form(cls, url: SecretStr) -> SecretStr:
-        if database.sqlite_path(url.get_secret_value()) is None:
-            database.libpq_url(url.get_secret_value())
-        return url
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
 
 
 class Settings(Addresses, DatabaseSettings, ServiceSettings):
@@ -68,7 +61,14 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         outbox = Outbox(journal, peers.mailer, peers.emptier, watch, points)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, watch=watch, failpoints=points)
         recovery = Recovery(journal, executor, watch, service.telemetry, points)
-        placing = Placing(journal, peers.quotes, executor, _hmac_key(settings), points, lease_seconds=lease_seconds)
+        placing = Placing(
+            journal,
+            peers.quotes,
+            executor,
+            hmac_key.given_or_kept(settings.hmac_key, url),
+            points,
+            lease_seconds=lease_seconds,
+        )
         service.ready_when(journal.check)
         service.add(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placing))
         service.add(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
@@ -84,15 +84,6 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
 def _worker(settings: Settings) -> str:
     """Names this replica. One that is restarted keeps its name, and so takes up its own orders at once."""
     return f"{socket.gethostname()}:{settings.port}"
-
-
-def _hmac_key(settings: Settings) -> bytes:
-    if settings.hmac_key is not None:
-        return settings.hmac_key.get_secret_value().encode()
-    path = database.sqlite_path(settings.database_url.get_secret_value())
-    if path is None:
-        raise AssertionError("the settings let no other database pass without a key")
-    return hmac_key.kept_beside(path)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr
 
 from chassis import database, hmac_key
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings, load
+from chassis.settings import DatabaseUrl, ServiceSettings, load
 from chassis.settings import Settings as BaseSettings
 from payment_service.cards import Brand
 from payment_service.domain import Till
@@ -21,16 +21,9 @@ from shop_internal import payment_ledger_pb2_grpc
 
 
 class DatabaseSettings(BaseSettings):
-    """Where the ledger is: `sqlite:///file.db` or `postgresql://user:password@host/name`."""
+    """Where the ledger is."""
 
-    database_url: SecretStr = SecretStr("sqlite:///.shop/payment.db")
-
-    @field_validator("database_url")
-    @classmethod
-    def _has_a_known_form(cls, url: SecretStr) -> SecretStr:
-        if database.sqlite_path(url.get_secret_value()) is None:
-            database.libpq_url(url.get_secret_value())
-        return url
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/payment.db")
 
 
 def _split(brands: object) -> object:
@@ -53,22 +46,18 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     url = settings.database_url.get_secret_value()
     database.migrate(url, MIGRATIONS)
     async with open_ledger(url) as ledger:
-        till = Till(ledger, _hmac_key(settings), settings.accepted_brands, lambda: datetime.now(UTC).date())
+        till = Till(
+            ledger,
+            hmac_key.given_or_kept(settings.hmac_key, url),
+            settings.accepted_brands,
+            lambda: datetime.now(UTC).date(),
+        )
         service.ready_when(ledger.check)
         service.add(payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(till, service.failpoints))
         service.add(
             payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(till, service.failpoints)
         )
         yield
-
-
-def _hmac_key(settings: Settings) -> bytes:
-    if settings.hmac_key is not None:
-        return settings.hmac_key.get_secret_value().encode()
-    path = database.sqlite_path(settings.database_url.get_secret_value())
-    if path is None:
-        sys.exit("HMAC_KEY: must be given with PostgreSQL, the same for all replicas")
-    return hmac_key.kept_beside(path)
 
 
 if __name__ == "__main__":
