@@ -39,14 +39,22 @@ class Settings(ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Mail through the relay, or into the outbox."""
+    async with _mailer(settings) as mailer:
+        service.add(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
+        yield
+
+
+@asynccontextmanager
+async def _mailer(settings: Settings) -> AsyncIterator[Mailer]:
     sender = parse_sender(settings.email_from)
-    mailer: Mailer
     if settings.smtp_url:
-        mailer = SmtpMailer(parse_relay(settings.smtp_url.get_secret_value()), sender)
-    else:
-        mailer = Outbox(settings.outbox_dir, sender)
-    service.add(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
-    yield
+        yield SmtpMailer(parse_relay(settings.smtp_url.get_secret_value()), sender)
+        return
+    outbox = Outbox(settings.outbox_dir, sender)
+    try:
+        yield outbox
+    finally:
+        await outbox.close()
 
 
 if __name__ == "__main__":
