@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from shop_cli.processes import inherited
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(__file__).parent / "schemas"
 TOOLS = Path(sys.executable).parent
@@ -25,6 +27,11 @@ def passes(*command: str | Path) -> None:
 
 def test_dockerfiles_pass_hadolint() -> None:
     passes(TOOLS / "hadolint", "services/Dockerfile", "employee-api/Dockerfile")
+
+
+def test_images_run_grpc_as_this_machine_does() -> None:
+    switches = inherited({})["GRPC_EXPERIMENTS"]
+    assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "services/Dockerfile").read_text()
 
 
 def test_yaml_passes_yamllint() -> None:

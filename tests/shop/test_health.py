@@ -1,5 +1,7 @@
 """What every service answers to whoever runs it: health checks and reflection."""
 
+import json
+
 import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -69,3 +71,10 @@ async def test_an_unknown_method_is_unimplemented(shop: RunningShop, name: str) 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await shop.channels[name].unary_unary(f"/{contract_name(name)}/Nothing")(b"")
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@each_service
+async def test_every_line_of_its_log_is_json(shop: RunningShop, name: str) -> None:
+    # A switch of gRPC's that a new release has forgotten would be complained about here, in gRPC's own words.
+    lines = shop.processes[name].log_path.read_text().splitlines()
+    assert {json.loads(line)["service"] for line in lines} == {name}

@@ -33,7 +33,6 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     """Set up the process's logs; with `logger` every event leaves over OTLP too."""
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.ExceptionRenderer(_traceback),

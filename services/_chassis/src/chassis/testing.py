@@ -104,7 +104,6 @@ def _plain_logs() -> Iterator[None]:
     structlog.reset_defaults()
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
         ],

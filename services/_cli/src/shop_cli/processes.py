@@ -32,6 +32,14 @@ _LAST_LINES = 3
 # What a developer's shell may hold for other programs, and what differs between services.
 _NOT_INHERITED = ("HOST", "PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
+_ENVIRONMENT = {
+    "GRPC_VERBOSITY": "ERROR",
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+    # As in the images: see the chassis's README.
+    "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
+    "DRAIN_SECONDS": "0",
+}
+
 
 class ProcessDied(FailedPrecondition):
     """A service ended while it was waited for."""
@@ -228,4 +236,4 @@ class Shop:
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """What services take over of an environment, and what suits this machine unless it says otherwise."""
     kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
-    return {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0", "DRAIN_SECONDS": "0", **kept}
+    return {**_ENVIRONMENT, **kept}
