@@ -11,7 +11,7 @@ import grpc
 import psycopg
 import pytest
 
-from checkout_service import journal_postgres, journal_sqlite
+from chassis import postgres, sqlite
 from checkout_service.journal import Journal, JournalUnavailable, NewOrder
 from checkout_service.opening import open_journal
 from checkout_service.testing import FakePeers
@@ -25,14 +25,14 @@ Make = Callable[..., NewOrder]
 @pytest.fixture
 def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for a few orders."""
-    connect = journal_sqlite._connect
+    connect = sqlite.connect
 
     def limited(path: Path) -> sqlite3.Connection:
         connection = connect(path)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 
-    monkeypatch.setattr(journal_sqlite, "_connect", limited)
+    monkeypatch.setattr(sqlite, "connect", limited)
 
 
 @pytest.mark.usefixtures("_small_disk")
@@ -81,7 +81,7 @@ async def test_orders_are_not_lost_to_connections_that_break_meanwhile(postgres_
 async def test_a_database_that_stays_away_is_unavailable(
     postgres_url: str, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_postgres, "ANSWER_WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
     async with open_journal(postgres_url, worker="one") as journal:
         with away(postgres_url), pytest.raises(JournalUnavailable):
             await journal.insert(new_order())
@@ -91,7 +91,7 @@ async def test_a_database_that_stays_away_is_unavailable(
 async def test_a_database_that_stays_away_means_no_charge(
     postgres_url: str, peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_postgres, "ANSWER_WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
     async with peers.serving() as address, start(address, database_url=postgres_url) as checkout:
         with away(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
             await checkout.place(request_of())

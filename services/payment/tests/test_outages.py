@@ -60,7 +60,7 @@ def file_of(url: str) -> Path:
 async def test_a_file_that_another_process_keeps_locked_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("payment_service.store_sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
     async with open_ledger(sqlite_url) as ledger:
         with closing(sqlite3.connect(file_of(sqlite_url), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -114,7 +114,7 @@ async def test_a_charge_waits_for_a_database_that_is_restarting(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slowly this machine starts a server today.
-    monkeypatch.setattr("payment_service.store_postgres.ANSWER_WITHIN_SECONDS", 60)
+    monkeypatch.setattr("chassis.postgres.ANSWER_WITHIN_SECONDS", 60)
     async with open_ledger(server.url) as ledger:
         await ledger.record(Entry("before", State.CHARGED, PAYMENT))
         server.crash()

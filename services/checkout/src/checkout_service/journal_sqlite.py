@@ -6,17 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from chassis.group_commit import GroupCommit
+from chassis.sqlite import SqliteWriter, connect
 from checkout_service.journal import JournalUnavailable
 from checkout_service.journal_sql import Statement
 from checkout_service.rows import Row
-
-T = TypeVar("T")
-
-ANSWER_WITHIN_SECONDS = 4
-"""How long to wait for another process that writes."""
 
 # unixepoch('subsec') would need SQLite 3.42.
 NOW = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -39,16 +34,19 @@ class SqliteDatabase:
     skip_locked = ""
 
     def __init__(self, path: Path) -> None:
-        self._writer = _connect(path)
-        self._reader = _connect(path)
+        self._writer = SqliteWriter(path)
+        self._reader = connect(path)
         self._reader.execute("PRAGMA query_only = ON")
-        self._commits: GroupCommit[Sequence[Statement], list[list[Row]]] = GroupCommit(self._commit)
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-read")
 
     async def write(self, *batch: Statement) -> list[list[Row]]:
         """Run statements in one transaction; returns the rows of each when they are on disk."""
+
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [connection.execute(*statement).fetchall() for statement in batch]
+
         try:
-            return await self._commits.run(batch)
+            return await self._writer.run(work)
         except sqlite3.DatabaseError as error:  # locked, full, broken
             raise JournalUnavailable("the journal can't be written") from error
 
@@ -62,26 +60,6 @@ class SqliteDatabase:
 
     async def close(self) -> None:
         """Finish what was begun and close the file."""
-        await self._commits.close()
+        await self._writer.close()
         self._reads.shutdown()
         self._reader.close()
-        self._writer.close()
-
-    def _commit(self, batches: Sequence[Sequence[Statement]]) -> list[list[list[Row]]]:
-        connection = self._writer
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            results = [[connection.execute(*statement).fetchall() for statement in batch] for batch in batches]
-            connection.execute("COMMIT")
-        finally:
-            # A disk that is full has rolled back already.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        return results
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection

@@ -10,9 +10,6 @@ from chassis.money import Money
 from payment_service.domain import Entry, Ledger, Payment, State
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-ANSWER_WITHIN_SECONDS = 4
-"""How long a ledger tries before it says that it is unavailable."""
-
 READ_COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, brand, last_four, reason"
 
 

@@ -1,15 +1,12 @@
 """The ledger in PostgreSQL: what several replicas share."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import psycopg
-from psycopg_pool import AsyncConnectionPool
-
+from chassis.postgres import Connection, Postgres, connected
 from payment_service.domain import Entry, LedgerUnavailable
-from payment_service.store import ANSWER_WITHIN_SECONDS, READ_COLUMNS, to_entry, to_row
+from payment_service.store import READ_COLUMNS, to_entry, to_row
 
 _FIND = f"SELECT {READ_COLUMNS} FROM charges WHERE charge_key = %s"  # noqa: S608 - a constant
 _RECORD = f"""
@@ -21,42 +18,21 @@ _VOID = f"""
     RETURNING {READ_COLUMNS}
 """  # noqa: S608
 
-_CONNECTIONS = 8
-_CONNECT_WITHIN_SECONDS = 1
-_RETRY_SECONDS = 0.1
 _CHECK_WITHIN_SECONDS = 1
 
 
 @asynccontextmanager
 async def postgres_ledger(url: str) -> AsyncIterator["PostgresLedger"]:
     """A ledger, open within the context; it opens whether or not the server answers yet."""
-    pool = AsyncConnectionPool(
-        url,
-        min_size=1,
-        max_size=_CONNECTIONS,
-        open=False,
-        timeout=_CONNECT_WITHIN_SECONDS,
-        # Who waits for a connection retries: the pool's own back-off would outlast a server's restart.
-        reconnect_timeout=0,
-        kwargs={
-            "autocommit": True,
-            "connect_timeout": _CONNECT_WITHIN_SECONDS,
-            "tcp_user_timeout": ANSWER_WITHIN_SECONDS * 1000,
-            "options": "-c synchronous_commit=on",
-        },
-    )
-    await pool.open()
-    try:
-        yield PostgresLedger(pool)
-    finally:
-        await pool.close()
+    async with connected(url) as server:
+        yield PostgresLedger(server)
 
 
 class PostgresLedger:
     """See `domain.Ledger`. Each statement commits by itself; all may run twice, so a lost reply is asked for again."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
-        self._pool = pool
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
 
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; returns the one that the key has now.
@@ -85,20 +61,12 @@ class PostgresLedger:
     async def _fetch(
         self, statement: str, parameters: Sequence[Any], *, within_seconds: float | None = None
     ) -> Sequence[Any] | None:
-        """Run a statement until the server answers, as it may be restarting, and read its row."""
+        """Run a statement and read its row."""
+
+        async def work(connection: Connection) -> Sequence[Any] | None:
+            return await (await connection.execute(statement, parameters)).fetchone()
+
         try:
-            async with asyncio.timeout(within_seconds or ANSWER_WITHIN_SECONDS):
-                return await self._fetch_patiently(statement, parameters)
+            return await self._server.run(work, within_seconds=within_seconds)
         except TimeoutError as error:
             raise LedgerUnavailable("the ledger does not answer") from error
-
-    async def _fetch_patiently(self, statement: str, parameters: Sequence[Any]) -> Sequence[Any] | None:
-        while True:
-            try:
-                async with self._pool.connection() as connection:
-                    cursor = await connection.execute(statement, parameters, prepare=True)
-                    row: Sequence[Any] | None = await cursor.fetchone()
-                    return row
-            # A server that just failed over may be read-only for a moment.
-            except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction):
-                await asyncio.sleep(_RETRY_SECONDS)
