@@ -9,6 +9,7 @@ import typer
 
 from chassis.errors import InvalidArgument
 from chassis.money import NANOS_PER_UNIT, Money
+from chassis.wire import money_to_wire
 from shop import cart_pb2, currency_pb2, empty_pb2, money_pb2, product_catalog_pb2
 from shop_cli.output import Json, amount, console, print_json, print_table
 from shop_cli.peers import Address, cart_at, catalog_at, currency_at, synchronous
@@ -125,5 +126,4 @@ def _money(value: str, currency_code: str) -> money_pb2.Money:
         raise InvalidArgument.field("amount", "must be a number such as 12.50") from error
     if not nanos.is_finite() or nanos != nanos.to_integral_value() or not re.fullmatch("[A-Z]{3}", currency_code):
         raise InvalidArgument.field("amount", "must have at most nine decimals and a currency of three letters")
-    money = Money(currency_code, int(nanos)).in_range()
-    return money_pb2.Money(currency_code=currency_code, units=money.units, nanos=money.nanos)
+    return money_to_wire(Money(currency_code, int(nanos)).in_range())

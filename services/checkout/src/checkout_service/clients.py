@@ -18,7 +18,8 @@ from chassis.errors import (
     Unimplemented,
 )
 from chassis.money import Money
-from checkout_service.codec import address_to_wire, card_to_wire, lines_to_wire, money_to_wire
+from chassis.wire import money_to_wire
+from checkout_service.codec import address_to_wire, card_to_wire, lines_to_wire
 from checkout_service.domain import Address, Card, OrderLine, Refusal
 from checkout_service.saga import Charged, Fenced, InDoubt, Refused, Released, Shipped, Unsupported
 from shop import (

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from chassis.errors import InvalidArgument, Unavailable
 from chassis.money import Money, parse_money
+from chassis.wire import money_to_wire
 from checkout_service.domain import Address, Card, CartLine, Order, OrderLine, OrderRequest
 from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
 
@@ -50,17 +51,12 @@ def order_from_bytes(snapshot: bytes, *, user_id: str, email: str, cart_etag: st
         email,
         cart_etag,
         address_from_wire(result.shipping_address),
-        tuple(OrderLine(item.item.product_id, item.item.quantity, money_from_wire(item.cost)) for item in result.items),
-        money_from_wire(result.shipping_cost),
+        tuple(OrderLine(item.item.product_id, item.item.quantity, money_from_peer(item.cost)) for item in result.items),
+        money_from_peer(result.shipping_cost),
     )
 
 
-def money_to_wire(amount: Money) -> money_pb2.Money:
-    """The amount in units and nanos."""
-    return money_pb2.Money(currency_code=amount.currency_code, units=amount.units, nanos=amount.nanos)
-
-
-def money_from_wire(amount: money_pb2.Money) -> Money:
+def money_from_peer(amount: money_pb2.Money) -> Money:
     """A peer's amount. Raises PeerBroken when it breaks the rules of Money: that is no mistake of our caller."""
     try:
         return parse_money(amount.currency_code, amount.units, amount.nanos, field="amount")

@@ -11,8 +11,9 @@ from chassis.errors import (
     Unavailable,
 )
 from chassis.money import Money
+from chassis.wire import money_to_wire
 from checkout_service.cache import SharedCache
-from checkout_service.codec import PeerBroken, address_to_wire, lines_to_wire, money_from_wire, money_to_wire
+from checkout_service.codec import PeerBroken, address_to_wire, lines_to_wire, money_from_peer
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn, QuoteRefused
 from shop import (
     cart_pb2,
@@ -80,7 +81,7 @@ class ShopQuotes:
         """Ask for the cost of shipping. Raises QuoteRefused."""
         request = shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         try:
-            return money_from_wire((await self._shipping.GetQuote(request)).cost_usd)
+            return money_from_peer((await self._shipping.GetQuote(request)).cost_usd)
         except DEFINITE as error:
             raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
         except PeerBroken:
@@ -103,7 +104,7 @@ class ShopQuotes:
             ) from error
         except DomainError as error:
             raise DependencyUnavailable("product-catalog") from error
-        return money_from_wire(product.price_usd)
+        return money_from_peer(product.price_usd)
 
     async def _fetch_conversion(self, wanted: tuple[Money, str]) -> Money:
         amount, to_code = wanted
@@ -117,4 +118,4 @@ class ShopQuotes:
             raise
         except DomainError as error:
             raise DependencyUnavailable("currency") from error
-        return money_from_wire(converted)
+        return money_from_peer(converted)

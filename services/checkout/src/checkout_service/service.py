@@ -6,7 +6,8 @@ from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
 from chassis.serving import ServicerContext
-from checkout_service.codec import money_to_wire, request_from_wire
+from chassis.wire import money_to_wire
+from checkout_service.codec import request_from_wire
 from checkout_service.domain import State
 from checkout_service.journal import Entry, Event, Journal
 from checkout_service.placing import Placing

@@ -3,6 +3,7 @@
 from chassis.fields import require_present
 from chassis.money import parse_money
 from chassis.serving import ServicerContext
+from chassis.wire import money_to_wire
 from currency_service.domain import RatesSource
 from shop import currency_pb2, currency_pb2_grpc, empty_pb2, money_pb2
 
@@ -26,5 +27,4 @@ class CurrencyService(currency_pb2_grpc.CurrencyServiceServicer):
         require_present(request.HasField("from"), "from")
         given: money_pb2.Money = getattr(request, "from")  # a keyword of Python
         amount = parse_money(given.currency_code, given.units, given.nanos, field="from")
-        converted = self._rates.value.convert(amount, request.to_code)
-        return money_pb2.Money(currency_code=converted.currency_code, units=converted.units, nanos=converted.nanos)
+        return money_to_wire(self._rates.value.convert(amount, request.to_code))

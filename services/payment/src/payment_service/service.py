@@ -7,11 +7,11 @@ import structlog
 from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
-from chassis.money import Money
 from chassis.serving import ServicerContext
+from chassis.wire import money_to_wire
 from payment_service.cards import Card
 from payment_service.domain import ChargeOrder, Entry, State, Till
-from shop import money_pb2, payment_pb2, payment_pb2_grpc
+from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
 
@@ -106,10 +106,5 @@ def to_outcome(entry: Entry) -> ledger_pb2.ResolveOrFenceResponse:
         return ledger_pb2.ResolveOrFenceResponse(declined=ledger_pb2.Declined(reason=entry.reason))
     if entry.state is State.VOIDED:
         return ledger_pb2.ResolveOrFenceResponse(voided=ledger_pb2.Voided(transaction_id=entry.transaction_id))
-    charged = ledger_pb2.Charged(transaction_id=entry.transaction_id, amount=to_wire(entry.payment.amount))
+    charged = ledger_pb2.Charged(transaction_id=entry.transaction_id, amount=money_to_wire(entry.payment.amount))
     return ledger_pb2.ResolveOrFenceResponse(charged=charged)
-
-
-def to_wire(amount: Money) -> money_pb2.Money:
-    """An amount as a message."""
-    return money_pb2.Money(currency_code=amount.currency_code, units=amount.units, nanos=amount.nanos)

@@ -2,8 +2,9 @@
 
 from chassis.datafile import DataFile
 from chassis.serving import ServicerContext
+from chassis.wire import money_to_wire
 from product_catalog_service.domain import Catalog, Product
-from shop import empty_pb2, money_pb2, product_catalog_pb2, product_catalog_pb2_grpc
+from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class Shelf:
@@ -50,12 +51,11 @@ class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServic
 
 
 def _to_wire(product: Product) -> product_catalog_pb2.Product:
-    price = product.price
     return product_catalog_pb2.Product(
         id=product.id,
         name=product.name,
         description=product.description,
         picture=product.picture,
-        price_usd=money_pb2.Money(currency_code=price.currency_code, units=price.units, nanos=price.nanos),
+        price_usd=money_to_wire(product.price),
         categories=product.categories,
     )

@@ -9,8 +9,9 @@ from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present
 from chassis.serving import ServicerContext
+from chassis.wire import money_to_wire
 from shipping_service.domain import Address, Dispatch, Item, Parcel, RateCard
-from shop import cart_pb2, money_pb2, shipping_pb2, shipping_pb2_grpc
+from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
 
 log = structlog.get_logger()
 
@@ -30,9 +31,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
     ) -> shipping_pb2.GetQuoteResponse:
         """What it costs to send these items to this address."""
         cost = self._rate_card.value.quote(_to_parcel(request))
-        return shipping_pb2.GetQuoteResponse(
-            cost_usd=money_pb2.Money(currency_code=cost.currency_code, units=cost.units, nanos=cost.nanos)
-        )
+        return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))
 
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from chassis import errors
-from chassis.money import Money
+from chassis.wire import money_from_wire
 from shop_cli.prove.buying import Bought, Buyer
 from shop_cli.prove.evidence import Answer, CartStory, Evidence, Recorded, Story, Told
 from shop_cli.prove.ledgers import Ledgers, join, read_charges
@@ -100,4 +100,4 @@ async def _recorded(journal: OrderJournalStub, order_id: str) -> Recorded | None
                 raise
             await asyncio.sleep(0.1)
     state = OrderState.Name(order.state).removeprefix("ORDER_STATE_")
-    return Recorded(state, Money.of(order.total.currency_code, order.total.units, order.total.nanos))
+    return Recorded(state, money_from_wire(order.total))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from chassis.money import Money, total
+from chassis.wire import money_from_wire
 from shop.order_pb2 import OrderResult
 from shop_cli.prove.evidence import CartStory, Evidence, Story, Told
 
@@ -180,9 +181,7 @@ def _order_total(story: Story) -> Money | None:
 def order_total(order: OrderResult) -> Money:
     """The sum of an order's lines and its shipping."""
     parts = [order.shipping_cost, *(line.cost for line in order.items)]
-    return total(
-        order.shipping_cost.currency_code, [Money.of(part.currency_code, part.units, part.nanos) for part in parts]
-    )
+    return total(order.shipping_cost.currency_code, map(money_from_wire, parts))
 
 
 def _progress(evidence: Evidence) -> Iterator[str]:

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 import grpc
 
 from chassis.errors import FailedPrecondition
-from chassis.money import Money, round_to_digits, total
+from chassis.money import round_to_digits, total
 from chassis.server import Service, run
 from chassis.serving import ServicerContext
 from chassis.settings import ServiceSettings
+from chassis.wire import money_from_wire, money_to_wire
 from shop import checkout_pb2, checkout_pb2_grpc, money_pb2
 from shop.cart_pb2 import Cart, CartItem, EmptyCartRequest, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
@@ -70,7 +71,7 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
         cart = await self._cart.GetCart(GetCartRequest(user_id=request.user_id))
         order = await self._price(cart, request)
         costs = [order.shipping_cost, *(line.cost for line in order.items)]
-        amount = _to_wire(total(request.user_currency, [_from_wire(cost) for cost in costs]))
+        amount = money_to_wire(total(request.user_currency, [money_from_wire(cost) for cost in costs]))
         await self._payment.Charge(ChargeRequest(amount=amount, credit_card=request.credit_card))
         shipped = await self._shipping.ShipOrder(ShipOrderRequest(address=request.address, items=cart.items))
         order.shipping_tracking_id = shipped.tracking_id
@@ -93,21 +94,13 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
 
     async def _cost(self, item: CartItem, code: str) -> money_pb2.Money:
         product = await self._catalog.GetProduct(GetProductRequest(id=item.product_id))
-        return await self._convert(_to_wire(_from_wire(product.price_usd) * item.quantity), code)
+        return await self._convert(money_to_wire(money_from_wire(product.price_usd) * item.quantity), code)
 
     async def _convert(self, amount: money_pb2.Money, code: str) -> money_pb2.Money:
         asked = CurrencyConversionRequest(to_code=code)
         getattr(asked, "from").CopyFrom(amount)
-        converted = _from_wire(await self._currency.Convert(asked))
-        return _to_wire(round_to_digits(converted, _DIGITS.get(code, 2)))
-
-
-def _from_wire(amount: money_pb2.Money) -> Money:
-    return Money.of(amount.currency_code, amount.units, amount.nanos)
-
-
-def _to_wire(amount: Money) -> money_pb2.Money:
-    return money_pb2.Money(currency_code=amount.currency_code, units=amount.units, nanos=amount.nanos)
+        converted = money_from_wire(await self._currency.Convert(asked))
+        return money_to_wire(round_to_digits(converted, _DIGITS.get(code, 2)))
 
 
 @asynccontextmanager
