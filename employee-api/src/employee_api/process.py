@@ -1,6 +1,7 @@
 """Runs the application until SIGTERM: not ready first, then no new connections, then what is in flight to its end."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -45,6 +46,8 @@ async def serve(app: Starlette, settings: EmployeeApiSettings, stopping: Callabl
     server = _Server(_config(app, settings))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve(sockets=[listener]), name="http")
+        # What the start made stays for good: looking through it again would stop the event loop for 80 ms each time.
+        gc.freeze()
         log.info("serving", port=listener.getsockname()[1])
         await stopped.wait()
         stopping()

@@ -24,6 +24,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 PROGRAM = """
 import asyncio
+import gc
 from contextlib import asynccontextmanager
 from chassis.server import run
 from chassis.settings import ServiceSettings
@@ -41,6 +42,7 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 async def build(settings, service):
     service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
     yield
+    print("spared", gc.get_freeze_count(), flush=True)
     print("closed", flush=True)
 
 run("cart", ServiceSettings, build)
@@ -82,6 +84,15 @@ def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: 
         assert call.result(timeout=10).user_id == "u"
         assert running.wait(10) == 0
         assert "closed\n" in running.stdout.readlines()
+
+
+def test_garbage_collections_spare_what_the_start_made(tmp_path: Path) -> None:
+    with process(tmp_path) as running:
+        port_of(running)
+        running.send_signal(signal.SIGTERM)
+        assert running.stdout
+        [spared] = [line.split()[1] for line in running.stdout if line.startswith("spared")]
+    assert int(spared) > 10_000
 
 
 @pytest.mark.parametrize(
