@@ -4,6 +4,8 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# A certificate authority of your own counts for uv as it does for pip.
+export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up sync lock protos check test bench

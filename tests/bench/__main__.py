@@ -33,6 +33,7 @@ _SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMP
 _ALWAYS = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 _ORDER_ROUNDS = 3
 _MEMORY_CALLS = 100_000
+_CONSOLE = Console(width=110)
 
 Rows = dict[str, dict[str, float]]
 
@@ -122,7 +123,7 @@ def show(title: str, rows: Rows) -> None:
         table.add_column(column.replace("_", " "), justify="right")
     for name, row in rows.items():
         table.add_row(name, *(f"{row[column]:g}" for column in columns))
-    Console().print(table)
+    _CONSOLE.print(table)
 
 
 def main() -> None:
@@ -131,7 +132,7 @@ def main() -> None:
     found["employee-api"] = employees.main()
     path = root() / "bench.json"
     path.write_text(json.dumps(found, indent=2) + "\n")
-    Console().print(f"written to {path.name}")
+    _CONSOLE.print(f"written to {path.name}")
 
 
 main()
