@@ -27,8 +27,8 @@ def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for a few orders."""
     connect = sqlite.connect
 
-    def limited(path: Path) -> sqlite3.Connection:
-        connection = connect(path)
+    def limited(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
+        connection = connect(path, **functions)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 

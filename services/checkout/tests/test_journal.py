@@ -270,6 +270,15 @@ async def test_the_history_tells_every_step(journal: Journal, new_order: Make) -
     assert [event.at for event in history] == sorted(event.at for event in history)
 
 
+async def test_steps_of_one_millisecond_keep_their_order_in_the_history(journal: Journal, new_order: Make) -> None:
+    orders = await asyncio.gather(*(shipped(journal, new_order(f"scope-{number}")) for number in range(20)))
+    await journal.settle([Sent(order_id, kind, kind) for order_id in orders for kind in (EMAIL, EMPTY_CART)])
+    for order_id in orders:
+        steps = [event.step for event in await journal.history(order_id)]
+        assert steps[:3] == ["inserted", "charged", "shipped"]
+        assert steps[-1] == "done"
+
+
 async def test_the_history_tells_of_every_worker(journal: Journal, other_journal: Journal, new_order: Make) -> None:
     new = new_order()
     await journal.insert(new)

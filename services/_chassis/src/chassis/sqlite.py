@@ -14,19 +14,24 @@ ANSWER_WITHIN_SECONDS = 4
 """How long to wait for another process that writes."""
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open a file so that what is committed is on disk. Transactions begin and end by statements alone."""
+def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
+    """Open a file so that what is committed is on disk. Transactions begin and end by statements alone.
+
+    Statements may call the functions by their names.
+    """
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    for name, function in functions.items():
+        connection.create_function(name, 0, function)
     return connection
 
 
 class SqliteWriter:
     """Writes to a file. A full disk, a broken one and a file locked for too long are all sqlite3.OperationalError."""
 
-    def __init__(self, path: Path) -> None:
-        self._connection = connect(path)
+    def __init__(self, path: Path, **functions: Callable[[], Any]) -> None:
+        self._connection = connect(path, **functions)
         self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit)
 
     async def run(self, work: Work[T]) -> T:

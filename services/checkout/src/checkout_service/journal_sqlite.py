@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -12,9 +13,6 @@ from chassis.sqlite import SqliteWriter, connect
 from checkout_service.journal import JournalUnavailable
 from checkout_service.journal_sql import Statement
 from checkout_service.rows import Row
-
-# unixepoch('subsec') would need SQLite 3.42.
-NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 @asynccontextmanager
@@ -30,12 +28,13 @@ async def sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
 class SqliteDatabase:
     """See `journal_sql.Database`. One thread writes, with one flush for all that gathered; another one reads."""
 
-    now = NOW
+    # SQLite's own clock is this machine's too, but tells milliseconds: too few to order what happens in one.
+    now = "unix_time()"
     skip_locked = ""
 
     def __init__(self, path: Path) -> None:
-        self._writer = SqliteWriter(path)
-        self._reader = connect(path)
+        self._writer = SqliteWriter(path, unix_time=time.time)
+        self._reader = connect(path, unix_time=time.time)
         self._reader.execute("PRAGMA query_only = ON")
         self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-read")
 
