@@ -44,6 +44,7 @@ def serving(folder: Path, **environment: str) -> Iterator[Process]:
     with subprocess.Popen(
         command, cwd=folder, env=ENVIRONMENT | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as running:
+        rest: Thread | None = None
         try:
             assert running.stdout
             lines = events(running.stdout)
@@ -52,10 +53,13 @@ def serving(folder: Path, **environment: str) -> Iterator[Process]:
                 before.append(line)
                 if line["event"] == "serving":
                     break
-            Thread(target=list, args=[lines], daemon=True).start()  # a full pipe would stop the process
+            rest = Thread(target=list, args=[lines])  # a full pipe would stop the process
+            rest.start()
             yield Process(running, before, before[-1]["port"])
         finally:
             running.kill()
+            if rest is not None:
+                rest.join()  # to the pipe's end: it is closed next
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
