@@ -37,7 +37,7 @@ class StatesDisplay:
     def __init__(self, shop: Shop) -> None:
         self._shop = shop
         self._live = Live(console=console, auto_refresh=False)
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
         if console.is_terminal:
@@ -57,10 +57,11 @@ class StatesDisplay:
         else:
             for process in self._shop:
                 self._tell_change(process, states[process.name])
-        self._told = states
 
     def _tell_change(self, process: Process, state: str) -> None:
-        if self._told.get(process.name) != state:
+        # A process may end and serve again between two looks.
+        before, self._told[process.name] = self._told.get(process.name), (state, process.starts)
+        if before != self._told[process.name]:
             console.print(f"{process.name:<16} {process.address:<16} {state}", markup=False, soft_wrap=True)
 
 
