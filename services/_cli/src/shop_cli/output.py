@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
 
-from chassis.money import total
+from chassis.money import Money, total
 from chassis.wire import money_from_wire
 from shop import money_pb2, order_pb2
 
@@ -60,11 +60,11 @@ def amount(money: money_pb2.Money) -> str:
 
 def print_order(order: order_pb2.OrderResult) -> None:
     """An order's ids, its lines, its shipping and its total."""
-    costs = [money_from_wire(line.cost) for line in order.items]
-    shipping = money_from_wire(order.shipping_cost)
-    sum_of_all = total(shipping.currency_code, [*costs, shipping])
+    currency = order.shipping_cost.currency_code
+    costs = [Money.of(currency, cost.units, cost.nanos) for cost in (line.cost for line in order.items)]
+    shipping = Money.of(currency, order.shipping_cost.units, order.shipping_cost.nanos)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
-    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(sum_of_all))]
+    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(total(currency, [*costs, shipping])))]
     print_table(["Item", "Quantity ", "Cost "], rows)
     console.print(
         f"order id     {order.order_id}\ntracking id  {order.shipping_tracking_id}", markup=False, soft_wrap=True

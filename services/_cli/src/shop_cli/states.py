@@ -60,8 +60,9 @@ class StatesDisplay:
 
     def _tell_change(self, process: Process, state: str) -> None:
         # A process may end and serve again between two looks.
-        before, self._told[process.name] = self._told.get(process.name), (state, process.starts)
-        if before != self._told[process.name]:
+        now = (state, process.starts)
+        if self._told.get(process.name) != now:
+            self._told[process.name] = now
             console.print(f"{process.name:<16} {process.address:<16} {state}", markup=False, soft_wrap=True)
 
 
