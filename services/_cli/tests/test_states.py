@@ -1,0 +1,23 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from shop_cli.ports import reserved
+from shop_cli.processes import Shop
+from shop_cli.states import StatesDisplay
+from shop_cli.workspace import discover_services
+
+
+def test_each_change_is_told_once_and_so_is_a_restart_between_two_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = discover_services()[0]
+    with reserved(1) as [port]:
+        shop = Shop([program], tmp_path, {program.name: port})
+        with StatesDisplay(shop) as display:
+            for state in ("starting", "serving", "serving"):
+                display.show({program.name: state})
+            shop[program.name].starts += 1
+            display.show({program.name: "serving"})
+    assert re.findall(r"\w+$", capsys.readouterr().out, re.MULTILINE) == ["starting", "serving", "serving"]
