@@ -147,6 +147,20 @@ async def test_the_outbox_has_one_file_for_an_order(tmp_path: Path) -> None:
     assert files(tmp_path / "new" / "folder") == ["o-1.eml"]
 
 
+async def test_letters_that_come_together_share_a_flush_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (flushed.append(descriptor), flush(descriptor)))
+    outbox = Outbox(tmp_path, SENDER)
+    letters = [Letter(f"o-{number}", "jane@example.com", "Hi", "text", "html") for number in range(50)]
+    await asyncio.gather(*map(outbox.send, letters))
+    await outbox.close()
+    assert len(files(tmp_path)) == 50
+    assert len(flushed) < 60
+
+
 async def test_a_full_disk_is_unavailable_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
