@@ -2,6 +2,8 @@
 
 import functools
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_python.chart import Chart
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "shop"
@@ -45,20 +46,34 @@ class Manifests:
                 yield found["metadata"]["name"], found
 
 
+Helm = Callable[..., Any]
 Render = Callable[..., Manifests]
 
 
 @pytest.fixture(scope="session")
-def chart() -> Iterator[Chart]:
-    with Chart.load(CHART) as loaded:
-        yield loaded
+def helm() -> Iterator[Helm]:
+    """Call one of Helm's functions on the chart; raises ValueError with Helm's own words."""
+    command = [sys.executable, str(Path(__file__).with_name("helm.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+
+        def call(function: str, **arguments: Any) -> Any:
+            print(json.dumps([function, arguments]), file=process.stdin, flush=True)
+            answer = json.loads(process.stdout.readline())
+            if "error" in answer:
+                raise ValueError(answer["error"])
+            return answer["result"]
+
+        yield call
+        process.stdin.close()
 
 
 @pytest.fixture(scope="session")
-def render(chart: Chart) -> Render:
+def render(helm: Helm) -> Render:
     @functools.cache
     def rendered_from(values: str, name: str, namespace: str) -> Manifests:
-        files = chart.render(json.loads(values), name=name, namespace=namespace)
+        files = helm("render", values=json.loads(values), name=name, namespace=namespace)
         notes = files.pop("shop/templates/NOTES.txt")
         found = [made for text in files.values() for made in yaml.safe_load_all(text) if made]
         is_hook = [("helm.sh/hook" in made["metadata"].get("annotations", {})) for made in found]

@@ -3,19 +3,16 @@
 import functools
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
-from helm_python.chart import lint
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 CUSTOM_KINDS = {"GRPCRoute", "HTTPRoute", "ServiceMonitor"}
 
 
-def test_the_chart_lints_without_a_warning(matrix_values: dict[str, Any]) -> None:
-    report = lint(CHART, matrix_values, strict=True, kube_version="v1.34.0")
+def test_the_chart_lints_without_a_warning(helm: Any, matrix_values: dict[str, Any]) -> None:
+    report = helm("lint", values=matrix_values)
     assert [message for message in report["messages"] if message["severity"] >= 2] == []
     assert report["errors"] == []
 
