@@ -234,6 +234,13 @@ def test_databases_are_migrated_before_their_service_starts(render: Any) -> None
         assert (migrate["image"], migrate["env"]) == (spec["containers"][0]["image"], spec["containers"][0]["env"])
 
 
+def test_carts_are_on_disk_before_a_call_is_answered(render: Any) -> None:
+    (container,) = render().one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"]
+    options = dict(itertools.pairwise(container["args"]))
+    assert options["--appendonly"] == "yes"
+    assert options["--appendfsync"] == "always"
+
+
 def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     secrets = render().all("Secret")
     found = [value for secret in secrets for value in secret["data"].values()]

