@@ -54,7 +54,8 @@ check: setup  ## Lint and type-check everything, as CI does
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
 
 test: setup  ## Run every test
-	pytest -n auto --dist loadfile
+	@# After a crash xdist may wait for ever for what the new worker was never told to run.
+	pytest -n auto --dist loadfile --max-worker-restart 0
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 	python tests/bench

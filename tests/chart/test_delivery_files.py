@@ -29,9 +29,10 @@ def test_dockerfiles_pass_hadolint() -> None:
     passes(TOOLS / "hadolint", "services/Dockerfile", "employee-api/Dockerfile")
 
 
-def test_images_run_grpc_as_this_machine_does() -> None:
+def test_images_run_grpc_as_this_machine_and_its_tests_do() -> None:
     switches = inherited({})["GRPC_EXPERIMENTS"]
     assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "services/Dockerfile").read_text()
+    assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_chassis/src/chassis/testing.py").read_text()
 
 
 def test_yaml_passes_yamllint() -> None:
