@@ -69,6 +69,19 @@ async def test_broken_fields_come_back_with_their_names() -> None:
     assert failure.value.violations == (errors.FieldViolation("user_id", "must not be empty"),)
 
 
+async def test_channels_to_one_address_share_no_connection() -> None:
+    callers = []
+
+    async def note_caller(context: Context) -> cart_pb2.Cart:
+        callers.append(context.peer())
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(note_caller))) as address:
+        for one in [stub(address) for _ in range(3)]:
+            await one.GetCart(cart_pb2.GetCartRequest())
+    assert len(set(callers)) == 3
+
+
 async def test_a_peer_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(errors.Unavailable):
         await stub("127.0.0.1:1").GetCart(cart_pb2.GetCartRequest())

@@ -29,6 +29,8 @@ _OPTIONS = (
     # A closed connection re-resolves the name: this is how new pods are found.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    # Two channels that share a connection may crash the process: see the chassis's README.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 
