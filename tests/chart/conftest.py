@@ -53,7 +53,7 @@ Render = Callable[..., Manifests]
 @pytest.fixture(scope="session")
 def helm() -> Iterator[Helm]:
     """Call one of Helm's functions on the chart; raises ValueError with Helm's own words."""
-    command = [sys.executable, str(Path(__file__).with_name("helm.py"))]
+    command = [sys.executable, str(Path(__file__).with_name("helm.py")), str(CHART)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout

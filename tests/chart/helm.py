@@ -1,25 +1,22 @@
-"""Helm as a process that answers one line of JSON, a function's name and its arguments, with another.
+"""Helm as a process for the chart at a path: answers a line of JSON, a function's name and its arguments, with another.
 
 Helm's library brings Go's runtime, whose threads and signal handlers would live on beside gRPC's in a test process.
 """
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from helm_python.chart import Chart, lint
 from helm_python.errors import HelmError
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 
-
-def main() -> None:
-    with Chart.load(CHART) as chart:
+def main(path: str) -> None:
+    with Chart.load(path) as chart:
         functions = {
             "render": chart.render,
             "validate_schema": chart.validate_schema,
-            "lint": lambda values: lint(CHART, values, strict=True, kube_version="v1.34.0"),
+            "lint": lambda values: lint(path, values, strict=True, kube_version="v1.34.0"),
         }
         for line in sys.stdin:
             function, arguments = json.loads(line)
@@ -33,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
