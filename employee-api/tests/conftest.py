@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from chassis import database
 from employee_api.composition import MIGRATIONS
-from employee_api.testing import Api, Clock, Start, start_on
+from shop_testkit.employee_api import Api, Clock, Start, start_on
 
 
 @pytest.fixture

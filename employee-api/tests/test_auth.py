@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from chassis.telemetry import Telemetry
 from employee_api.auth import SESSION_COOKIE, FailedLogins
 from employee_api.models import Session
-from employee_api.testing import PASSWORD, Api, Start
+from shop_testkit.employee_api import PASSWORD, Api, Start
 
 LEADERS = ("ceo", "cto", "manager")
 NO_SESSION = (401, {"error": "Authentication required"})

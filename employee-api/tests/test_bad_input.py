@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from employee_api.testing import PASSWORD, Api, Start
+from shop_testkit.employee_api import PASSWORD, Api, Start
 
 LOGIN, REGISTER, USERS = "/api/auth/login", "/api/auth/register", "/api/auth/users"
 TEXTS = {

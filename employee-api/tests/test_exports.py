@@ -13,7 +13,7 @@ from employee_api.csv_queries import Kind
 from employee_api.errors import TooManyExports
 from employee_api.exports import CHUNK_BYTES, Exports
 from employee_api.models import Task
-from employee_api.testing import Api, Start
+from shop_testkit.employee_api import Api, Start
 
 COLUMNS = {
     "tasks": "id,title,description,status,priority,assignee_id,assignee_name,reporter_id,reporter_name,due_date,"

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, inspect, make_url
 from chassis import database
 from employee_api.composition import MIGRATIONS, now
 from employee_api.repository import NewUser, UserRepository
-from employee_api.testing import Api
+from shop_testkit.employee_api import Api
 
 TABLES = {"users", "tasks", "comments", "activities", "sessions"}
 

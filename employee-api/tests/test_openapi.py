@@ -27,7 +27,7 @@ from employee_api.auth import SESSION_COOKIE
 from employee_api.composition import compose
 from employee_api.passwords import Passwords
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from employee_api.testing import PASSWORD, Api, Start
+from shop_testkit.employee_api import PASSWORD, Api, Start
 
 CHECKS = [
     not_a_server_error,

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from employee_api.auth import SESSION_COOKIE
-from employee_api.testing import PASSWORD, Api, Clock, Start, start_on
+from shop_testkit.employee_api import PASSWORD, Api, Clock, Start, start_on
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from employee_api.models import Comment
-from employee_api.testing import Api
+from shop_testkit.employee_api import Api
 
 NOBODY = "cf828672-551f-4468-b46b-28bfc63de735"
 FAR_FUTURE = base64.b64encode(f"{10**24}/{NOBODY}".encode()).decode()

@@ -12,10 +12,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis import logging as chassis_logging
 from chassis.telemetry import Telemetry
-from chassis.testing import Recorded
-from employee_api.testing import Start
-from shop_cli.ports import reserved
-from shop_cli.receiver import receiving
+from shop_cli.local.otlp_receiver import receiving
+from shop_cli.local.ports import reserved
+from shop_testkit.employee_api import Start
+from shop_testkit.serving import Recorded
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}

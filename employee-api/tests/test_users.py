@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from employee_api.models import Comment, Task, User
 from employee_api.rules import COLORS
-from employee_api.testing import PASSWORD, Api
+from shop_testkit.employee_api import PASSWORD, Api
 
 SHOWN = ["id", "name", "role", "email", "color", "avatar", "dept"]
 

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from shop import empty_pb2, product_catalog_pb2_grpc
-from shop_cli.ports import reserved
-from shop_cli.processes import Shop
-from shop_cli.workspace import discover_services, root
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.workspace import discover_services, root
 
 sys.path.insert(0, str(Path(__file__).parent))
 

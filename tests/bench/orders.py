@@ -11,7 +11,7 @@ import grpc
 from measure import cpu_seconds
 
 from shop import address_pb2, cart_pb2, cart_pb2_grpc, checkout_pb2, checkout_pb2_grpc, payment_pb2
-from shop_cli.processes import Shop
+from shop_cli.local.processes import Shop
 
 _CARD = payment_pb2.CreditCardInfo(
     credit_card_number="4242424242424242",

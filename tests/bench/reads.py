@@ -22,7 +22,7 @@ from shop import (
     recommendation_pb2,
     shipping_pb2,
 )
-from shop_cli.processes import Shop
+from shop_cli.local.processes import Shop
 
 ECHO = "echo"
 _ROUNDS = 5

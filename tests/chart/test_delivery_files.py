@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shop_cli.processes import inherited
+from shop_cli.local.processes import inherited
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -32,7 +32,7 @@ def test_dockerfiles_pass_hadolint() -> None:
 def test_images_run_grpc_as_this_machine_and_its_tests_do() -> None:
     switches = inherited({})["GRPC_EXPERIMENTS"]
     assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "services/Dockerfile").read_text()
-    assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_chassis/src/chassis/testing.py").read_text()
+    assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_testkit/src/shop_testkit/plugin.py").read_text()
 
 
 def test_yaml_passes_yamllint() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_cli.prove.scene import Scene, scene
+from shop_testkit.scenario import Scene, scene
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from checkout_service.points import ORDER_PATH
 from payment_service.service import FAILPOINTS as PAYMENT
 from shipping_service.service import FAILPOINTS as SHIPPING
 from shop_cli.prove.evidence import Told
-from shop_cli.prove.scene import Scene, answers, faulty, owner
+from shop_testkit.scenario import Scene, answers, faulty, owner
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])

@@ -14,13 +14,13 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
-from shop_cli.ports import reserved
+from shop_cli.local.ports import reserved
 from shop_cli.prove.buying import Bought
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.gathering import wait_for_quiet
 from shop_cli.prove.ledgers import to_mail
-from shop_cli.prove.scene import Scene, answers, scene, until
 from shop_internal.orders_pb2 import ListOrdersRequest
+from shop_testkit.scenario import Scene, answers, scene, until
 
 ANSWER_SECONDS = 5.0
 ADDITIONS = 1_000

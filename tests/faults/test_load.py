@@ -13,14 +13,14 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from chassis.client import channel
 from chassis.errors import DomainError, ResourceExhausted
-from chassis.testing import serve
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
 from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.plan import Intent
 from shop_cli.prove.proxy import Proxy, proxied
-from shop_cli.prove.scene import Scene, answers, until
+from shop_testkit.scenario import Scene, answers, until
+from shop_testkit.serving import serve
 
 ROOM = 8
 CALLERS = 20 * ROOM

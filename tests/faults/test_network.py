@@ -16,12 +16,12 @@ from shop.payment_pb2 import ChargeRequest
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.ordering import card_info
+from shop_cli.commands.order import card_info
 from shop_cli.prove.buying import to_request
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.ledgers import read_charges, read_manifest
 from shop_cli.prove.proxy import Mode, Proxy, proxied
-from shop_cli.prove.scene import Scene, answers, until
+from shop_testkit.scenario import Scene, answers, until
 
 TROUBLE_SECONDS = 2.0
 NORMAL_AGAIN_SECONDS = 10.0

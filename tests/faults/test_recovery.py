@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from chassis.errors import FailedPrecondition
-from chassis.testing import serve
 from checkout_service.points import AROUND, TAKEN_OVER
 from checkout_service.saga import Resolve, Void
 from payment_service.service import FAILPOINTS as PAYMENT
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.plan import Intent
-from shop_cli.prove.scene import Scene, answers, faulty, owner, until
+from shop_testkit.scenario import Scene, answers, faulty, owner, until
+from shop_testkit.serving import serve
 
 FENCE, VOID = PAYMENT[2:4], PAYMENT[4:]
 

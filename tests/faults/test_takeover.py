@@ -9,14 +9,14 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from chassis.testing import serve
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.buying import Bought
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.plan import Intent
 from shop_cli.prove.proxy import proxied
-from shop_cli.prove.scene import Scene, answers, until
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
+from shop_testkit.scenario import Scene, answers, until
+from shop_testkit.serving import serve
 
 TURN_SECONDS = 10.0
 POISONED = "Poisoned Well"

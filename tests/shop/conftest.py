@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_cli.testing import RunningShop, running_shop
+from shop_testkit.running_shop import RunningShop, running_shop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from chassis.client import channel
 from chassis.errors import Unavailable
-from chassis.testing import serve
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
 from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
+from shop_testkit.serving import serve
 
 CALLS = 90
 

@@ -28,7 +28,7 @@ from shop.product_catalog_pb2 import GetProductRequest, SearchProductsRequest
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
-from shop_cli.testing import RunningShop, order_request, running_shop
+from shop_testkit.running_shop import RunningShop, order_request, running_shop
 
 # Payment providers' test numbers; the last one breaks the Luhn rule, as a mistyped card does.
 VISA, MASTERCARD, AMEX, MISTYPED = "4012888888881881", "5105105105105100", "378282246310005", "4012888888881882"

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from shop_cli.ports import HOST
-from shop_cli.workspace import discover, discover_services
+from shop_cli.local.ports import HOST
+from shop_cli.local.workspace import discover, discover_services
 
 FIRST_USUAL_PORT = 50_051
 STATE_LINE = re.compile(r"(?P<name>\S+) +(?P<address>127\.0\.0\.1:[0-9]+) +(?P<state>.+)")

@@ -30,11 +30,11 @@ from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop.shipping_pb2 import GetQuoteRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.ordering import card_info
-from shop_cli.ports import reserved
-from shop_cli.processes import Process
-from shop_cli.testing import RunningShop, order_request, until
-from shop_cli.workspace import discover_services
+from shop_cli.commands.order import card_info
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process
+from shop_cli.local.workspace import discover_services
+from shop_testkit.running_shop import RunningShop, order_request, until
 
 CALLERS = 4
 PAUSE_SECONDS = 0.02

@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from shop_cli.testing import RunningShop
-from shop_cli.workspace import discover_services
+from shop_cli.local.workspace import discover_services
+from shop_testkit.running_shop import RunningShop
 
 SEED = 20_240_229
 REQUESTS = 120

@@ -8,8 +8,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
-from shop_cli.testing import RunningShop
-from shop_cli.workspace import discover_services
+from shop_cli.local.workspace import discover_services
+from shop_testkit.running_shop import RunningShop
 
 each_service = pytest.mark.parametrize("name", [program.name for program in discover_services()])
 

@@ -18,7 +18,7 @@ from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
-from shop_cli.testing import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request, until
 
 
 def amount(wire: WireMoney) -> Money:

@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
-from shop_cli.receiver import Span, attributes_of, service_of
-from shop_cli.testing import RunningShop, order_request, until
+from shop_cli.local.otlp_receiver import Span, attributes_of, service_of
+from shop_testkit.running_shop import RunningShop, order_request, until
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"

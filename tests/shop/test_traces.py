@@ -29,9 +29,9 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.ports import reserved
-from shop_cli.testing import order_request, until
-from shop_cli.workspace import Program, discover_services
+from shop_cli.local.ports import reserved
+from shop_cli.local.workspace import Program, discover_services
+from shop_testkit.running_shop import order_request, until
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"

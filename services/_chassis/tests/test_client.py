@@ -7,8 +7,8 @@ import grpc
 import pytest
 
 from chassis import calls, client, errors
-from chassis.testing import Recorded, serve
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.serving import Recorded, serve
 
 Context = grpc.aio.ServicerContext[Any, Any]
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server

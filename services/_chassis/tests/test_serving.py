@@ -10,8 +10,8 @@ from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
 from chassis import calls, errors
-from chassis.testing import Recorded, connect, serve
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.serving import Recorded, connect, serve
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = Callable[[Context], Awaitable[cart_pb2.Cart]]

@@ -14,8 +14,8 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from chassis import logging, otlp, telemetry
-from chassis.testing import connect
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.serving import connect
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.ports import reserved
-from shop_cli.processes import Process, Shop
-from shop_cli.workspace import Program, discover, find
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process, Shop
+from shop_cli.local.workspace import Program, discover, find
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from chassis.testing import serve
 from shop import (
     cart_pb2,
     cart_pb2_grpc,
@@ -24,6 +23,7 @@ from shop import (
 )
 from shop_cli.__main__ import main
 from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_testkit.serving import serve
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
 

@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from shop_cli.ports import HOST, PortInUse, require_free, reserved
+from shop_cli.local.ports import HOST, PortInUse, require_free, reserved
 
 
 def test_reserved_ports_differ_from_each_other_and_from_other_reservations() -> None:

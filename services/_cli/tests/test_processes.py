@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.ports import HOST, PortInUse
-from shop_cli.processes import NotServing, Process, ProcessDied, Shop
-from shop_cli.workspace import Program
+from shop_cli.local.ports import HOST, PortInUse
+from shop_cli.local.processes import NotServing, Process, ProcessDied, Shop
+from shop_cli.local.workspace import Program
 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from shop_cli.processes import Shop
-from shop_cli.workspace import discover, find
+from shop_cli.local.processes import Shop
+from shop_cli.local.workspace import discover, find
 
 async def main():
     async with Shop([find(discover(), "ad")], Path(sys.argv[1]), {"ad": int(sys.argv[2])}) as shop:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import redis
 
-from shop_cli.ports import reserved
+from shop_cli.local.ports import reserved
 from shop_cli.prove.stores import Postgres, Valkey
 
 

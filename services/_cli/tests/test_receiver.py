@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from chassis.otlp import exporting
-from shop_cli.receiver import exporting_to, receiving
+from shop_cli.local.otlp_receiver import exporting_to, receiving
 
 
 async def test_spans_metrics_and_logs_that_a_service_exports_are_kept(

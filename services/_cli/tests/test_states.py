@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.ports import reserved
-from shop_cli.processes import Shop
-from shop_cli.states import StatesDisplay
-from shop_cli.workspace import discover_services
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.states import StatesDisplay
+from shop_cli.local.workspace import discover_services
 
 
 def test_each_change_is_told_once_and_so_is_a_restart_between_two_looks(

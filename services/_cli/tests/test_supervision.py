@@ -1,7 +1,7 @@
 import asyncio
 
-from shop_cli.processes import Process, Shop
-from shop_cli.supervision import keep_running
+from shop_cli.local.processes import Process, Shop
+from shop_cli.local.supervision import keep_running
 
 
 async def test_a_service_that_dies_is_started_again(shop: Shop, process: Process) -> None:

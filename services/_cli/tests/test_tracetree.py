@@ -2,8 +2,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from shop_cli.receiver import Span
-from shop_cli.tracetree import trace_of, trace_tree
+from shop_cli.local.otlp_receiver import Span
+from shop_cli.local.trace_tree import trace_of, trace_tree
 
 
 def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.workspace import Program, discover, find
+from shop_cli.local.workspace import Program, discover, find
 
 PYPROJECT = """
 [tool.hatch.build.targets.wheel]

@@ -7,9 +7,9 @@ import pytest
 from cart_service.domain import Addition, Cart, CartStore, StoreUnavailable
 from cart_service.service import CartService
 from chassis.status import from_rpc_error
-from chassis.testing import connect, serve
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
+from shop_testkit.serving import connect, serve
 
 TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
 ADA = cart_pb2.GetCartRequest(user_id="ada")

@@ -19,9 +19,9 @@ from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import Address, Order, OrderLine, new_order_id
 from checkout_service.journal import Journal, NewOrder
 from checkout_service.opening import open_journal
-from checkout_service.testing import FakePeers
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_testkit.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")

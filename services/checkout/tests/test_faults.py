@@ -14,8 +14,8 @@ import pytest
 from chassis import postgres, sqlite
 from checkout_service.journal import Journal, JournalUnavailable, NewOrder
 from checkout_service.opening import open_journal
-from checkout_service.testing import FakePeers
 from shop import checkout_pb2
+from shop_testkit.fake_peers import FakePeers
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

@@ -12,13 +12,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry import Telemetry
-from chassis.testing import Recorded
 from checkout_service.domain import State
 from checkout_service.journal import Statistics
-from checkout_service.testing import FakePeers, Trouble
 from checkout_service.watch import Watch
 from shop import checkout_pb2
 from shop_internal import orders_pb2
+from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.serving import Recorded
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

@@ -9,12 +9,12 @@ import grpc
 import pytest
 
 from chassis.errors import FailedPrecondition, Internal, Unavailable
-from chassis.testing import Recorded
 from checkout_service import executor, journal_sql, outbox, points, recovery
 from checkout_service.journal import Journal, NewOrder
-from checkout_service.testing import FakePeers, Trouble
 from shop import checkout_pb2
 from shop_internal import orders_pb2
+from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.serving import Recorded
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

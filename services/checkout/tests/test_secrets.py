@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
-from chassis.testing import Recorded
-from checkout_service.testing import FakePeers, Trouble
 from shop import checkout_pb2
+from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.serving import Recorded
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

@@ -18,8 +18,8 @@ from chassis.errors import (
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
-from checkout_service.testing import FakePeers, Trouble
 from shop import address_pb2, checkout_pb2, payment_pb2
+from shop_testkit.fake_peers import FakePeers, Trouble
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

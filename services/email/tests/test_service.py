@@ -11,7 +11,6 @@ from chassis.server import Service, serving
 from chassis.settings import load
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
-from chassis.testing import connect
 from email_service.__main__ import Settings, build
 from email_service.domain import Letter, MailNotSent
 from email_service.letters import Stationery
@@ -23,6 +22,7 @@ from shop.email_pb2_grpc import EmailServiceStub, add_EmailServiceServicer_to_se
 from shop.empty_pb2 import Empty
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
+from shop_testkit.serving import connect
 
 
 def euros(units: int, nanos: int = 0) -> Money:

@@ -10,7 +10,6 @@ import pytest
 
 from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
-from chassis.testing import connect
 from payment_service.cards import Brand
 from payment_service.domain import ChargeOrder, Ledger, Till
 from payment_service.service import FAILPOINTS, PaymentLedger, PaymentService
@@ -19,6 +18,7 @@ from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
+from shop_testkit.serving import connect
 
 Order = Callable[..., ChargeOrder]
 Answer = TypeVar("Answer")

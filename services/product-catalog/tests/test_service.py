@@ -9,7 +9,6 @@ from chassis.datafile import DataFile
 from chassis.server import Service, serving
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
-from chassis.testing import connect
 from product_catalog_service.__main__ import Settings, build
 from product_catalog_service.service import ProductCatalogService, Shelf
 from product_catalog_service.store import parse_catalog
@@ -18,6 +17,7 @@ from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceStub,
     add_ProductCatalogServiceServicer_to_server,
 )
+from shop_testkit.serving import connect
 
 MUG = {
     "id": "mug",

@@ -8,7 +8,6 @@ import pytest
 
 from chassis.client import channel
 from chassis.errors import Unavailable
-from chassis.testing import Recorded, serve
 from recommendation_service.clients import RememberedCatalog, fetch_catalog
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
@@ -16,6 +15,7 @@ from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceStub,
     add_ProductCatalogServiceServicer_to_server,
 )
+from shop_testkit.serving import Recorded, serve
 
 
 class ProductCatalog(ProductCatalogServiceServicer):

@@ -5,11 +5,11 @@ import grpc
 import pytest
 
 from chassis.status import from_rpc_error
-from chassis.testing import Recorded, connect
 from recommendation_service.clients import RememberedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
+from shop_testkit.serving import Recorded, connect
 
 
 @pytest.fixture

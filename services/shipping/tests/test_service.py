@@ -11,7 +11,6 @@ import pytest
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
-from chassis.testing import connect
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Dispatch
 from shipping_service.manifest import open_manifest
@@ -19,6 +18,7 @@ from shipping_service.service import FAILPOINTS, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
+from shop_testkit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)

@@ -11,8 +11,14 @@ import typer
 from rich.console import Console
 
 from chassis import errors
-from shop_cli import demo, ordering, orders, shopping, up
-from shop_cli.prove import command as proving
+from shop_cli.commands.cart import cart
+from shop_cli.commands.convert import convert
+from shop_cli.commands.demo import demo
+from shop_cli.commands.order import order
+from shop_cli.commands.orders import orders
+from shop_cli.commands.products import products
+from shop_cli.commands.up import up
+from shop_cli.prove.command import prove
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
@@ -23,14 +29,10 @@ app = typer.Typer(
     epilog="Exit status: 0 done, 1 refused or failed, 2 bad input, 4 not answering (try again).",
     pretty_exceptions_enable=False,
 )
-app.command()(up.up)
-app.command()(demo.demo)
-app.command()(ordering.order)
-app.command()(shopping.convert)
-app.command()(proving.prove)
-app.add_typer(shopping.products, name="products")
-app.add_typer(shopping.cart, name="cart")
-app.add_typer(orders.orders, name="orders")
+for command in (up, demo, order, convert, prove):
+    app.command()(command)
+for group, name in ((products, "products"), (cart, "cart"), (orders, "orders")):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

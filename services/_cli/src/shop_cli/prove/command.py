@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from shop_cli.clients import synchronous
 from shop_cli.output import console, table
-from shop_cli.peers import synchronous
 from shop_cli.prove.invariants import Finding, counted, judge
 from shop_cli.prove.run import Outcome, Trial
 from shop_cli.prove.run import prove as run_trial

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shop_cli.ports import HOST
+from shop_cli.local.ports import HOST
 
 Mode = Literal["pass", "delay", "blackhole", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shop_cli.ports import reserved
-from shop_cli.processes import Shop
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.workspace import Program, discover_services, find
 from shop_cli.prove.stores import Postgres, Valkey
-from shop_cli.workspace import Program, discover_services, find
 
 Database = Literal["sqlite", "postgres"]
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
-from shop_cli import launch
-from shop_cli.ports import HOST
+from shop_cli.local import launch
+from shop_cli.local.ports import HOST
 
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.02

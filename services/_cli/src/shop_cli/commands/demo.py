@@ -17,15 +17,15 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
-from shop_cli.ordering import card_info
+from shop_cli.clients import cart_at, catalog_at, checkout_at, synchronous
+from shop_cli.commands.order import card_info
+from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.states import StatesDisplay, states_of
+from shop_cli.local.trace_tree import trace_of, trace_tree
+from shop_cli.local.workspace import discover_services
 from shop_cli.output import amount, console, print_order, table
-from shop_cli.peers import cart_at, catalog_at, checkout_at, synchronous
-from shop_cli.ports import reserved
-from shop_cli.processes import Shop
-from shop_cli.receiver import Received, exporting_to, receiving
-from shop_cli.states import StatesDisplay, states_of
-from shop_cli.tracetree import trace_of, trace_tree
-from shop_cli.workspace import discover_services
 
 _USER = "demo"
 _LINES = 3

@@ -9,8 +9,8 @@ from typing import Self
 from rich.live import Live
 from rich.table import Table
 
+from shop_cli.local.processes import Process, Shop
 from shop_cli.output import console, table
-from shop_cli.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
 _COLOURS = {"serving": "green", "starting": "yellow"}

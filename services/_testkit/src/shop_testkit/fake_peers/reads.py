@@ -6,7 +6,6 @@ from collections import defaultdict
 from chassis.calls import metadata_value
 from chassis.errors import InvalidArgument, NotFound
 from chassis.serving import ServicerContext
-from checkout_service.testing.peer import FakePeer, money
 from shop import (
     cart_pb2,
     cart_pb2_grpc,
@@ -17,6 +16,7 @@ from shop import (
     product_catalog_pb2,
     product_catalog_pb2_grpc,
 )
+from shop_testkit.fake_peers.peer import FakePeer, money
 
 RATES = {"EUR": 2, "JPY": 150}
 """How many make a dollar."""

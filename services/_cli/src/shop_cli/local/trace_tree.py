@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from shop_cli.receiver import Span
+from shop_cli.local.otlp_receiver import Span
 
 _NAME_WIDTH = 58
 

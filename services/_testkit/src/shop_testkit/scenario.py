@@ -10,7 +10,7 @@ from chassis.errors import DomainError, InvalidArgument
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
-from shop_cli.processes import Process
+from shop_cli.local.processes import Process
 from shop_cli.prove.buying import Bought, Buyer
 from shop_cli.prove.connections import Connections, connected
 from shop_cli.prove.evidence import Answer, Evidence

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from shop_cli.workspace import Program
+from shop_cli.local.workspace import Program
 
 _TIMEOUT_SECONDS = 1.0
 # A channel of its own for each question: a shared one would remember a failed connection and wait before the next.

@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
+from shop_cli.clients import synchronous
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.states import StatesDisplay, states_of
+from shop_cli.local.supervision import keep_running
+from shop_cli.local.workspace import Program, discover, root
 from shop_cli.output import console
-from shop_cli.peers import synchronous
-from shop_cli.ports import reserved
-from shop_cli.processes import Shop
-from shop_cli.states import StatesDisplay, states_of
-from shop_cli.supervision import keep_running
-from shop_cli.workspace import Program, discover, root
 
 _REFRESH_SECONDS = 0.5
 # The second one is of a service that was still starting.

@@ -5,7 +5,6 @@ import uuid
 from chassis.calls import metadata_value
 from chassis.errors import Aborted, Internal, NotFound
 from chassis.serving import ServicerContext
-from checkout_service.testing.peer import FakePeer, money
 from shop import (
     email_pb2,
     email_pb2_grpc,
@@ -17,6 +16,7 @@ from shop import (
     shipping_pb2_grpc,
 )
 from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
+from shop_testkit.fake_peers.peer import FakePeer, money
 
 
 class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):

@@ -16,7 +16,7 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.workspace import discover, find
+from shop_cli.local.workspace import discover, find
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # An order waits for its slowest peer; everything else answers in milliseconds.
@@ -28,6 +28,12 @@ T = TypeVar("T")
 Address = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Where the service listens; else <SERVICE>_ADDR, else its local port."),
+]
+
+
+User = Annotated[str, typer.Argument(help="The user who owns the cart.")]
+Key = Annotated[
+    str | None, typer.Option(help="Idempotency key: repeating a request with the same key has no further effect.")
 ]
 
 
@@ -97,3 +103,8 @@ def _checked(address: str) -> str:
     if not host or not port.isdecimal():
         raise InvalidArgument.field("address", "must be host:port")
     return address
+
+
+def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
+    """The metadata that carries an idempotency key."""
+    return (("idempotency-key", key),) if key else ()

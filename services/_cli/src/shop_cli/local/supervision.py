@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from chassis.errors import DomainError
-from shop_cli.processes import Process, Shop
+from shop_cli.local.processes import Process, Shop
 
 _FIRST_DELAY_SECONDS = 0.2
 _LONGEST_DELAY_SECONDS = 10.0

@@ -7,86 +7,30 @@ import logging as standard_logging
 import os
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 # Both are read at gRPC's import. Tests start processes while its threads run, and its handlers of a fork crash now and
 # then; and what is tested polls as the images do, see the chassis's README.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
-import grpc
 import hypothesis
 import psycopg
 import pytest
 import structlog
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from chassis import server
-from chassis.settings import ServiceSettings
 from chassis.telemetry import SCOPE, Telemetry
-
-Registration = tuple[Callable[[Any, Any], None], object]
+from shop_testkit.serving import Recorded
 
 
 def pytest_configure() -> None:
     """A busy machine makes examples slow, not wrong."""
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("shop")
-
-
-@asynccontextmanager
-async def serve(
-    *registrations: Registration,
-    telemetry: Telemetry | None = None,
-    max_concurrent_rpcs: int = 256,
-    grace_seconds: float = 1,
-) -> AsyncIterator[str]:
-    """Serve servicers as a service does, on a free port of loopback; yields `host:port`.
-
-    Each registration is a generated add_..._to_server and its servicer.
-    """
-    settings = ServiceSettings(
-        host="127.0.0.1",
-        port=0,
-        drain_seconds=0,
-        grace_seconds=grace_seconds,
-        max_concurrent_rpcs=max_concurrent_rpcs,
-    )
-    service = server.Service(settings, telemetry or Telemetry())
-
-    @asynccontextmanager
-    async def build() -> AsyncIterator[None]:
-        for register, servicer in registrations:
-            service.add(register, servicer)
-        yield
-
-    async with server.serving(service, build()):
-        yield f"127.0.0.1:{service.port}"
-
-
-@asynccontextmanager
-async def connect(*registrations: Registration, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
-    """A bare channel to served servicers: tests see codes, details and trailers as any client would."""
-    async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
-        yield channel
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """Telemetry that keeps its spans in memory."""
-
-    telemetry: Telemetry
-    exporter: InMemorySpanExporter
-
-    def spans(self) -> list[ReadableSpan]:
-        """The finished spans, oldest first."""
-        return list(self.exporter.get_finished_spans())
 
 
 @pytest.fixture

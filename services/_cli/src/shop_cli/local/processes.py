@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
-from shop_cli import health, launch
-from shop_cli.ports import HOST, require_free
-from shop_cli.workspace import Program, UnknownService
+from shop_cli.local import health, launch
+from shop_cli.local.ports import HOST, require_free
+from shop_cli.local.workspace import Program, UnknownService
 
 STOP_SECONDS = 25.0
 _POLL_SECONDS = 0.02

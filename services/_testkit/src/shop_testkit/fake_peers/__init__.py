@@ -4,10 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from chassis.testing import Registration, serve
-from checkout_service.testing.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
-from checkout_service.testing.peer import FakePeer, Trouble
-from checkout_service.testing.reads import FakeCart, FakeCatalog, FakeCurrency
 from shop import (
     cart_pb2_grpc,
     currency_pb2_grpc,
@@ -17,6 +13,10 @@ from shop import (
     shipping_pb2_grpc,
 )
 from shop_internal import payment_ledger_pb2_grpc
+from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
+from shop_testkit.fake_peers.peer import FakePeer, Trouble
+from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency
+from shop_testkit.serving import Registration, serve
 
 __all__ = ["FakePeer", "FakePeers", "Trouble"]
 

@@ -10,9 +10,8 @@ from chassis.errors import InvalidArgument
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
+from shop_cli.clients import Address, Key, User, checkout_at, key_metadata, synchronous
 from shop_cli.output import Json, print_json, print_order
-from shop_cli.peers import Address, checkout_at, synchronous
-from shop_cli.shopping import Key, User, key_metadata
 
 # Every payment provider documents this number as a test card; no bank ever issued it.
 TEST_CARD = "4242 4242 4242 4242"

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from shop_cli.clients import Address, journal_at, synchronous
 from shop_cli.output import Json, amount, console, print_json, print_table
-from shop_cli.peers import Address, journal_at, synchronous
 from shop_internal import orders_pb2
 
 orders = typer.Typer(no_args_is_help=True, help="Watch orders: which there are, which are stuck, how each went.")

@@ -1,0 +1,44 @@
+"""`shop convert`: convert an amount between currencies."""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import typer
+
+from chassis.errors import InvalidArgument
+from chassis.money import NANOS_PER_UNIT, Money
+from chassis.wire import money_to_wire
+from shop import currency_pb2, money_pb2
+from shop_cli.clients import Address, currency_at, synchronous
+from shop_cli.output import Json, amount, console, print_json
+
+
+@synchronous
+async def convert(
+    value: Annotated[str, typer.Argument(metavar="AMOUNT")],
+    from_code: Annotated[str, typer.Argument(metavar="FROM")],
+    to_code: Annotated[str, typer.Argument(metavar="TO")],
+    *,
+    as_json: Json = False,
+    address: Address = None,
+) -> None:
+    """Convert an amount between currencies, such as `shop convert 12.50 USD EUR`."""
+    request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
+    getattr(request, "from").CopyFrom(_money(value, from_code.upper()))
+    async with currency_at(address) as currency:
+        converted = await currency.Convert(request)
+    if as_json:
+        print_json(converted)
+    else:
+        console.print(amount(converted))
+
+
+def _money(value: str, currency_code: str) -> money_pb2.Money:
+    try:
+        nanos = Decimal(value) * NANOS_PER_UNIT
+    except InvalidOperation as error:
+        raise InvalidArgument.field("amount", "must be a number such as 12.50") from error
+    if not nanos.is_finite() or nanos != nanos.to_integral_value() or not re.fullmatch("[A-Z]{3}", currency_code):
+        raise InvalidArgument.field("amount", "must have at most nine decimals and a currency of three letters")
+    return money_to_wire(Money(currency_code, int(nanos)).in_range())

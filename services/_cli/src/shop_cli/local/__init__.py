@@ -1,0 +1,1 @@
+"""A shop of processes on this machine: discover, start, supervise, stop."""

@@ -1,0 +1,65 @@
+"""Serve servicers in the test's own process, over a real channel, with telemetry in memory."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from chassis import server
+from chassis.settings import ServiceSettings
+from chassis.telemetry import Telemetry
+
+Registration = tuple[Callable[[Any, Any], None], object]
+
+
+@asynccontextmanager
+async def serve(
+    *registrations: Registration,
+    telemetry: Telemetry | None = None,
+    max_concurrent_rpcs: int = 256,
+    grace_seconds: float = 1,
+) -> AsyncIterator[str]:
+    """Serve servicers as a service does, on a free port of loopback; yields `host:port`.
+
+    Each registration is a generated add_..._to_server and its servicer.
+    """
+    settings = ServiceSettings(
+        host="127.0.0.1",
+        port=0,
+        drain_seconds=0,
+        grace_seconds=grace_seconds,
+        max_concurrent_rpcs=max_concurrent_rpcs,
+    )
+    service = server.Service(settings, telemetry or Telemetry())
+
+    @asynccontextmanager
+    async def build() -> AsyncIterator[None]:
+        for register, servicer in registrations:
+            service.add(register, servicer)
+        yield
+
+    async with server.serving(service, build()):
+        yield f"127.0.0.1:{service.port}"
+
+
+@asynccontextmanager
+async def connect(*registrations: Registration, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
+    """A bare channel to served servicers: tests see codes, details and trailers as any client would."""
+    async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
+        yield channel
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Telemetry that keeps its spans in memory."""
+
+    telemetry: Telemetry
+    exporter: InMemorySpanExporter
+
+    def spans(self) -> list[ReadableSpan]:
+        """The finished spans, oldest first."""
+        return list(self.exporter.get_finished_spans())
