@@ -7,11 +7,11 @@ from chassis import hmac_key
 def test_the_kept_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     database = tmp_path / "new" / "orders.db"
     with ThreadPoolExecutor(max_workers=8) as threads:
-        keys = set(threads.map(hmac_key.kept_beside, [database] * 8))
+        keys = set(threads.map(hmac_key.load_or_create, [database] * 8))
     assert len(keys) == 1
     assert [len(key) for key in keys] == [64]
     assert [path.stat().st_mode & 0o777 for path in database.parent.iterdir()] == [0o600]
 
 
 def test_each_database_has_a_key_of_its_own(tmp_path: Path) -> None:
-    assert hmac_key.kept_beside(tmp_path / "a.db") != hmac_key.kept_beside(tmp_path / "b.db")
+    assert hmac_key.load_or_create(tmp_path / "a.db") != hmac_key.load_or_create(tmp_path / "b.db")

@@ -40,7 +40,7 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 
 @asynccontextmanager
 async def build(settings, service):
-    service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
+    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
     yield
     print("spared", gc.get_freeze_count(), flush=True)
     print("closed", flush=True)
@@ -142,8 +142,8 @@ class Store:
 
 async def start(store: Store) -> tuple[server.Service, grpc.aio.Channel]:
     service = server.Service(ServiceSettings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1), Telemetry())
-    service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, cart_pb2_grpc.CartServiceServicer())  # type: ignore[abstract]
-    service.ready_when(store.ping)
+    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, cart_pb2_grpc.CartServiceServicer())  # type: ignore[abstract]
+    service.add_readiness_check(store.ping)
     await service.start()
     return service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
 
@@ -160,11 +160,11 @@ async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     store.broken = True
     for _ in range(3):
         assert await health(channel, "shop.CartService") == SERVING  # a miss or two are forgiven
-        await service._tell_readiness()
+        await service._update_readiness()
     assert [await health(channel, name) for name in ("", "shop.CartService")] == [NOT_SERVING] * 2
     assert await health(channel, "liveness") == SERVING
     store.broken = False
-    await service._tell_readiness()
+    await service._update_readiness()
     assert await health(channel, "shop.CartService") == SERVING
     await service.drain()
     await channel.close()

@@ -9,7 +9,8 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from cart_service.domain import Addition, CartStore, IdempotencyKeyReused
+from cart_service.domain import Addition, CartStore
+from chassis.errors import IdempotencyKeyReused
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 

@@ -12,10 +12,10 @@ from cart_service.domain import (
     Addition,
     CartFull,
     CartStore,
-    IdempotencyKeyReused,
     Line,
     QuantityTooLarge,
 )
+from chassis.errors import IdempotencyKeyReused
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from chassis import hmac_key
+from chassis.hmac_key import load_hmac_key
 from checkout_service.__main__ import Settings
 
 NAMES = ("CART_ADDR", "PRODUCT_CATALOG_ADDR", "SHIPPING_ADDR", "CURRENCY_ADDR", "PAYMENT_ADDR", "EMAIL_ADDR")
@@ -52,12 +52,12 @@ def test_a_bad_setting_is_named_without_its_value(tmp_path: Path, variable: str,
 def test_a_key_for_fingerprints_is_made_for_a_sqlite_file(tmp_path: Path) -> None:
     values = {name.lower(): value for name, value in ADDRESSES.items()}
     url = f"sqlite:///{tmp_path}/checkout.db"
-    made = hmac_key.given_or_kept(Settings(**values, database_url=url).hmac_key, url)
-    assert hmac_key.given_or_kept(None, url) == made
+    made = load_hmac_key(Settings(**values, database_url=url))
+    assert load_hmac_key(Settings(**values, database_url=url)) == made
     assert len(made) >= 32
 
 
 def test_postgresql_needs_a_key_for_fingerprints() -> None:
     values = {name.lower(): value for name, value in ADDRESSES.items()}
-    with pytest.raises(ValidationError, match="must be given with PostgreSQL"):
+    with pytest.raises(ValidationError, match="required with PostgreSQL"):
         Settings(**values, database_url="postgresql://host/name")

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from chassis.errors import InvalidArgument
+from chassis.errors import IdempotencyKeyReused, InvalidArgument
 from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,
@@ -12,7 +12,6 @@ from payment_service.domain import (
     ChargeNotFound,
     ChargeOrder,
     ChargeVoided,
-    IdempotencyKeyReused,
     Ledger,
     State,
     Till,

@@ -1,14 +1,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 import pytest
 
 from chassis.client import channel
 from chassis.errors import Unavailable
-from recommendation_service.clients import RememberedCatalog, fetch_catalog
+from recommendation_service.clients import CachedCatalog
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceServicer,
@@ -64,13 +63,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def catalog(
-    product_catalog: ProductCatalog, clock: Clock, recorded: Recorded
-) -> AsyncIterator[RememberedCatalog]:
+async def catalog(product_catalog: ProductCatalog, clock: Clock, recorded: Recorded) -> AsyncIterator[CachedCatalog]:
     """What recommendations come from, over a real channel; an answer is old after ten seconds."""
     async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30, telemetry=recorded.telemetry)
-        fetch = partial(fetch_catalog, ProductCatalogServiceStub(opened))
-        async with aclosing(RememberedCatalog(fetch, ttl_seconds=10, clock=clock)) as remembered:
-            yield remembered
+        async with aclosing(CachedCatalog(ProductCatalogServiceStub(opened), ttl_seconds=10, clock=clock)) as cached:
+            yield cached
         await opened.close()

@@ -6,40 +6,37 @@ from typing import Any
 import pytest
 
 from chassis import calls
-from recommendation_service.clients import RETRY_SECONDS, RememberedCatalog
+from chassis.cache import RETRY_SECONDS
+from recommendation_service.clients import CachedCatalog
 from recommendation_service.domain import CatalogUnavailable
 
 TTL_SECONDS = 10
 
 
-async def refreshed(catalog: RememberedCatalog) -> set[str]:
+async def refreshed(catalog: CachedCatalog) -> set[str]:
     """The ids that the background has read when it is through."""
     await catalog.current()
-    await catalog._refreshing
+    await asyncio.gather(*catalog._cache._fetches.values(), return_exceptions=True)
     return set((await catalog.current()).ids)
 
 
-async def test_products_come_with_their_categories(catalog: RememberedCatalog) -> None:
+async def test_products_come_with_their_categories(catalog: CachedCatalog) -> None:
     assert (await catalog.current()).related(["pan"]) == {"pan", "knife"}
 
 
-async def test_a_fresh_answer_is_not_asked_for_again(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
-) -> None:
+async def test_a_fresh_answer_is_not_asked_for_again(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
     await catalog.current()
     clock.seconds = TTL_SECONDS - 1
     await refreshed(catalog)
     assert product_catalog.calls == 1
 
 
-async def test_many_who_wait_for_the_first_answer_share_one_call(
-    catalog: RememberedCatalog, product_catalog: Any
-) -> None:
+async def test_many_who_wait_for_the_first_answer_share_one_call(catalog: CachedCatalog, product_catalog: Any) -> None:
     await asyncio.gather(*(catalog.current() for _ in range(50)))
     assert product_catalog.calls == 1
 
 
-async def test_an_old_answer_is_replaced(catalog: RememberedCatalog, product_catalog: Any, clock: Any) -> None:
+async def test_an_old_answer_is_replaced(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
     await catalog.current()
     product_catalog.categories = {"axe": []}
     clock.seconds = TTL_SECONDS
@@ -47,7 +44,7 @@ async def test_an_old_answer_is_replaced(catalog: RememberedCatalog, product_cat
 
 
 async def test_nobody_waits_for_a_new_answer_who_can_have_an_old_one(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
     product_catalog.answers.clear()
@@ -60,7 +57,7 @@ async def test_nobody_waits_for_a_new_answer_who_can_have_an_old_one(
 
 
 async def test_an_old_answer_is_good_while_the_catalog_is_down(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
     product_catalog.is_down = True
@@ -69,7 +66,7 @@ async def test_an_old_answer_is_good_while_the_catalog_is_down(
 
 
 async def test_a_catalog_that_is_down_is_not_asked_at_every_call(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
     product_catalog.is_down = True
@@ -79,9 +76,7 @@ async def test_a_catalog_that_is_down_is_not_asked_at_every_call(
     assert product_catalog.calls == 2
 
 
-async def test_a_catalog_that_is_back_is_read_again(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
-) -> None:
+async def test_a_catalog_that_is_back_is_read_again(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
     await catalog.current()
     product_catalog.is_down = True
     clock.seconds = TTL_SECONDS
@@ -91,13 +86,13 @@ async def test_a_catalog_that_is_back_is_read_again(
     assert await refreshed(catalog) == {"axe"}
 
 
-async def test_without_any_answer_the_catalog_is_unavailable(catalog: RememberedCatalog, product_catalog: Any) -> None:
+async def test_without_any_answer_the_catalog_is_unavailable(catalog: CachedCatalog, product_catalog: Any) -> None:
     product_catalog.is_down = True
     with pytest.raises(CatalogUnavailable):
         await catalog.current()
 
 
-async def test_the_first_answer_is_asked_for_until_it_comes(catalog: RememberedCatalog, product_catalog: Any) -> None:
+async def test_the_first_answer_is_asked_for_until_it_comes(catalog: CachedCatalog, product_catalog: Any) -> None:
     product_catalog.is_down = True
     with pytest.raises(CatalogUnavailable):
         await catalog.current()
@@ -106,7 +101,7 @@ async def test_the_first_answer_is_asked_for_until_it_comes(catalog: RememberedC
 
 
 async def test_one_who_gives_up_waiting_does_not_spoil_it_for_the_others(
-    catalog: RememberedCatalog, product_catalog: Any
+    catalog: CachedCatalog, product_catalog: Any
 ) -> None:
     product_catalog.answers.clear()
     first, second = asyncio.create_task(catalog.current()), asyncio.create_task(catalog.current())
@@ -118,7 +113,7 @@ async def test_one_who_gives_up_waiting_does_not_spoil_it_for_the_others(
 
 
 async def test_the_deadline_of_the_call_that_starts_a_refresh_does_not_end_it(
-    catalog: RememberedCatalog, product_catalog: Any, clock: Any
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
     product_catalog.categories = {"axe": []}

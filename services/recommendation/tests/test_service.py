@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 from chassis.status import from_rpc_error
-from recommendation_service.clients import RememberedCatalog
+from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
@@ -13,7 +13,7 @@ from shop_testkit.serving import Recorded, connect
 
 
 @pytest.fixture
-async def stub(catalog: RememberedCatalog, recorded: Recorded) -> AsyncIterator[RecommendationServiceStub]:
+async def stub(catalog: CachedCatalog, recorded: Recorded) -> AsyncIterator[RecommendationServiceStub]:
     servicer = (add_RecommendationServiceServicer_to_server, RecommendationService(catalog))
     async with connect(servicer, telemetry=recorded.telemetry) as channel:
         yield RecommendationServiceStub(channel)

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.errors import InvalidArgument
+from chassis.errors import IdempotencyKeyReused, InvalidArgument
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
     Address,
     Dispatch,
-    IdempotencyKeyReused,
     Item,
     ManifestUnavailable,
     Parcel,

@@ -10,14 +10,17 @@ the functions that need them, and `migrate` needs neither when nothing is pendin
 import re
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import psycopg
     from sqlalchemy import Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+StoreT = TypeVar("StoreT")
 
 BUSY_TIMEOUT_SECONDS = 10
 """How long a writer waits for the one before it: SQLite has room for one."""
@@ -45,6 +48,23 @@ def libpq_url(url: str) -> str:
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
         raise ValueError("a database address begins with sqlite:/// or postgresql://")
     return f"postgresql://{rest}"
+
+
+def open_store(
+    url: str,
+    *,
+    sqlite: Callable[[Path], AbstractAsyncContextManager[StoreT]],
+    postgres: Callable[[str], AbstractAsyncContextManager[StoreT]],
+) -> AbstractAsyncContextManager[StoreT]:
+    """Open the store that a URL names.
+
+    Args:
+        url: see this module's docstring.
+        sqlite: opens a store in a file. Each of the two imports its driver when called: only one is needed.
+        postgres: opens a store at a libpq URL.
+    """
+    path = sqlite_path(url)
+    return postgres(libpq_url(url)) if path is None else sqlite(path)
 
 
 def engine(url: str) -> "AsyncEngine":

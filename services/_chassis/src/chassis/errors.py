@@ -98,4 +98,23 @@ class Unimplemented(DomainError):
 
 
 class Internal(DomainError):
-    """The peer failed in a way it did not foresee: it may or may not have done what it was asked."""
+    """The peer failed unexpectedly; whether the operation took effect is unknown."""
+
+
+REFUSALS: tuple[type[DomainError], ...] = (
+    InvalidArgument,
+    FailedPrecondition,
+    NotFound,
+    AlreadyExists,
+    OutOfRange,
+    Unimplemented,
+)
+"""Kinds by which a peer refuses for good: it did nothing, and a retry will not help. After any other kind the outcome
+of a write is unknown."""
+
+
+class IdempotencyKeyReused(InvalidArgument):
+    """The idempotency key was already used for a different request."""
+
+    def __init__(self) -> None:
+        super().__init__(FieldViolation("idempotency-key", "was already used for a different request"))

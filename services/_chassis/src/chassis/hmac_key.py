@@ -1,41 +1,42 @@
-"""A secret key for HMACs: given, or made once and kept beside the SQLite file whose rows need it."""
+"""The secret key for HMACs: configured, or generated once and stored beside the SQLite file whose rows need it."""
 
 import os
 import secrets
-import sys
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from chassis import database
+from chassis.settings import HmacKeySettings
 
 _KEY_BYTES = 32
 
 
-def given_or_kept(given: SecretStr | None, database_url: str) -> bytes:
-    """The key that HMAC_KEY gives, else the one kept beside a SQLite file; exits where replicas would each make one."""
-    if given is not None:
-        return given.get_secret_value().encode()
-    path = database.sqlite_path(database_url)
-    if path is None:
-        sys.exit("HMAC_KEY: must be given with PostgreSQL, the same for all replicas")
-    return kept_beside(path)
+def load_hmac_key(settings: HmacKeySettings) -> bytes:
+    """Return the key that HMAC_KEY sets, or else the one stored beside the SQLite file.
 
-
-def kept_beside(file: Path) -> bytes:
-    """Read the key of this database, making it first if there is none; only its owner can read the file.
-
-    Processes that start at once get the same key.
+    HmacKeySettings rejects PostgreSQL without HMAC_KEY: each replica would generate a key of its own.
     """
-    path = file.with_suffix(".hmac-key")
+    if settings.hmac_key is not None:
+        return settings.hmac_key.get_secret_value().encode()
+    path = database.sqlite_path(settings.database_url.get_secret_value())
+    if path is None:
+        raise ValueError("HMAC_KEY is required with PostgreSQL")
+    return load_or_create(path)
+
+
+def load_or_create(database_file: Path) -> bytes:
+    """Read the key stored beside a database file; generate it first if there is none. Only its owner can read it.
+
+    Safe for concurrent starts: all processes get the same key.
+    """
+    path = database_file.with_suffix(".hmac-key")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _make(path)
+        _create(path)
     return path.read_bytes()
 
 
-def _make(path: Path) -> None:
-    """Write the whole key under another name, then give it its own: nobody reads half a key."""
+def _create(path: Path) -> None:
+    """Write the key to a temporary file, then link it into place, so that no reader sees half a key."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -45,6 +46,6 @@ def _make(path: Path) -> None:
             os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
-        pass  # another process was first, and its key is as good
+        pass  # another process created it first; all use that one
     finally:
         draft.unlink()

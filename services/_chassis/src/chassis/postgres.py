@@ -31,7 +31,7 @@ _PASSING = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator["Postgres"]:
+async def open_postgres(url: str) -> AsyncIterator["Postgres"]:
     """A server's database, by its libpq address; opens whether or not the server answers yet."""
     pool: Pool = AsyncConnectionPool(
         url,

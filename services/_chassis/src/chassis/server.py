@@ -19,18 +19,19 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from chassis import client, logging, telemetry
+from chassis import client, database, logging, telemetry
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.serving import Limiter, WrappingRegistrar
-from chassis.settings import ServiceSettings, load
+from chassis.settings import ServiceSettings, load, load_database_url
+from chassis.telemetry import Telemetry
 
 log = structlog.get_logger()
 
 LIVENESS = "liveness"
 _READINESS_INTERVAL_SECONDS = 1.0
 # One slow answer of a store must not take a service's only pod away; each call tells of a store that is down itself.
-_MISSES_UNTIL_NOT_READY = 3
+_CHECKS_UNTIL_NOT_READY = 3
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -42,24 +43,24 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 class Service:
     """A process that serves RPCs: `__main__` registers servicers, opens channels and says what readiness needs."""
 
-    def __init__(self, settings: ServiceSettings, measured: telemetry.Telemetry) -> None:
+    def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
-        self.telemetry = measured
+        self.telemetry = telemetry
         self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs)
         self.port = 0
         self._server = grpc.aio.server(options=_options(settings))
-        self._registrar = WrappingRegistrar(self._server, measured, self.limiter)
+        self._registrar = WrappingRegistrar(self._server, telemetry, self.limiter)
         self._health = health_aio.HealthServicer()
         self._checks: list[ReadinessCheck] = []
-        self._misses = _MISSES_UNTIL_NOT_READY - 1  # none is forgiven before the first success
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # none is forgiven before the first success
         self._stack = AsyncExitStack()
 
-    def add(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+    def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         """Serve a servicer; `register` is the generated add_..._to_server."""
         register(servicer, self._registrar)
 
-    def ready_when(self, check: ReadinessCheck) -> None:
+    def add_readiness_check(self, check: ReadinessCheck) -> None:
         """Ready only while `check` raises no DomainError. It may ask this service's own store, never a peer."""
         self._checks.append(check)
 
@@ -85,17 +86,17 @@ class Service:
             raise OSError(f"PORT: can't listen on {address}: is the port in use?") from error
         await self._server.start()
         await self._health.set(LIVENESS, _SERVING)
-        await self._tell_readiness()
+        await self._update_readiness()
 
     async def watch_readiness(self) -> None:
         """Tell changes of readiness, until cancelled."""
         while True:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
-            await self._tell_readiness()
+            await self._update_readiness()
 
     async def drain(self) -> None:
         """Refuse new work, finish what is in flight, close channels. Stopping at once cancels calls under way."""
-        await self._tell(_NOT_SERVING)
+        await self._set_health(_NOT_SERVING)
         await asyncio.sleep(self.settings.drain_seconds)
         await self._server.stop(self.settings.grace_seconds)
 
@@ -103,20 +104,20 @@ class Service:
         """Close the channels."""
         await self._stack.aclose()
 
-    async def _tell_readiness(self) -> None:
+    async def _update_readiness(self) -> None:
         try:
             for check in self._checks:
                 await check()
         except DomainError as error:
-            self._misses += 1
-            log.warning("not ready", reason=error.reason, misses=self._misses)
-            if self._misses >= _MISSES_UNTIL_NOT_READY:
-                await self._tell(_NOT_SERVING)
+            self._failed_checks += 1
+            log.warning("not ready", reason=error.reason, misses=self._failed_checks)
+            if self._failed_checks >= _CHECKS_UNTIL_NOT_READY:
+                await self._set_health(_NOT_SERVING)
         else:
-            self._misses = 0
-            await self._tell(_SERVING)
+            self._failed_checks = 0
+            await self._set_health(_SERVING)
 
-    async def _tell(self, status: int) -> None:
+    async def _set_health(self, status: int) -> None:
         for name in ("", *self._registrar.service_names):
             await self._health.set(name, status)
 
@@ -136,33 +137,39 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
 Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
 
 
-def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT]) -> None:
+def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
     """Run a service until SIGTERM or SIGINT, then exit with status 0.
+
+    With the argument `migrate` on the command line, migrate the database and exit instead.
 
     Args:
         name: the service's one name, such as `product-catalog`.
         settings_type: its settings, read from the environment.
         build: enters the service's stores, clients and tasks, adds its servicers; leaves after the drain.
+        migrations: the folder of the service's migrations, if it has a database.
     """
+    if migrations is not None and sys.argv[1:] == ["migrate"]:
+        database.migrate(load_database_url(settings_type), migrations)
+        return
     settings = load(settings_type)
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs without its compiled core: every message would cost ten times as much")
-    measured = telemetry.configure(name)
-    logging.configure(name, level=settings.log_level, logger=measured.logger)
+    configured = telemetry.configure(name)
+    logging.configure(name, level=settings.log_level, logger=configured.logger)
     try:
-        uvloop.run(_serve(settings, measured, build))
+        uvloop.run(_serve(settings, configured, build))
     except OSError as error:
         sys.exit(str(error))
     finally:
-        measured.shutdown()
+        configured.shutdown()
 
 
-async def _serve(settings: SettingsT, measured: telemetry.Telemetry, build: Build[SettingsT]) -> None:
+async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[SettingsT]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    service = Service(settings, measured)
+    service = Service(settings, telemetry)
     async with serving(service, build(settings, service)):
         # What the start made stays for good: looking through it again would stop the event loop for 40 ms each time.
         gc.freeze()

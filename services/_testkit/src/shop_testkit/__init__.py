@@ -1,1 +1,1 @@
-"""What the tests of several packages share: servers, databases, whole shops and fault scenarios. No image contains it."""
+"""Shared by the tests of several packages: servers, databases, whole shops, fault scenarios. Never in an image."""

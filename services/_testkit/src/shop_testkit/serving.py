@@ -39,7 +39,7 @@ async def serve(
     @asynccontextmanager
     async def build() -> AsyncIterator[None]:
         for register, servicer in registrations:
-            service.add(register, servicer)
+            service.add_servicer(register, servicer)
         yield
 
     async with server.serving(service, build()):

@@ -25,7 +25,7 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Serve the ads of the file, and follow its changes."""
     ads = DataFile(settings.ads_file, parse_ads)
-    service.add(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
+    service.add_servicer(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(ads.watch(), name="watch ads")
         yield

@@ -40,8 +40,8 @@ def store(settings: Settings) -> AbstractAsyncContextManager[CartStore]:
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Serve the store's carts while it answers."""
     async with store(settings) as carts:
-        service.ready_when(carts.check)
-        service.add(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
+        service.add_readiness_check(carts.check)
+        service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
         yield
 
 

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.errors import FailedPrecondition, Unavailable
 from chassis.fields import parse_idempotency_key, require_between, require_text
 
 MAX_LINES = 200
@@ -28,13 +28,6 @@ class QuantityTooLarge(FailedPrecondition):
 
     def __init__(self) -> None:
         super().__init__(f"a cart holds at most {MAX_QUANTITY} of a product")
-
-
-class IdempotencyKeyReused(InvalidArgument):
-    """The key belongs to another request of the same user."""
-
-    def __init__(self) -> None:
-        super().__init__(message="the idempotency-key was used for another request")
 
 
 class StoreUnavailable(Unavailable):

@@ -11,11 +11,11 @@ from cart_service.domain import (
     Addition,
     Cart,
     CartFull,
-    IdempotencyKeyReused,
     Line,
     QuantityTooLarge,
     new_etag,
 )
+from chassis.errors import IdempotencyKeyReused
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -18,13 +18,13 @@ from cart_service.domain import (
     Addition,
     Cart,
     CartFull,
-    IdempotencyKeyReused,
     Line,
     QuantityTooLarge,
     StoreUnavailable,
     new_etag,
 )
 from cart_service.store import KEY_TTL_SECONDS
+from chassis.errors import IdempotencyKeyReused
 
 log = structlog.get_logger()
 

@@ -7,16 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from chassis.errors import (
-    AlreadyExists,
-    DomainError,
-    FailedPrecondition,
-    FieldViolation,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    Unimplemented,
-)
+from chassis.errors import REFUSALS, DomainError, FieldViolation, InvalidArgument, NotFound, Unimplemented
 from chassis.money import Money
 from chassis.wire import money_to_wire
 from checkout_service.codec import address_to_wire, card_to_wire, lines_to_wire
@@ -36,9 +27,6 @@ from shop import (
 from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
 
 log = structlog.get_logger()
-
-REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, AlreadyExists, OutOfRange, Unimplemented)
-"""What a peer refuses for good. Any other failure leaves open whether it acted."""
 
 _REASON = re.compile(r"[A-Z][A-Z_]{0,62}")
 _NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){2,}")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-from chassis.postgres import Connection, Postgres, connected
+from chassis.postgres import Connection, Postgres, open_postgres
 from checkout_service.journal import JournalUnavailable
 from checkout_service.journal_sql import Statement
 from checkout_service.rows import Row
@@ -16,7 +16,7 @@ T = TypeVar("T")
 @asynccontextmanager
 async def postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
     """A database, open within the context."""
-    async with connected(url) as server:
+    async with open_postgres(url) as server:
         yield PostgresDatabase(server)
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from chassis.errors import DomainError
+from chassis.errors import REFUSALS, DomainError
 from chassis.failpoints import Failpoints
 from checkout_service import points
-from checkout_service.clients import REFUSALS, CartEmptier, Mailer
+from checkout_service.clients import CartEmptier, Mailer
 from checkout_service.domain import State
 from checkout_service.journal import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent
 from checkout_service.watch import Watch

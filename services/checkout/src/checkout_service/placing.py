@@ -9,6 +9,7 @@ import structlog
 from opentelemetry import trace
 
 from chassis import calls
+from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
 from checkout_service import points, saga
 from checkout_service.codec import answer_to_bytes
@@ -31,7 +32,6 @@ from checkout_service.pricing import price
 from checkout_service.recovery import order_of
 from checkout_service.refusals import (
     CartOrdered,
-    IdempotencyKeyReused,
     OrderInFlight,
     OrderInProgress,
     QuotesTooSlow,
@@ -231,7 +231,7 @@ async def _wait_for(run: Run, until: float) -> Ending | None:
 
 def _require_same(known: Entry, mark: str) -> Entry:
     if known.fingerprint != mark:
-        raise IdempotencyKeyReused.field("idempotency-key", "came with another request before")
+        raise IdempotencyKeyReused
     return known
 
 

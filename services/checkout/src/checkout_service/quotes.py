@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chassis.cache import TtlCache
 from chassis.errors import (
     DomainError,
     FailedPrecondition,
@@ -12,7 +13,6 @@ from chassis.errors import (
 )
 from chassis.money import Money
 from chassis.wire import money_to_wire
-from checkout_service.cache import SharedCache
 from checkout_service.codec import PeerBroken, address_to_wire, lines_to_wire, money_from_peer
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn, QuoteRefused
 from shop import (
@@ -58,8 +58,8 @@ class ShopQuotes:
         self._catalog = catalog
         self._currency = currency
         self._shipping = shipping
-        self._prices = SharedCache(self._fetch_price, PRICE_TTL_SECONDS)
-        self._conversions = SharedCache(self._fetch_conversion, CONVERSION_TTL_SECONDS)
+        self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS)
+        self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS)
 
     async def cart(self, user_id: str) -> Cart:
         """Read the user's cart, with its etag if it has one."""

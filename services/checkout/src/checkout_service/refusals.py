@@ -1,7 +1,6 @@
 """What a caller gets instead of an order."""
 
-from chassis.errors import Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
-from checkout_service.clients import REFUSALS
+from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
 from checkout_service.domain import Refusal, State
 from checkout_service.journal import Entry
 
@@ -9,10 +8,6 @@ RETRY_SECONDS = 1.0
 
 _KINDS: dict[str, type[DomainError]] = {kind.__name__: kind for kind in REFUSALS}
 _UNTOLD = Refusal("FailedPrecondition", "ORDER_REFUSED", "the order was refused")
-
-
-class IdempotencyKeyReused(InvalidArgument):
-    """The key came with another request before."""
 
 
 class OrderInProgress(Unavailable):

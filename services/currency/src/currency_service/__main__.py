@@ -36,7 +36,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
 
             rates = feed = RatesFeed(str(settings.rates_url), file)
             followed.append(tasks.create_task(feed.follow(settings.rates_refresh_seconds), name="refresh rates"))
-        service.add(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
+        service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
         yield
         for task in followed:
             task.cancel()

@@ -40,7 +40,7 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Mail through the relay, or into the outbox."""
     async with _mailer(settings) as mailer:
-        service.add(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
+        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
         yield
 
 

@@ -12,7 +12,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Protocol
 
-from chassis.errors import Aborted, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.money import Money, parse_money
 from payment_service import cards
 from payment_service.cards import Brand, Card
@@ -25,10 +25,6 @@ class CardDeclined(FailedPrecondition):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the card was declined: {reason.lower().replace('_', ' ')}", reason=reason)
-
-
-class IdempotencyKeyReused(InvalidArgument):
-    """The key came with another amount or card before."""
 
 
 class ChargeFenced(Aborted):
@@ -180,7 +176,7 @@ def _settle(entry: Entry, order: ChargeOrder, card_hmac: bytes) -> Entry:
         raise ChargeFenced("the charge under this key was given up")
     amount = Money.of(order.currency_code, order.units, order.nanos)
     if entry.payment.amount != amount or not hmac.compare_digest(entry.payment.card_hmac, card_hmac):
-        raise IdempotencyKeyReused.field("idempotency-key", "came with another request before")
+        raise IdempotencyKeyReused
     if entry.state is State.VOIDED:
         raise ChargeVoided("the charge under this key was voided")
     if entry.reason is not None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from chassis.postgres import Connection, Postgres, connected
+from chassis.postgres import Connection, Postgres, open_postgres
 from payment_service.domain import Entry, LedgerUnavailable
 from payment_service.store import READ_COLUMNS, to_entry, to_row
 
@@ -24,7 +24,7 @@ _CHECK_WITHIN_SECONDS = 1
 @asynccontextmanager
 async def postgres_ledger(url: str) -> AsyncIterator["PostgresLedger"]:
     """A ledger, open within the context; it opens whether or not the server answers yet."""
-    async with connected(url) as server:
+    async with open_postgres(url) as server:
         yield PostgresLedger(server)
 
 

@@ -25,7 +25,9 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Serve the products of the file, and follow its changes."""
     shelf = DataFile(settings.catalog_file, lambda raw: Shelf(parse_catalog(raw)))
-    service.add(product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, ProductCatalogService(shelf))
+    service.add_servicer(
+        product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, ProductCatalogService(shelf)
+    )
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(shelf.watch(), name="watch products")
         yield

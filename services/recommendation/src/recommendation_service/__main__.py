@@ -2,13 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 
 from pydantic import Field
 
 from chassis.server import Service, run
 from chassis.settings import ServiceSettings
-from recommendation_service.clients import RememberedCatalog, fetch_catalog
+from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
 
@@ -27,8 +26,10 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retried=["ListProducts"]
     )
     stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
-    async with aclosing(RememberedCatalog(partial(fetch_catalog, stub), settings.catalog_ttl_seconds)) as catalog:
-        service.add(recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, RecommendationService(catalog))
+    async with aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds)) as catalog:
+        service.add_servicer(
+            recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, RecommendationService(catalog)
+        )
         yield
 
 

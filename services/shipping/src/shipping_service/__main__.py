@@ -32,7 +32,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_manifest(settings.shipments_file) as manifest, asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(rate_card.watch(), name="watch rate card")
         servicer = ShippingService(rate_card, Dispatch(manifest), service.failpoints)
-        service.add(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)
+        service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)
         yield
         watch.cancel()
 

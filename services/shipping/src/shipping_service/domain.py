@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import InvalidArgument, Unavailable
+from chassis.errors import IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.fields import limit_text, require_between
 from chassis.money import Money
 
@@ -15,10 +15,6 @@ MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
 _MAX_INT32 = 2**31 - 1
 _SHIPMENTS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
-
-
-class IdempotencyKeyReused(InvalidArgument):
-    """The key came with another parcel before."""
 
 
 class ManifestUnavailable(Unavailable):
@@ -178,7 +174,7 @@ class Dispatch:
     def _recall(self, key: str, digest: bytes) -> _Seen:
         seen = self._seen.setdefault(key, _Seen(digest))
         if seen.digest != digest:
-            raise IdempotencyKeyReused.field("idempotency-key", "came with another request before")
+            raise IdempotencyKeyReused
         if len(self._seen) > self._remembered_keys:
             self._seen.popitem(last=False)
         return seen

@@ -106,7 +106,7 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Serve orders."""
-    service.add(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, NaiveCheckout(settings, service))
+    service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, NaiveCheckout(settings, service))
     yield
 
 

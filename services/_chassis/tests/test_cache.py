@@ -4,7 +4,7 @@ from collections import defaultdict
 import pytest
 
 from chassis import calls
-from checkout_service.cache import SharedCache
+from chassis.cache import TtlCache
 
 
 class Source:
@@ -32,30 +32,30 @@ def source() -> Source:
 
 
 async def test_an_answer_is_kept(source: Source) -> None:
-    cache = SharedCache(source.fetch, ttl_seconds=3600)
+    cache = TtlCache(source.fetch, ttl_seconds=3600)
     assert [await cache.get("a"), await cache.get("b", "a")] == [["a1"], ["b1", "a1"]]
 
 
 async def test_an_old_answer_is_fetched_anew(source: Source) -> None:
-    cache = SharedCache(source.fetch, ttl_seconds=0)
+    cache = TtlCache(source.fetch, ttl_seconds=0)
     assert [await cache.get("a"), await cache.get("a")] == [["a1"], ["a2"]]
 
 
 async def test_the_same_key_twice_is_fetched_once(source: Source) -> None:
-    assert await SharedCache(source.fetch, ttl_seconds=3600).get("a", "b", "a") == ["a1", "b1", "a1"]
+    assert await TtlCache(source.fetch, ttl_seconds=3600).get("a", "b", "a") == ["a1", "b1", "a1"]
 
 
 async def test_nothing_is_fetched_for_nothing(source: Source) -> None:
-    assert await SharedCache(source.fetch, ttl_seconds=3600).get() == []
+    assert await TtlCache(source.fetch, ttl_seconds=3600).get() == []
 
 
 async def test_callers_at_once_share_a_fetch(source: Source) -> None:
-    cache = SharedCache(source.fetch, ttl_seconds=3600)
+    cache = TtlCache(source.fetch, ttl_seconds=3600)
     assert await asyncio.gather(*(cache.get("a") for _ in range(20))) == [["a1"]] * 20
 
 
 async def test_a_failure_reaches_all_who_wait_and_is_not_kept(source: Source) -> None:
-    cache = SharedCache(source.fetch, ttl_seconds=3600)
+    cache = TtlCache(source.fetch, ttl_seconds=3600)
     source.error = ValueError("no")
     failures = await asyncio.gather(cache.get("a"), cache.get("a"), return_exceptions=True)
     assert [type(failure) for failure in failures] == [ValueError, ValueError]
@@ -64,7 +64,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_not_kept(source: Source) ->
 
 
 async def test_a_caller_who_leaves_does_not_take_the_fetch_along(source: Source) -> None:
-    cache = SharedCache(source.fetch, ttl_seconds=3600)
+    cache = TtlCache(source.fetch, ttl_seconds=3600)
     source.gate.clear()
     leaving, staying = asyncio.create_task(cache.get("a")), asyncio.create_task(cache.get("a"))
     await asyncio.sleep(0)
@@ -75,13 +75,12 @@ async def test_a_caller_who_leaves_does_not_take_the_fetch_along(source: Source)
 
 async def test_a_fetch_does_not_have_the_deadline_of_its_first_caller(source: Source) -> None:
     calls.deadline.set(asyncio.get_running_loop().time() + 1)
-    await SharedCache(source.fetch, ttl_seconds=3600).get("a")
+    await TtlCache(source.fetch, ttl_seconds=3600).get("a")
     assert source.deadlines == [None]
 
 
-async def test_the_oldest_answer_makes_room(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkout_service.cache._MAX_ENTRIES", 2)
-    cache = SharedCache(source.fetch, ttl_seconds=3600)
+async def test_the_oldest_answer_makes_room(source: Source) -> None:
+    cache = TtlCache(source.fetch, ttl_seconds=3600, max_entries=2)
     for key in "abc":
         await cache.get(key)
     assert await cache.get("c", "a") == ["c1", "a2"]

@@ -1,0 +1,114 @@
+"""A cache whose entries expire; concurrent misses of one key share a single fetch."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from chassis import calls
+from chassis.errors import DomainError
+
+log = structlog.get_logger()
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MAX_ENTRIES = 10_000
+RETRY_SECONDS = 1.0
+"""How long a stale value is served after a failed refresh before the next one."""
+
+
+@dataclass(slots=True)
+class _Entry(Generic[V]):
+    value: V
+    fresh_until: float
+
+
+class TtlCache(Generic[K, V]):
+    """Fetches missing values. A failed fetch is not cached; every caller that waits for it gets its error.
+
+    Args:
+        fetch: loads the value of a key, without the deadline of the call that happens to need it first.
+        ttl_seconds: how long a value stays fresh.
+        serve_stale: return an expired value at once and refresh it in the background; when the refresh fails, keep
+            serving it. Otherwise an expired value counts as missing.
+        max_entries: the oldest entries make room for new ones.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[K], Awaitable[V]],
+        ttl_seconds: float,
+        *,
+        serve_stale: bool = False,
+        max_entries: int = MAX_ENTRIES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._ttl_seconds = ttl_seconds
+        self._serve_stale = serve_stale
+        self._max_entries = max_entries
+        self._clock = clock
+        self._entries: dict[K, _Entry[V]] = {}
+        self._fetches: dict[K, asyncio.Task[V]] = {}
+
+    async def get(self, *keys: K) -> list[V]:
+        """Return the values in the order of the keys. Raises what a fetch raises. A hit creates no task."""
+        now = self._clock()
+        found = {key: entry.value for key in keys if (entry := self._usable(key, now)) is not None}
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
+        if missing:
+            # Shielded: a caller that gives up does not end the fetch for the others.
+            fetches = [asyncio.shield(self._start_fetch(key)) for key in missing]
+            found.update(zip(missing, await asyncio.gather(*fetches), strict=True))
+        return [found[key] for key in keys]
+
+    async def aclose(self) -> None:
+        """Cancel the fetches under way."""
+        fetches = list(self._fetches.values())
+        for fetch in fetches:
+            fetch.cancel()
+        await asyncio.gather(*fetches, return_exceptions=True)
+
+    def _usable(self, key: K, now: float) -> _Entry[V] | None:
+        entry = self._entries.get(key)
+        if entry is None or now < entry.fresh_until:
+            return entry
+        if not self._serve_stale:
+            return None
+        self._start_fetch(key)
+        return entry
+
+    def _start_fetch(self, key: K) -> "asyncio.Task[V]":
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            fetch = self._fetches[key] = asyncio.create_task(self._fetch_and_store(key), name="cache fetch")
+            fetch.add_done_callback(_mark_retrieved)
+        return fetch
+
+    async def _fetch_and_store(self, key: K) -> V:
+        calls.deadline.set(None)  # the deadline of the first caller is not that of the others
+        try:
+            value = await self._fetch(key)
+        except Exception as error:
+            if self._serve_stale and (stale := self._entries.get(key)) is not None:
+                stale.fresh_until = self._clock() + RETRY_SECONDS
+                unexpected = not isinstance(error, DomainError)
+                log.warning("refresh failed, serving the stale value", key=str(key), exc_info=unexpected)
+            raise
+        finally:
+            del self._fetches[key]
+        if key not in self._entries and len(self._entries) >= self._max_entries:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = _Entry(value, self._clock() + self._ttl_seconds)
+        return value
+
+
+def _mark_retrieved(fetch: "asyncio.Task[V]") -> None:
+    """Every waiter may have been cancelled: asyncio would then report the error as never retrieved."""
+    if not fetch.cancelled():
+        fetch.exception()
