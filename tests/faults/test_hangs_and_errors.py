@@ -5,15 +5,15 @@ The first checkout has the fault, the second one is well; customers ask them in 
 
 import pytest
 
-from checkout_service.points import ORDER_PATH
-from payment_service.service import FAILPOINTS as PAYMENT
-from shipping_service.service import FAILPOINTS as SHIPPING
+from checkout_service.failpoints import ORDER_PATH
+from payment_service.failpoints import CHARGE
+from shipping_service.failpoints import FAILPOINTS as SHIPPING
 from shop_cli.prove.evidence import Told
 from shop_testkit.scenario import Scene, answers, faulty, owner
 
 
 @pytest.mark.parametrize("action", ["hang", "error"])
-@pytest.mark.parametrize("point", [*ORDER_PATH, *PAYMENT[:2], *SHIPPING])
+@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIPPING])
 async def test_orders_with_and_without_a_key_survive_a_fault(sqlite_scene: Scene, point: str, action: str) -> None:
     """Both meet the fault: it is there for the first two to come by."""
     shop = sqlite_scene

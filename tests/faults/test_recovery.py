@@ -8,16 +8,13 @@ from dataclasses import replace
 import pytest
 
 from chassis.errors import FailedPrecondition
-from checkout_service.points import AROUND, TAKEN_OVER
-from checkout_service.saga import Resolve, Void
-from payment_service.service import FAILPOINTS as PAYMENT
+from checkout_service import failpoints as checkout
+from payment_service import failpoints as payment
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.evidence import Told
 from shop_cli.prove.plan import Intent
 from shop_testkit.scenario import Scene, answers, faulty, owner, until
 from shop_testkit.serving import serve
-
-FENCE, VOID = PAYMENT[2:4], PAYMENT[4:]
 
 
 def each(*points: str) -> pytest.MarkDecorator:
@@ -30,11 +27,11 @@ def shop(sqlite_scene: Scene) -> Scene:
     return sqlite_scene
 
 
-@each(TAKEN_OVER, *AROUND[Resolve], *FENCE)
+@each(checkout.TAKEN_OVER, *checkout.RESOLVE, *payment.RESOLVE_OR_FENCE)
 async def test_recovery_survives_a_fault(shop: Scene, point: str, action: str) -> None:
     """A checkout dies with charged orders whose customers walk away; what recovers them has the fault."""
-    dying, weak = "checkout-1", "payment" if point in PAYMENT else "checkout-2"
-    await shop.arrange({dying: faulty("checkout.charged", "hang", times=2), weak: faulty(point, action, times=2)})
+    dying, weak = "checkout-1", "payment" if point in payment.FAILPOINTS else "checkout-2"
+    await shop.arrange({dying: faulty("checkout.charge.after", "hang", times=2), weak: faulty(point, action, times=2)})
     wishes = shop.wish(keyed=True, max_tries=1), shop.wish(keyed=False, max_tries=1)
     async with shop.revived(weak):
         ordering = asyncio.create_task(shop.play(*wishes))
@@ -50,10 +47,10 @@ async def are_charged(shop: Scene, wishes: Sequence[Intent]) -> bool:
     return all(shop.captured(wish) == 1 for wish in wishes)
 
 
-@each(*FENCE)
+@each(*payment.RESOLVE_OR_FENCE)
 async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) -> None:
     """A checkout dies before it charges: the key is fenced, and the customer who returns is charged under another."""
-    await shop.arrange({"checkout-1": faulty("checkout.before_charge", "kill"), "payment": faulty(point, action)})
+    await shop.arrange({"checkout-1": faulty("checkout.charge.before", "kill"), "payment": faulty(point, action)})
     wish = shop.wish(max_tries=1)
     async with shop.revived("payment"):
         played = await shop.play(wish)
@@ -65,7 +62,7 @@ async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) ->
     assert await shop.violations(played) == []
 
 
-@each(*VOID, *AROUND[Void])
+@each(*payment.VOID, *checkout.VOID)
 async def test_a_charge_is_released_once_shipping_refuses_whatever_fails(shop: Scene, point: str, action: str) -> None:
     weak = owner(point)
     async with refusing_shipping() as address:

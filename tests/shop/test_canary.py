@@ -142,7 +142,7 @@ async def send_broken_bytes(shop: RunningShop, answers: Answers) -> None:
 async def order_while_payment_fails(shop: RunningShop, answers: Answers) -> None:
     """With a bug in payment, and without payment."""
     checkout = CheckoutServiceStub(shop.channels["checkout"])
-    await shop.processes["payment"].restart(FAILPOINTS="payment.charge.received=error")
+    await shop.processes["payment"].restart(FAILPOINTS="payment.charge.before=error")
     for number in (VISA, MISTYPED):
         request = order_with(number)
         await shop.fill_cart(request.user_id)

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from chassis.errors import FailedPrecondition, Internal, Unavailable
-from checkout_service import executor, journal_sql, outbox, points, recovery
+from checkout_service import executor, failpoints, journal_sql, outbox, recovery
 from checkout_service.journal import Journal, NewOrder
 from shop import checkout_pb2
 from shop_internal import orders_pb2
@@ -21,7 +21,7 @@ Checkout = Any
 Start = Callable[..., Any]
 
 
-FAULTS = [(point, key) for point in points.ORDER_PATH for key in ("key", None)]
+FAULTS = [(point, key) for point in failpoints.ORDER_PATH for key in ("key", None)]
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +120,9 @@ async def test_an_order_whose_worker_hangs_at_any_point_is_finished_once(
     # Twice, for its own recovery may be the first to take the order up: the more often, the longer until the next try.
     async with start(address) as other, start(address, failpoints=f"{point}=hang*2") as hanging:
         call = asyncio.create_task(hanging.place(request_of(), key, within=60))
-        if point == points.READ:  # nothing was begun
+        if point == failpoints.QUOTED:  # nothing was begun
             call.cancel()
-        elif point != "checkout.before_insert":
+        elif point != "checkout.insert.before":
             await until_listed(hanging)  # else the other one may be the first, and nothing hangs
         response = await place_until_answered(other, request_of(), key)
         await until_done(other)
@@ -130,18 +130,18 @@ async def test_an_order_whose_worker_hangs_at_any_point_is_finished_once(
     assert_one_order(peers, response)
 
 
-@pytest.mark.parametrize("point", [points.TAKEN_OVER, *points.AROUND_RESOLVE])
+@pytest.mark.parametrize("point", [failpoints.TAKEN_OVER, *failpoints.RESOLVE])
 async def test_an_error_in_recovery_ends_in_one_order(
     peers: FakePeers, address: str, start: Start, request_of: Request, point: str
 ) -> None:
-    failpoints = f"checkout.charged=error*1,{point}=error*2"
-    async with start(address, failpoints=failpoints) as checkout:
+    faults = f"checkout.charge.after=error*1,{point}=error*2"
+    async with start(address, failpoints=faults) as checkout:
         response = await place_until_answered(checkout, request_of(), "key")
         await until_done(checkout)
     assert_one_order(peers, response)
 
 
-@pytest.mark.parametrize("point", points.AROUND_VOID)
+@pytest.mark.parametrize("point", failpoints.VOID)
 async def test_an_error_while_voiding_ends_in_a_void(
     peers: FakePeers, address: str, start: Start, request_of: Request, point: str
 ) -> None:
@@ -170,7 +170,7 @@ async def test_a_stale_worker_changes_nothing_and_answers_as_the_other_did(
 async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    async with start(address, failpoints="checkout.before_charge=error*1") as checkout:
+    async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of(), "key")
         await until_states(checkout, "ABANDONED")
@@ -185,7 +185,7 @@ async def test_an_abandoned_order_is_not_reopened_when_another_one_has_its_cart(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
     peers.cart.trouble["EmptyCart"] = Trouble(Unavailable("down"))
-    async with start(address, failpoints="checkout.before_charge=error*1") as checkout:
+    async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())
         await until_states(checkout, "ABANDONED")
@@ -216,7 +216,7 @@ async def test_a_poisoned_order_holds_up_no_other(
     peers.shipping.poisoned_city = "Nowhere"
     poisoned = request_of()
     poisoned.address.city = "Nowhere"
-    async with start(address, failpoints="checkout.charged=error*2") as checkout:
+    async with start(address, failpoints="checkout.charge.after=error*2") as checkout:
         for request in (poisoned, request_of(user_id="bob")):
             with pytest.raises(grpc.aio.AioRpcError):
                 await checkout.place(request, "key")
@@ -272,7 +272,7 @@ async def test_leaving_waits_for_the_orders_under_way(
 async def test_recovery_is_linked_to_the_trace_of_the_order(
     address: str, start: Start, request_of: Request, recorded: Recorded
 ) -> None:
-    async with start(address, recorded.telemetry, failpoints="checkout.charged=error*1") as checkout:
+    async with start(address, recorded.telemetry, failpoints="checkout.charge.after=error*1") as checkout:
         await place_until_answered(checkout, request_of(), "key")
         await until_done(checkout)
     placed = next(span for span in recorded.spans() if span.name == "shop.CheckoutService/PlaceOrder")

@@ -69,9 +69,7 @@ async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
 
 
 @pytest.mark.parametrize("key", ["key", None])
-@pytest.mark.parametrize(
-    ("point", "states"), [("payment.charge.received", []), ("payment.charge.committed", ["CHARGED"])]
-)
+@pytest.mark.parametrize(("point", "states"), [("payment.charge.before", []), ("payment.charge.after", ["CHARGED"])])
 async def test_a_kill_around_a_charge_leaves_all_of_it_or_nothing(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
 ) -> None:
@@ -85,7 +83,7 @@ async def test_a_kill_around_a_charge_leaves_all_of_it_or_nothing(
 async def test_a_charge_repeated_after_a_kill_is_the_charge_before_it(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(ledger_url, "payment.charge.committed=kill") as (_, channel):
+    async with process(ledger_url, "payment.charge.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, "key")
     async with process(ledger_url) as (_, channel):
@@ -94,7 +92,7 @@ async def test_a_charge_repeated_after_a_kill_is_the_charge_before_it(
 
 
 async def test_a_fence_holds_though_its_process_was_killed(sqlite_url: str) -> None:
-    async with process(sqlite_url, "payment.fence.committed=kill") as (_, channel):
+    async with process(sqlite_url, "payment.resolve_or_fence.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await PaymentLedgerStub(channel).ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
     async with process(sqlite_url) as (_, channel):
@@ -106,7 +104,7 @@ async def test_a_fence_holds_though_its_process_was_killed(sqlite_url: str) -> N
 async def test_a_void_holds_though_its_process_was_killed(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(sqlite_url, "payment.void.committed=kill") as (_, channel):
+    async with process(sqlite_url, "payment.void.after=kill") as (_, channel):
         await charge(channel, "key")
         with pytest.raises(grpc.aio.AioRpcError):
             await PaymentLedgerStub(channel).Void(ledger_pb2.VoidRequest(charge_key="key"))

@@ -83,7 +83,7 @@ def test_the_canary_sings() -> None:
     assert leaks(b"... 4929-5304 6395 7262 ...")
 
 
-@pytest.mark.parametrize("failpoints", ["", "payment.charge.committed=error"])
+@pytest.mark.parametrize("failpoints", ["", "payment.charge.after=error"])
 async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: str) -> None:
     running = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -12,7 +12,8 @@ from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
 from payment_service.cards import Brand
 from payment_service.domain import ChargeOrder, Ledger, Till
-from payment_service.service import FAILPOINTS, PaymentLedger, PaymentService
+from payment_service.failpoints import FAILPOINTS
+from payment_service.service import PaymentLedger, PaymentService
 from payment_service.store import open_ledger
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
@@ -181,7 +182,7 @@ async def test_a_thousand_charges_delivered_twice_are_a_thousand_charges(
 
 
 @pytest.mark.parametrize("key", ["key", None])
-@pytest.mark.parametrize("point", ["payment.charge.received", "payment.charge.committed"])
+@pytest.mark.parametrize("point", ["payment.charge.before", "payment.charge.after"])
 async def test_a_charge_that_failed_on_the_way_is_an_internal_error_without_words(
     sqlite_ledger: Ledger, order: Order, point: str, key: str | None
 ) -> None:

@@ -58,7 +58,7 @@ async def process(
 
 
 @pytest.mark.parametrize("metadata", [[("idempotency-key", "key")], []])
-@pytest.mark.parametrize(("point", "lines"), [("shipping.ship.received", 0), ("shipping.ship.recorded", 1)])
+@pytest.mark.parametrize(("point", "lines"), [("shipping.ship.before", 0), ("shipping.ship.after", 1)])
 async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
     tmp_path: Path, point: str, lines: int, metadata: list[tuple[str, str]]
 ) -> None:
@@ -73,7 +73,7 @@ async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
 async def test_a_shipment_repeated_after_a_kill_is_the_shipment_before_it(tmp_path: Path) -> None:
     manifest = tmp_path / "shipments.jsonl"
     metadata = [("idempotency-key", "key")]
-    async with process(manifest, "shipping.ship.recorded=kill") as (_, stub):
+    async with process(manifest, "shipping.ship.after=kill") as (_, stub):
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.ShipOrder(REQUEST, metadata=metadata)
     async with process(manifest) as (_, stub):

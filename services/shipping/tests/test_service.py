@@ -13,8 +13,9 @@ from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Dispatch
+from shipping_service.failpoints import FAILPOINTS
 from shipping_service.manifest import open_manifest
-from shipping_service.service import FAILPOINTS, ShippingService
+from shipping_service.service import ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server

@@ -1,4 +1,4 @@
-"""Named points where a test makes the process die, hang or fail: FAILPOINTS="payment.charge.committed=kill".
+"""Named points where a test makes the process die, hang or fail: FAILPOINTS="payment.charge.after=kill".
 
 Several are separated by commas; `=error*2` acts the first two times only. Unset, as everywhere but in tests, a point
 costs one dictionary lookup.

@@ -15,9 +15,9 @@ from checkout_service import saga
 from checkout_service.clients import Payment, Shipping
 from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import Card, Order, State, charge_key
+from checkout_service.failpoints import COMMAND_FAILPOINTS
 from checkout_service.journal import Journal, JournalUnavailable, NewOrder
 from checkout_service.outbox import Outbox, Parcel
-from checkout_service.points import AROUND
 from checkout_service.saga import Command, Ending, Saga
 from checkout_service.watch import Watch
 
@@ -149,7 +149,7 @@ class Executor:
             if isinstance(command, saga.Wait):
                 result = await self._wait(run, command)
                 continue
-            before, after = AROUND[type(command)]
+            before, after = COMMAND_FAILPOINTS[type(command)]
             await self._failpoints.reach(before)
             result = await self._perform(run, work, command)
             await self._failpoints.reach(after)

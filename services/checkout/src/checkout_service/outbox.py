@@ -10,7 +10,7 @@ import structlog
 
 from chassis.errors import REFUSALS, DomainError
 from chassis.failpoints import Failpoints
-from checkout_service import points
+from checkout_service import failpoints as points
 from checkout_service.clients import CartEmptier, Mailer
 from checkout_service.domain import State
 from checkout_service.journal import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent
@@ -90,9 +90,9 @@ class Outbox:
         while self._sent:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
-                await self._failpoints.reach(points.BEFORE_SETTLE)
+                await self._failpoints.reach(points.SETTLE[0])
                 done = await self._journal.settle(batch)
-                await self._failpoints.reach(points.SETTLED)
+                await self._failpoints.reach(points.SETTLE[1])
             except JournalUnavailable:
                 self._sent.extendleft(batch)
                 log.warning("the outbox can't be settled")

@@ -11,7 +11,8 @@ from opentelemetry import trace
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
-from checkout_service import points, saga
+from checkout_service import failpoints as points
+from checkout_service import saga
 from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import (
     REFUSED,
@@ -154,7 +155,7 @@ class Placing:
             raise QuotesTooSlow("prices were not told in time") from error
         if asyncio.get_running_loop().time() >= asked.answer_by:
             raise QuotesTooSlow("too little time is left to place the order")
-        await self._failpoints.reach(points.READ)
+        await self._failpoints.reach(points.QUOTED)
         return NewOrder(scope, asked.mark, order, answer_to_bytes(order), _traceparent())
 
     async def _begin(self, new: NewOrder, card: Card, asked: _Asked) -> Answer:

@@ -11,7 +11,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
-from checkout_service import points, saga
+from checkout_service import failpoints as points
+from checkout_service import saga
 from checkout_service.codec import order_from_bytes
 from checkout_service.domain import Order, State
 from checkout_service.executor import Executor, Work

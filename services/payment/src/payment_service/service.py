@@ -9,6 +9,7 @@ from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire
+from payment_service import failpoints
 from payment_service.cards import Card
 from payment_service.domain import ChargeOrder, Entry, State, Till
 from shop import payment_pb2, payment_pb2_grpc
@@ -18,59 +19,51 @@ from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
-FAILPOINTS = (
-    "payment.charge.received",
-    "payment.charge.committed",
-    "payment.fence.received",
-    "payment.fence.committed",
-    "payment.void.received",
-    "payment.void.committed",
-)
 
 
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
     """shop.PaymentService."""
 
-    def __init__(self, till: Till, failpoints: Failpoints) -> None:
+    def __init__(self, till: Till, active: Failpoints) -> None:
         self._till = till
-        self._failpoints = failpoints
+        self._failpoints = active
 
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         """Charge a card, once for each idempotency-key."""
         key = idempotency_key(context)
         order = to_order(request)
-        await self._failpoints.reach("payment.charge.received")
+        await self._failpoints.reach(failpoints.BEFORE_CHARGE)
         entry = await self._till.charge(key, order)
         log.info("charged", transaction_id=entry.transaction_id)
-        await self._failpoints.reach("payment.charge.committed")
+        await self._failpoints.reach(failpoints.AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
 
 
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     """shop.internal.PaymentLedger."""
 
-    def __init__(self, till: Till, failpoints: Failpoints) -> None:
+    def __init__(self, till: Till, active: Failpoints) -> None:
         self._till = till
-        self._failpoints = failpoints
+        self._failpoints = active
 
     async def ResolveOrFence(
         self, request: ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
     ) -> ledger_pb2.ResolveOrFenceResponse:
         """Answer the charge made under a key, or fence the key."""
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach("payment.fence.received")
+        await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
         entry = await self._till.resolve_or_fence(key)
         log.info("resolved", transaction_id=entry.transaction_id, state=entry.state)
-        await self._failpoints.reach("payment.fence.committed")
+        await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
         return to_outcome(entry)
 
     async def Void(self, request: ledger_pb2.VoidRequest, _context: ServicerContext) -> ledger_pb2.VoidResponse:
         """Release a charge."""
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach("payment.void.received")
+        await self._failpoints.reach(failpoints.BEFORE_VOID)
         entry = await self._till.void(key)
         log.info("voided", transaction_id=entry.transaction_id)
-        await self._failpoints.reach("payment.void.committed")
+        await self._failpoints.reach(failpoints.AFTER_VOID)
         return ledger_pb2.VoidResponse(transaction_id=entry.transaction_id)
 
 

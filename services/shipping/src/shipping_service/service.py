@@ -10,21 +10,20 @@ from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire
+from shipping_service import failpoints
 from shipping_service.domain import Address, Dispatch, Item, Parcel, RateCard
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
 
 log = structlog.get_logger()
 
-FAILPOINTS = ("shipping.ship.received", "shipping.ship.recorded")
-
 
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
     """Quotes by the rate card of the moment, and accepts what it quotes."""
 
-    def __init__(self, rate_card: DataFile[RateCard], dispatch: Dispatch, failpoints: Failpoints) -> None:
+    def __init__(self, rate_card: DataFile[RateCard], dispatch: Dispatch, active: Failpoints) -> None:
         self._rate_card = rate_card
         self._dispatch = dispatch
-        self._failpoints = failpoints
+        self._failpoints = active
 
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
@@ -41,10 +40,10 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         if key is not None:
             parse_idempotency_key(key)
         parcel = _to_parcel(request)
-        await self._failpoints.reach("shipping.ship.received")
+        await self._failpoints.reach(failpoints.BEFORE_SHIP)
         shipment = await self._dispatch.ship(parcel, key)
         log.info("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
-        await self._failpoints.reach("shipping.ship.recorded")
+        await self._failpoints.reach(failpoints.AFTER_SHIP)
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
 
 

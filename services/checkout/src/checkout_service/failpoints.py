@@ -1,0 +1,40 @@
+"""Checkout's failpoints, named `<service>.<operation>.<before|after>`: see chassis.failpoints."""
+
+from typing import Any
+
+from checkout_service import saga
+from checkout_service.saga import Command
+
+
+def _around(operation: str) -> tuple[str, str]:
+    return f"checkout.{operation}.before", f"checkout.{operation}.after"
+
+
+COMMAND_FAILPOINTS: dict[type[Command[Any]], tuple[str, str]] = {
+    command: _around(command.__name__.lower())
+    for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send, saga.Resolve, saga.Void)
+}
+"""Before and after each command of a saga."""
+
+QUOTED = "checkout.quote.after"
+TAKEN_OVER = "checkout.take_over.after"
+EMAIL_SENT = "checkout.send_email.after"
+CART_EMPTIED = "checkout.empty_cart.after"
+SETTLE = _around("settle")
+
+RESOLVE = COMMAND_FAILPOINTS[saga.Resolve]
+VOID = COMMAND_FAILPOINTS[saga.Void]
+
+ORDER_PATH = (
+    QUOTED,
+    *(name for names in COMMAND_FAILPOINTS.values() if names not in {RESOLVE, VOID} for name in names),
+    EMAIL_SENT,
+    CART_EMPTIED,
+    *SETTLE,
+)
+"""Reached by every order, in this order."""
+
+RECOVERY = (TAKEN_OVER, *RESOLVE, *VOID)
+"""Reached by recovery, and by orders that shipping refuses."""
+
+FAILPOINTS = ORDER_PATH + RECOVERY
