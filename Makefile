@@ -43,13 +43,22 @@ demo: setup  ## Start everything on free ports, place an order, show it and its 
 up: setup  ## Start everything and keep it up until Ctrl-C
 	@shop up
 
-SOURCES := $(filter-out protos/gen,$(wildcard services/*/src) employee-api/src)
+SOURCES := $(wildcard services/*/src) employee-api/src
+# Test folders are no packages, so mypy reads each by itself: several have a conftest.py.
+TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py)))) tests/*.py
+# Packages that are imported by another name than their own.
+RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
+RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
+RENAMED := $(RENAMED),googleapis-common-protos=google
 BUF := npx --yes @bufbuild/buf@1.75.0
 
 check: setup  ## Lint and type-check everything, as CI does
 	ruff check .
 	ruff format --check .
 	mypy $(SOURCES)
+	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder || { echo "in $$folder"; exit 1; }; done
+	python tests/import_contracts.py
+	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
 	cd protos && $(BUF) lint && $(BUF) format --diff --exit-code && $(BUF) breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
 

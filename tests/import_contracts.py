@@ -1,0 +1,126 @@
+"""Checks the import rules with import-linter: `python tests/import_contracts.py`.
+
+The contracts are made from the folders, so that a tenth service is held to them without being named. A package with
+more structure than the common shape states its layers, outermost first, in its pyproject.toml:
+
+    [tool.shop]
+    layers = ["__main__", "service", "placing : recovery", "ports", "domain"]
+
+As in import-linter, `a : b` are siblings that may import each other, and `a | b` siblings that may not.
+"""
+
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parent.parent
+TESTKIT = "shop_testkit"
+# What no domain imports, itself or by way of another module: wire, databases and frameworks.
+OUTER = [
+    "google",
+    "grpc",
+    "httpx2",
+    "opentelemetry",
+    "psycopg",
+    "redis",
+    "shop",
+    "shop_internal",
+    "sqlalchemy",
+    "sqlmodel",
+]
+
+Contract = dict[str, Any]
+
+
+def projects() -> Iterator[Path]:
+    """The folders of all packages but the generated one."""
+    for file in (*ROOT.glob("services/*/pyproject.toml"), ROOT / "employee-api/pyproject.toml"):
+        yield file.parent
+
+
+def package_of(project: Path) -> Path:
+    """The import package of a project."""
+    return next((project / "src").glob("*/__init__.py")).parent
+
+
+def modules_of(package: Path) -> set[str]:
+    """The direct children of a package that have code."""
+    files = {path.stem for path in package.glob("*.py")} - {"__init__"}
+    return files | {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+def layers_of(project: Path) -> list[str]:
+    """The layers that a project states, or those of the common shape of a service."""
+    settings = tomllib.loads((project / "pyproject.toml").read_text())["tool"].get("shop", {})
+    if "layers" in settings:
+        stated: list[str] = settings["layers"]
+        return stated
+    between = sorted(modules_of(package_of(project)) - {"__main__", "service", "domain"})
+    return ["__main__", "service", *([" : ".join(between)] if between else []), "domain"]
+
+
+def layers(project: Path) -> Contract:
+    """Imports of a package point down its layers, and every module has its place."""
+    package = package_of(project)
+    return {
+        "name": f"{package.name}: imports point inward",
+        "type": "layers",
+        "layers": layers_of(project),
+        "containers": [package.name],
+        "exhaustive": True,
+    }
+
+
+def forbidden(name: str, sources: Sequence[str], targets: Sequence[str]) -> Contract:
+    """No module of the sources imports a target, however indirectly."""
+    return {"name": name, "type": "forbidden", "source_modules": sources, "forbidden_modules": targets}
+
+
+def contracts() -> list[Contract]:
+    """All contracts of the workspace."""
+    packages = {package_of(project).name for project in projects()}
+    services = sorted(name for name in packages if name.endswith("_service"))
+    shipped = sorted(packages - {TESTKIT})
+    domains = [f"{name}.domain" for name in services]
+    return [
+        *(layers(project) for project in sorted(projects()) if package_of(project).name != TESTKIT),
+        {"name": "services do not import each other", "type": "independence", "modules": services},
+        forbidden("the chassis knows no service", ["chassis"], [name for name in shipped if name != "chassis"]),
+        forbidden("domains know no wire, database or framework", domains, OUTER),
+        forbidden("what ships needs no test code", shipped, [TESTKIT, "pytest", "hypothesis"]),
+    ]
+
+
+def to_ini(found: Iterable[Contract]) -> str:
+    """The contracts as import-linter's configuration file."""
+    roots = sorted(package_of(project).name for project in projects())
+    lines = [
+        "[importlinter]",
+        "root_packages =",
+        *(f"    {root}" for root in roots),
+        "include_external_packages = True",
+    ]
+    for number, contract in enumerate(found):
+        lines.append(f"[importlinter:contract:{number}]")
+        for key, value in contract.items():
+            lines += (
+                [f"{key} =", *(f"    {each}" for each in value)] if isinstance(value, list) else [f"{key} = {value}"]
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Check all contracts; the exit status is import-linter's."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ini", encoding="utf-8") as file:
+        file.write(to_ini(contracts()))
+        file.flush()
+        return lint_imports(config_filename=file.name, cache_dir=str(ROOT / ".import_linter_cache"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
