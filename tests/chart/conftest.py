@@ -1,4 +1,4 @@
-"""Renders the chart offline, with the values of `charts/shop/ci`, and finds objects in what comes out."""
+"""Renders the chart offline, with any values, and finds objects in the result."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Manifests:
-    """What a render made; hooks (the pods of `helm test`) apart."""
+    """The result of a render of release `shop`; hooks, which are the pods of `helm test`, are kept apart."""
 
     objects: list[Object]
     hooks: list[Object]
@@ -38,12 +38,26 @@ class Manifests:
         return name in {found["metadata"]["name"] for found in self.all(kind)}
 
     def pod_templates(self) -> Iterator[tuple[str, Object]]:
-        """Every pod that the release may run, with the name of what makes it; test pods too."""
+        """Yield every pod that the release may run, test pods included, with the name of its object."""
         for found in [*self.objects, *self.hooks]:
             if found["kind"] in {"Deployment", "StatefulSet"}:
                 yield found["metadata"]["name"], found["spec"]["template"]
             elif found["kind"] == "Pod":
                 yield found["metadata"]["name"], found
+
+    def pod(self, service: str) -> Object:
+        return dict(self.one("Deployment", f"shop-{service}")["spec"]["template"])
+
+    def container(self, service: str) -> Object:
+        return dict(self.pod(service)["spec"]["containers"][0])
+
+    def variables(self, service: str) -> dict[str, Object]:
+        """Return the environment of a service's container by name."""
+        return {variable["name"]: variable for variable in self.container(service)["env"]}
+
+    def environment(self, service: str) -> dict[str, Any]:
+        """Return the plain values in the environment of a service's container; None for references."""
+        return {name: variable.get("value") for name, variable in self.variables(service).items()}
 
 
 Helm = Callable[..., Any]
@@ -52,50 +66,59 @@ Render = Callable[..., Manifests]
 
 @pytest.fixture(scope="session")
 def helm() -> Iterator[Helm]:
-    """Call one of Helm's functions on the chart; raises ValueError with Helm's own words."""
+    """Call a Helm function on the chart; raise ValueError with Helm's message if it fails."""
     command = [sys.executable, str(Path(__file__).with_name("helm.py")), str(CHART)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
+        requests, responses = process.stdin, process.stdout
+        assert requests
+        assert responses
 
         def call(function: str, **arguments: Any) -> Any:
-            print(json.dumps([function, arguments]), file=process.stdin, flush=True)
-            answer = json.loads(process.stdout.readline())
-            if "error" in answer:
-                raise ValueError(answer["error"])
-            return answer["result"]
+            print(json.dumps([function, arguments]), file=requests, flush=True)
+            response = json.loads(responses.readline())
+            if "error" in response:
+                raise ValueError(response["error"])
+            return response["result"]
 
         yield call
-        process.stdin.close()
+        requests.close()
 
 
 @pytest.fixture(scope="session")
 def render(helm: Helm) -> Render:
+    """Render the chart with values, by default those that it ships; equal renders are shared."""
+
     @functools.cache
-    def rendered_from(values: str, name: str, namespace: str) -> Manifests:
+    def cached(values: str, name: str, namespace: str) -> Manifests:
         files = helm("render", values=json.loads(values), name=name, namespace=namespace)
         notes = files.pop("shop/templates/NOTES.txt")
-        found = [made for text in files.values() for made in yaml.safe_load_all(text) if made]
-        is_hook = [("helm.sh/hook" in made["metadata"].get("annotations", {})) for made in found]
-        return Manifests(
-            [made for made, hook in zip(found, is_hook, strict=True) if not hook],
-            [made for made, hook in zip(found, is_hook, strict=True) if hook],
-            notes,
-        )
+        objects = [loaded for text in files.values() for loaded in yaml.safe_load_all(text) if loaded]
+        hooks = [loaded for loaded in objects if "helm.sh/hook" in loaded["metadata"].get("annotations", {})]
+        return Manifests([loaded for loaded in objects if loaded not in hooks], hooks, notes)
 
     def rendered(values: Object | None = None, *, name: str = "shop", namespace: str = "shop") -> Manifests:
-        return rendered_from(json.dumps(values or {}), name, namespace)
+        return cached(json.dumps(values or {}), name, namespace)
 
     return rendered
 
 
 @pytest.fixture(scope="session")
 def values() -> Object:
-    """The chart's values as shipped."""
+    """Return the values that the chart ships."""
     return dict(yaml.safe_load((CHART / "values.yaml").read_text()))
 
 
 @pytest.fixture(params=VALUES_FILES, ids=lambda file: file.name.removesuffix(".yaml").removesuffix("-values"))
 def matrix_values(request: pytest.FixtureRequest) -> Object:
-    """The values of one file of the matrix."""
+    """Return the values of each file of the matrix in turn."""
     return dict(yaml.safe_load(request.param.read_text()) or {})
+
+
+@pytest.fixture(scope="session")
+def grpc_services(values: Object) -> list[str]:
+    return [name for name, entry in values["services"].items() if (entry or {}).get("protocol", "grpc") == "grpc"]
+
+
+@pytest.fixture(scope="session")
+def database_services(values: Object) -> list[str]:
+    return [name for name, entry in values["services"].items() if (entry or {}).get("store") == "postgresql"]

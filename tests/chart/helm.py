@@ -1,10 +1,12 @@
-"""Helm as a process for the chart at a path: answers a line of JSON, a function's name and its arguments, with another.
+"""Runs Helm for the chart at a path: reads lines of JSON `[function, arguments]` and answers each with a line of JSON.
 
-Helm's library brings Go's runtime, whose threads and signal handlers would live on beside gRPC's in a test process.
+A process of its own, because Helm's library starts the Go runtime, whose threads and signal handlers would disturb gRPC
+in the test process.
 """
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from helm_python.chart import Chart, lint
@@ -13,19 +15,19 @@ from helm_python.errors import HelmError
 
 def main(path: str) -> None:
     with Chart.load(path) as chart:
-        functions = {
+        functions: dict[str, Callable[..., Any]] = {
             "render": chart.render,
             "validate_schema": chart.validate_schema,
             "lint": lambda values: lint(path, values, strict=True, kube_version="v1.34.0"),
         }
         for line in sys.stdin:
             function, arguments = json.loads(line)
-            answer: dict[str, Any]
+            response: dict[str, Any]
             try:
-                answer = {"result": functions[function](**arguments)}
+                response = {"result": functions[function](**arguments)}
             except HelmError as error:
-                answer = {"error": str(error)}
-            sys.stdout.write(json.dumps(answer) + "\n")
+                response = {"error": str(error)}
+            sys.stdout.write(json.dumps(response) + "\n")
             sys.stdout.flush()
 
 

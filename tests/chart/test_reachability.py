@@ -1,7 +1,4 @@
-"""Reads the rendered network policies as a cluster does and works out who reaches whom.
-
-What comes out must be what `calls` and `store` say, and nothing more.
-"""
+"""The rendered network policies, evaluated as a cluster does, allow what `calls` and `store` need, and nothing more."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +18,7 @@ class Pod:
 
 
 def matches(selector: dict[str, Any], labels: Labels) -> bool:
-    """A selector as Kubernetes reads it: an empty one selects everything."""
+    """Evaluate a label selector; an empty one selects everything."""
     expressions = {
         "In": lambda e: labels.get(e["key"]) in e["values"],
         "NotIn": lambda e: labels.get(e["key"]) not in e["values"],
@@ -34,7 +31,7 @@ def matches(selector: dict[str, Any], labels: Labels) -> bool:
 
 
 def peer_matches(peer: dict[str, Any], pod: Pod) -> bool:
-    """A peer without namespaceSelector is a pod of the policy's own namespace."""
+    """Return whether a rule's peer includes a pod; without a namespaceSelector, only pods in the policy's namespace."""
     if "ipBlock" in peer:
         return False
     in_namespace = (
@@ -44,7 +41,7 @@ def peer_matches(peer: dict[str, Any], pod: Pod) -> bool:
 
 
 def rule_allows(rule: dict[str, Any], side: str, pod: Pod, port: int, protocol: str) -> bool:
-    """A rule without peers allows everyone, one without ports every port."""
+    """Return whether a rule allows a pod; without peers it allows all pods, without ports all ports."""
     peers, ports = rule.get(side), rule.get("ports")
     return (not peers or any(peer_matches(peer, pod) for peer in peers)) and (
         not ports or any((entry["port"], entry.get("protocol", "TCP")) == (port, protocol) for entry in ports)
@@ -52,7 +49,10 @@ def rule_allows(rule: dict[str, Any], side: str, pod: Pod, port: int, protocol: 
 
 
 def allowed(policies: list[Policy], direction: str, pods: tuple[Pod, Pod], port: int, protocol: str) -> bool:
-    """Policies add up; a pod that none selects for a direction is open in it. `pods` are the one asked and its peer."""
+    """Return whether the first of two pods may exchange traffic with the second.
+
+    Policies add up; without a policy for its direction, a pod is open.
+    """
     pod, other = pods
     if pod.namespace != NAMESPACE:
         return True
@@ -75,7 +75,7 @@ def reaches(policies: list[Policy], source: Pod, target: Pod, port: int, protoco
     )
 
 
-STRANGER = Pod("stranger", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
+OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
 ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
 GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
@@ -84,15 +84,15 @@ ALL_PORTS = [50051, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
     return {
-        made["metadata"]["name"].removeprefix("shop-"): Pod(
-            made["metadata"]["name"], made["spec"]["template"]["metadata"]["labels"], NAMESPACE
+        found["metadata"]["name"].removeprefix("shop-"): Pod(
+            found["metadata"]["name"], found["spec"]["template"]["metadata"]["labels"], NAMESPACE
         )
-        for made in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+        for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
     }
 
 
 def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
-    """Who reaches whom on which port, of all pods of the release and some others."""
+    """Return (source, target, port) for every pod that reaches another, of the release and of some others."""
     policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
     sources = {**pods, **{pod.name: pod for pod in more}}
     return {
@@ -105,7 +105,7 @@ def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str,
 
 
 def one_sided_matrix(manifests: Any, direction: str, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
-    """Who would reach whom if only one side's policies were there: neither may rest on the other."""
+    """Return the matrix that one side's policies alone allow: neither side may depend on the other's."""
     policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
     sources = {**pods, **{pod.name: pod for pod in more}}
     return {
@@ -128,42 +128,43 @@ def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
     }
 
 
-def test_only_calls_and_stores_connect_pods(render: Any, values: dict[str, Any]) -> None:
-    assert matrix_of(render(), (STRANGER, ELSEWHERE)) == expected_calls(values["services"])
+def test_pods_reach_only_their_callees_and_stores(render: Any, values: dict[str, Any]) -> None:
+    assert matrix_of(render(), (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"])
 
 
-@pytest.mark.parametrize(("direction", "more"), [("Ingress", (STRANGER, ELSEWHERE)), ("Egress", ())])
-def test_each_side_alone_allows_no_more(
+@pytest.mark.parametrize(("direction", "more"), [("Ingress", (OUTSIDER, ELSEWHERE)), ("Egress", ())])
+def test_each_side_s_policies_suffice_alone(
     render: Any, values: dict[str, Any], direction: str, more: tuple[Pod, ...]
 ) -> None:
     assert one_sided_matrix(render(), direction, more) == expected_calls(values["services"])
 
 
-def test_observability_adds_its_own_edges_and_no_others(render: Any, values: dict[str, Any]) -> None:
+def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, Any]) -> None:
     telemetry = {(name, "otel-collector", 4317) for name in values["services"]} | {
         ("otel-collector", "jaeger", 4317),
         ("otel-collector", "prometheus", 9090),
         ("grafana", "jaeger", 16686),
         ("grafana", "prometheus", 9090),
+        ("prometheus", "otel-collector", 8888),
     }
     manifests = render({"observability": {"enabled": True}})
-    assert matrix_of(manifests, (STRANGER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
+    assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
 
 
-def test_a_new_call_opens_one_edge(render: Any) -> None:
+def test_a_new_call_adds_one_edge(render: Any) -> None:
     opened = matrix_of(render({"services": {"ad": {"calls": ["product-catalog"]}}})) - matrix_of(render())
     assert opened == {("ad", "product-catalog", 50051)}
 
 
-def test_callers_from_outside_reach_exposed_services_alone(render: Any, values: dict[str, Any]) -> None:
+def test_callers_from_outside_reach_only_exposed_services(render: Any, values: dict[str, Any]) -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
     manifests = render({"networkPolicy": {"ingressFrom": peers}})
-    reached = {target for source, target, _ in matrix_of(manifests, (GATEWAY, STRANGER)) if source == "gateway"}
+    reached = {target for source, target, _ in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"}
     assert reached == {name for name, service in values["services"].items() if service.get("exposed")}
     assert reached & {"payment", "email", "postgresql", "valkey"} == set()
 
 
-def test_every_pod_may_ask_dns_and_nothing_else_of_the_cluster(render: Any) -> None:
+def test_every_pod_reaches_dns_and_nothing_else_outside_the_release(render: Any) -> None:
     manifests = render()
     for pod in pods_of(manifests).values():
         policies = manifests.all("NetworkPolicy")
@@ -173,7 +174,7 @@ def test_every_pod_may_ask_dns_and_nothing_else_of_the_cluster(render: Any) -> N
         assert not reaches(policies, pod, ELSEWHERE, 443)
 
 
-def test_pods_of_other_releases_are_strangers(render: Any) -> None:
+def test_pods_of_another_release_reach_nothing(render: Any) -> None:
     policies = render(name="shop").all("NetworkPolicy")
     ours, theirs = pods_of(render(name="shop")), pods_of(render(name="shop-b"))
     foreign = [pod for pod in theirs.values() if pod.name.startswith("shop-b")]
@@ -186,7 +187,9 @@ def test_pods_of_other_releases_are_strangers(render: Any) -> None:
     ]
 
 
-def test_no_rule_is_open_by_an_empty_list(render: Any, matrix_values: dict[str, Any]) -> None:
+def test_every_rule_names_its_ports_and_every_ingress_rule_its_peers(
+    render: Any, matrix_values: dict[str, Any]
+) -> None:
     for policy in render(matrix_values).all("NetworkPolicy"):
         for rule in policy["spec"].get("ingress", []):
             assert rule["from"], policy["metadata"]["name"]
@@ -195,9 +198,9 @@ def test_no_rule_is_open_by_an_empty_list(render: Any, matrix_values: dict[str, 
             assert rule["ports"], policy["metadata"]["name"]
 
 
-def test_the_test_pods_reach_every_service_and_no_store(render: Any, values: dict[str, Any]) -> None:
+def test_test_pods_reach_every_service_and_no_store(render: Any, values: dict[str, Any]) -> None:
     manifests = render({"observability": {"enabled": True}})
-    (pod,) = [made for made in manifests.hooks if made["metadata"]["name"] == "shop-test-order"]
+    (pod,) = [found for found in manifests.hooks if found["metadata"]["name"] == "shop-test-order"]
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
     reached = {(target, port) for source, target, port in matrix_of(manifests, (tester,)) if source == "test"}
     services = {
@@ -208,5 +211,5 @@ def test_the_test_pods_reach_every_service_and_no_store(render: Any, values: dic
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_policies_can_be_left_to_somebody_else(render: Any, enabled: bool) -> None:
+def test_policies_can_be_disabled(render: Any, enabled: bool) -> None:
     assert bool(render({"networkPolicy": {"enabled": enabled}}).all("NetworkPolicy")) is enabled

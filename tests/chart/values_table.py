@@ -1,6 +1,6 @@
-"""Makes the table of values in charts/shop/README.md from the `# --` comments of values.yaml.
+"""Generates the table of values in charts/shop/README.md from the `# --` comments in values.yaml.
 
-`python tests/chart/values_table.py` writes it; a test fails while it differs.
+`python tests/chart/values_table.py` writes it; a test fails while the README differs.
 """
 
 import json
@@ -18,7 +18,7 @@ _COMMENT = re.compile(r"^ *# -- (?P<text>.*)$")
 
 
 def described_keys(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each key that a `# --` comment stands above, as its path, with the comment."""
+    """Yield the path of each key that has a `# --` comment above it, with the comment."""
     path: list[str] = []
     pending = ""
     for line in text.splitlines():
@@ -33,14 +33,13 @@ def described_keys(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def value_at(values: Any, path: tuple[str, ...]) -> Any:
-    """Follow a path into the values."""
     for key in path:
         values = values[key]
     return values
 
 
 def rendered_table() -> str:
-    """Render the whole table as Markdown."""
+    """Return the table as Markdown."""
     text = (CHART / "values.yaml").read_text(encoding="utf-8")
     values = yaml.safe_load(text)
     rows = ["| Key | Default | Meaning |", "|---|---|---|"]
@@ -51,7 +50,7 @@ def rendered_table() -> str:
 
 
 def readme_with_table(readme: str) -> str:
-    """Put the table between the README's two marks."""
+    """Return the README with the current table between its two markers."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{rendered_table()}\n{END}{after}"

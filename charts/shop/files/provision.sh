@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs in the PostgreSQL container after each of its starts: every role in ROLES has its login, its password (from
-# <ROLE>_PASSWORD) and a database of its own name that nobody else may enter.
+# Runs after each start of the PostgreSQL container, idempotently. Each role in ROLES gets a login, the password in
+# <ROLE>_PASSWORD and a database of the same name that only it may connect to.
 set -eu
 export PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres
 
-# The entry point's temporary first server listens on a socket only, so what answers here is the real one.
+# While it initializes, the image runs a temporary server on a socket only: what answers on TCP is the final one.
 until pg_isready --quiet; do sleep 0.5; done
 
-# shellcheck disable=SC2153 # ROLES comes from the pod
+# shellcheck disable=SC2153 # ROLES is set by the pod
 for role in $ROLES; do
     export ROLE="$role"
     ROLE_PASSWORD=$(printenv "${role}_PASSWORD")

@@ -1,7 +1,7 @@
-{{/* What the schema can't see. Each check stops the render with the key to change. */}}
+{{/* What the schema can't express. Each check fails the render and names the key to change. */}}
 {{- define "shop.checks" -}}
 {{- if gt (len .Release.Name) 30 -}}
-{{- fail (printf "the release's name %q is longer than 30 characters: names made of it would not fit" .Release.Name) -}}
+{{- fail (printf "the release name %q is longer than 30 characters: names derived from it would be too long" .Release.Name) -}}
 {{- end -}}
 {{- $services := include "shop.services" . | fromJson -}}
 {{- range $name, $service := $services -}}
@@ -10,20 +10,60 @@
 {{- fail (printf "services.%s.calls: there is no service %q" $name .) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (include "shop.usesSqlite" (list $ $service)) (or (gt (int $service.replicas) 1) $service.autoscaling.enabled) -}}
-{{- fail (printf "services.%s.replicas: a SQLite file serves one pod; set postgresql.enabled, externalDatabase.host or services.%s.secretRefs.DATABASE_URL" $name $name) -}}
+{{- include "shop.storeChecks" (list $ $name $service) -}}
+{{- include "shop.podChecks" (list $ $name $service) -}}
 {{- end -}}
-{{- if and (eq $service.store "valkey") (not $.Values.valkey.enabled) (not (hasKey $service.secretRefs "REDIS_URL")) (or (gt (int $service.replicas) 1) $service.autoscaling.enabled) -}}
-{{- fail (printf "services.%s.replicas: what is kept in memory serves one pod; set valkey.enabled or services.%s.secretRefs.REDIS_URL" $name $name) -}}
-{{- end -}}
-{{- if and (include "shop.usesPassword" (list $ $service)) (not $.Values.postgresql.enabled) (not $service.existingSecret) -}}
-{{- fail (printf "services.%s.existingSecret: an external database needs a Secret with the key database-password (or secretRefs.DATABASE_URL)" $name) -}}
-{{- end -}}
+{{- $external := .Values.externalDatabase -}}
+{{- if and (not .Values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name) -}}
+{{- fail (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode) -}}
 {{- end -}}
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.parentRefs: the routes need a Gateway to attach to" -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not (hasKey $services "employee-api")) -}}
 {{- fail "ingress.enabled: there is no service \"employee-api\" to expose" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "shop.storeChecks" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- $store := include "shop.store" (list $root $service) -}}
+{{- if or (gt (int $service.replicas) 1) $service.autoscaling.enabled -}}
+{{- if eq $store "sqlite" -}}
+{{- fail (printf "services.%s.replicas: a SQLite file supports one replica; set postgresql.enabled, externalDatabase.host or services.%s.secretRefs.DATABASE_URL" $name $name) -}}
+{{- else if eq $store "memory" -}}
+{{- fail (printf "services.%s.replicas: a store in memory supports one replica; set valkey.enabled, externalValkey.host or services.%s.secretRefs.REDIS_URL" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq $store "external-postgresql") (not $service.existingSecret) -}}
+{{- fail (printf "services.%s.existingSecret: an external database needs a Secret with the key database-password (or secretRefs.DATABASE_URL)" $name) -}}
+{{- end -}}
+{{- if and (eq $store "external-valkey") (not $root.Values.externalValkey.existingSecret) -}}
+{{- fail (printf "externalValkey.existingSecret: an external Valkey needs a Secret with the key valkey-password (or services.%s.secretRefs.REDIS_URL)" $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Lists of a pod are keyed by name or path: Kubernetes and server-side apply reject a key that appears twice. */}}
+{{- define "shop.podChecks" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- range $variable, $_ := $service.env -}}
+{{- if hasKey $service.secretRefs $variable -}}
+{{- fail (printf "services.%s.env: %s is in secretRefs, too" $name $variable) -}}
+{{- end -}}
+{{- end -}}
+{{- $containers := list (dict "name" $name) (dict "name" "migrate") -}}
+{{- $lists := dict
+  "volumes" (list "name" (include "shop.volumes" . | fromYamlArray))
+  "volumeMounts" (list "mountPath" (include "shop.mounts" (list $root $service) | fromYamlArray))
+  "sidecars" (list "name" (concat $containers $service.initContainers $service.sidecars)) -}}
+{{- range $list, $content := $lists -}}
+{{- $keys := list -}}
+{{- range index $content 1 -}}
+{{- $key := get . (index $content 0) -}}
+{{- if has $key $keys -}}
+{{- fail (printf "services.%s.%s: %q is already used by the pod" $name $list $key) -}}
+{{- end -}}
+{{- $keys = append $keys $key -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -4,7 +4,7 @@
 {{- printf "%s-%s" (index . 0).Release.Name (index . 1) -}}
 {{- end -}}
 
-{{/* Labels that select the pods of a part: (list $ "cart"). They never change: selectors and volume claims hold them. */}}
+{{/* Labels that select the pods of a component: (list $ "cart"). Selectors and volume claims can't change, so neither may these. */}}
 {{- define "shop.selector" -}}
 app.kubernetes.io/name: {{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
@@ -25,7 +25,7 @@ labels:
   {{- include "shop.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* Services: each entry laid over the defaults, false and 0 included (which sprig's merge would drop). */}}
+{{/* Services: each entry merged over the defaults. sprig's merge would drop false and 0. */}}
 
 {{- define "shop.merged" -}}
 {{- $base := index . 0 -}}
@@ -52,90 +52,117 @@ labels:
 {{- toJson $services -}}
 {{- end -}}
 
-{{/* The name under which a gRPC service tells its readiness: product-catalog is shop.ProductCatalogService. */}}
+{{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}
 {{- define "shop.grpcName" -}}
 shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 
-{{/* ADDR variables: product-catalog is PRODUCT_CATALOG_ADDR. */}}
+{{/* Prefix of the address variable: product-catalog becomes PRODUCT_CATALOG. */}}
 {{- define "shop.variable" -}}
 {{- . | upper | replace "-" "_" -}}
 {{- end -}}
 
-{{/* A service's database and role in PostgreSQL. */}}
+{{/* Name of a service's database and role in PostgreSQL. */}}
 {{- define "shop.role" -}}
 {{- . | replace "-" "_" -}}
 {{- end -}}
 
-{{- define "shop.usesSqlite" -}}
-{{- $root := index . 0 -}}{{- $service := index . 1 -}}
-{{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (not $root.Values.externalDatabase.host) (not (hasKey $service.secretRefs "DATABASE_URL")) -}}
-true
+{{/* Where a service's data are: postgresql, external-postgresql, sqlite, valkey, external-valkey, memory, custom (an address
+     that its entry sets) or empty. */}}
+{{- define "shop.store" -}}
+{{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
+{{- $variable := get (dict "postgresql" "DATABASE_URL" "valkey" "REDIS_URL") $service.store -}}
+{{- if and $variable (or (hasKey $service.env $variable) (hasKey $service.secretRefs $variable)) -}}
+custom
+{{- else if eq $service.store "postgresql" -}}
+{{- if $values.postgresql.enabled }}postgresql{{ else if $values.externalDatabase.host }}external-postgresql{{ else }}sqlite{{ end -}}
+{{- else if eq $service.store "valkey" -}}
+{{- if $values.valkey.enabled }}valkey{{ else if $values.externalValkey.host }}external-valkey{{ else }}memory{{ end -}}
 {{- end -}}
 {{- end -}}
 
+{{/* "true" if the chart makes the database address, which needs the password of the service's role. */}}
 {{- define "shop.usesPassword" -}}
-{{- $root := index . 0 -}}{{- $service := index . 1 -}}
-{{- if and (eq $service.store "postgresql") (or $root.Values.postgresql.enabled $root.Values.externalDatabase.host) (not (hasKey $service.secretRefs "DATABASE_URL")) -}}
-true
-{{- end -}}
+{{- if has (include "shop.store" .) (list "postgresql" "external-postgresql") }}true{{ end -}}
 {{- end -}}
 
-{{/* Images: a digest wins over the tag. */}}
+{{/* Secret with the certificate authority of a service's existing server, as JSON; {} without one: (list $ service). */}}
+{{- define "shop.caSecret" -}}
+{{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
+{{- $secret := dict "name" "" -}}
+{{- if not (has (include "shop.store" .) (list "sqlite" "memory")) -}}
+{{- if and (eq $service.store "postgresql") (not $values.postgresql.enabled) -}}
+{{- $secret = $values.externalDatabase.caSecret -}}
+{{- else if and (eq $service.store "valkey") (not $values.valkey.enabled) -}}
+{{- $secret = $values.externalValkey.caSecret -}}
+{{- end -}}
+{{- end -}}
+{{- $secret.name | empty | ternary (dict) $secret | toJson -}}
+{{- end -}}
+
+{{/* Images */}}
+
+{{/* A digest decides what is pulled; the tag beside it is for readers. */}}
 {{- define "shop.imageName" -}}
 {{- $name := .repository -}}
 {{- if .registry -}}{{- $name = printf "%s/%s" .registry $name -}}{{- end -}}
-{{- if .digest -}}{{ $name }}@{{ .digest }}{{- else -}}{{ $name }}:{{ .tag }}{{- end -}}
+{{- if .tag -}}{{- $name = printf "%s:%s" $name .tag -}}{{- end -}}
+{{- if .digest -}}{{- $name = printf "%s@%s" $name .digest -}}{{- end -}}
+{{- $name -}}
 {{- end -}}
 
+{{/* Image of a service: (list $ name service). The shared tag says nothing about a service's own digest. */}}
 {{- define "shop.image" -}}
 {{- $root := index . 0 -}}{{- $own := (index . 2).image -}}
 {{- $shared := $root.Values.image -}}
-{{- $tag := $own.tag | default $shared.tag | default $root.Chart.AppVersion -}}
+{{- $tag := $own.tag -}}
+{{- if not $own.digest -}}{{- $tag = $own.tag | default $shared.tag | default $root.Chart.AppVersion -}}{{- end -}}
 {{- include "shop.imageName" (dict "registry" $shared.registry "repository" (printf "%s/%s" $shared.repository (index . 1)) "tag" $tag "digest" $own.digest) -}}
 {{- end -}}
 
-{{/* Where telemetry goes; empty when nowhere. */}}
+{{/* Version of a service: the tag of its image, or the digest of an image without a tag of its own. */}}
+{{- define "shop.imageVersion" -}}
+{{- $root := index . 0 -}}{{- $own := (index . 1).image -}}
+{{- $own.tag | default $own.digest | default $root.Values.image.tag | default $root.Chart.AppVersion -}}
+{{- end -}}
+
+{{/* Telemetry */}}
+
+{{/* Port of the OTLP endpoint: its own, else that of its scheme. */}}
+{{- define "shop.otlpPort" -}}
+{{- $url := urlParse .Values.telemetry.endpoint -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end -}}
+
+{{/* The OTLP endpoint, empty without telemetry. Its port is explicit: a gRPC client would use 443 for http://host, too. */}}
 {{- define "shop.otlpEndpoint" -}}
 {{- if .Values.telemetry.endpoint -}}
-{{ .Values.telemetry.endpoint }}
+{{- $url := urlParse .Values.telemetry.endpoint -}}
+{{- printf "%s://%s:%s%s" $url.scheme (regexReplaceAll ":[0-9]+$" $url.host "") (include "shop.otlpPort" .) $url.path -}}
 {{- else if .Values.observability.enabled -}}
 http://{{ include "shop.name" (list . "otel-collector") }}:4317
 {{- end -}}
 {{- end -}}
 
-{{/* What every pod has: Pod Security "restricted", no credentials of the cluster, no variables for each Service. */}}
-{{- define "shop.podSpec" -}}
-{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $userId := index . 2 -}}
-serviceAccountName: {{ include "shop.name" (list $root $name) }}
-automountServiceAccountToken: false
-enableServiceLinks: false
-securityContext:
-  runAsNonRoot: true
-  runAsUser: {{ $userId }}
-  runAsGroup: {{ $userId }}
-  fsGroup: {{ $userId }}
-  fsGroupChangePolicy: OnRootMismatch
-  seccompProfile: {type: RuntimeDefault}
-{{- with $root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
-{{- with $root.Values.scheduling.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $root.Values.scheduling.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $root.Values.scheduling.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+{{/* Shutdown: the README derives these times. */}}
+
+{{/* Seconds after which a server closes a connection, so that the client resolves the name again. */}}
+{{- define "shop.connectionAge" -}}
+{{- max 5 (div (int .shutdown.dnsTtlSeconds) 2) -}}
 {{- end -}}
 
-{{- define "shop.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{/* Seconds between the end of a pod's readiness and SIGTERM. gRPC adds up to a tenth to a connection's age. */}}
+{{- define "shop.preStop" -}}
+{{- if eq .protocol "grpc" -}}
+{{- $age := include "shop.connectionAge" . | int -}}
+{{- add 3 (int .shutdown.dnsTtlSeconds) $age (div (add $age 9) 10) -}}
+{{- else -}}
+6
+{{- end -}}
+{{- end -}}
+
+{{- define "shop.drain" }}2{{ end -}}
+
+{{- define "shop.terminationGrace" -}}
+{{- add (include "shop.preStop" . | int) (include "shop.drain" . | int) (int .shutdown.graceSeconds) 5 -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-"""Ask every service of a release whether it is ready. TARGETS holds a line `protocol name host:port` for each."""
+"""Check that every service of a release is ready. TARGETS has one line `protocol name host:port` per service."""
 
 import os
 import sys
@@ -9,22 +9,22 @@ import urllib.request
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
-def grpc_state(name: str, address: str) -> str:
-    """Name the health status of a gRPC service, or the code its channel failed with."""
+def grpc_status(name: str, address: str) -> str:
+    """Return the health status of a gRPC service, or the status code of the failed check."""
     with grpc.insecure_channel(address) as channel:
         try:
             request = health_pb2.HealthCheckRequest(service=name)
-            answer = health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
+            response = health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)
         except grpc.RpcError as error:
             return str(error.code().name)
-        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
 
 
-def http_state(address: str) -> str:
-    """Tell whether an HTTP service is ready, or what it answered instead."""
+def http_status(address: str) -> str:
+    """Return SERVING if an HTTP service is ready, else the error."""
     try:
         with urllib.request.urlopen(f"http://{address}/readyz", timeout=5):
             return "SERVING"
@@ -32,24 +32,24 @@ def http_state(address: str) -> str:
         return str(error)
 
 
-def state(protocol: str, name: str, address: str) -> str:
-    """Ask until the service serves or patience ends."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def final_status(protocol: str, name: str, address: str) -> str:
+    """Repeat the check until the service serves or the timeout expires; return the last status."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
-        answer = grpc_state(name, address) if protocol == "grpc" else http_state(address)
-        if answer == "SERVING" or time.monotonic() > deadline:
-            return answer
+        status = grpc_status(name, address) if protocol == "grpc" else http_status(address)
+        if status == "SERVING" or time.monotonic() > deadline:
+            return status
         time.sleep(1)
 
 
 def main() -> int:
-    """Print a line for each service; 0 when all serve."""
+    """Print one line per service; return 0 if all serve."""
     failed = 0
     for line in os.environ["TARGETS"].strip().splitlines():
         protocol, name, address = line.split()
-        answer = state(protocol, name, address)
-        failed += answer != "SERVING"
-        print(f"{answer:<12} {name:<32} {address}", flush=True)  # noqa: T201 - the test's log
+        status = final_status(protocol, name, address)
+        failed += status != "SERVING"
+        print(f"{status:<12} {name:<32} {address}", flush=True)  # noqa: T201 - the test's log
     return 1 if failed else 0
 
 

@@ -1,0 +1,120 @@
+{{/* A service's environment: (list $ name service). The entry's own variables replace the chart's, in place, so that $(NAME)
+     still refers to an earlier variable. Kubernetes and server-side apply reject a name that appears twice. */}}
+{{- define "shop.env" -}}
+{{- $service := index . 2 -}}
+{{- $variables := include "shop.chartEnv" . | fromYamlArray -}}
+{{- range $name, $reference := $service.secretRefs -}}
+{{- $variables = append $variables (dict "name" $name "valueFrom" (dict "secretKeyRef" $reference)) -}}
+{{- end -}}
+{{- range $name, $value := $service.env -}}
+{{- if kindIs "float64" $value -}}{{- $value = include "shop.number" $value -}}{{- end -}}
+{{- $variables = append $variables (dict "name" $name "value" (toString $value)) -}}
+{{- end -}}
+{{- $names := list -}}{{- $byName := dict -}}
+{{- range $variables -}}
+{{- $names = append $names .name -}}
+{{- $_ := set $byName .name . -}}
+{{- end -}}
+{{- $result := list -}}
+{{- range uniq $names -}}{{- $result = append $result (get $byName .) -}}{{- end -}}
+{{- toYaml $result -}}
+{{- end -}}
+
+{{/* A number as it was written: values pass through JSON, which would make 2592000 "2.592e+06". */}}
+{{- define "shop.number" -}}
+{{- if eq . (float64 (int64 .)) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "shop.chartEnv" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+- {name: PORT, value: {{ $service.port | quote }}}
+{{- if eq $service.protocol "http" }}
+- {name: HOST, value: 0.0.0.0}
+{{- end }}
+- {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+- {name: MAX_CONNECTION_AGE_SECONDS, value: {{ include "shop.connectionAge" $service | quote }}}
+- {name: DRAIN_SECONDS, value: {{ include "shop.drain" $service | quote }}}
+- {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
+{{- if $root.Values.development }}
+- {name: RELOAD, value: "1"}
+{{- end }}
+{{- range $service.calls }}
+- {name: {{ include "shop.variable" . }}_ADDR, value: "{{ include "shop.name" (list $root .) }}:50051"}
+{{- end }}
+{{- include "shop.postgresqlEnv" . }}
+{{- include "shop.valkeyEnv" . }}
+{{- range $service.secrets }}
+- name: {{ . }}
+  valueFrom: {secretKeyRef: {name: {{ $service.existingSecret | default (include "shop.name" (list $root $name)) }}, key: {{ . }}}}
+{{- end }}
+{{- range $variable, $file := $service.files }}
+- {name: {{ $variable }}, value: /etc/shop/{{ $file.name }}}
+{{- end }}
+{{- include "shop.telemetryEnv" . }}
+{{- end -}}
+
+{{- define "shop.postgresqlEnv" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- $store := include "shop.store" (list $root $service) -}}
+{{- $role := include "shop.role" $name -}}
+{{- $external := $root.Values.externalDatabase -}}
+{{- if eq $store "postgresql" }}
+- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ include "shop.name" (list $root "postgresql") }}:5432/{{ $role }}"}
+{{- else if eq $store "external-postgresql" }}
+- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $external.host }}:{{ $external.port }}/{{ $role }}"}
+{{- else if eq $store "sqlite" }}
+- {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
+{{- end }}
+{{- if include "shop.usesPassword" (list $root $service) }}
+# libpq's own variable: in the address, a password would have to be escaped.
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ $service.existingSecret | default (include "shop.name" (list $root $name)) }}, key: database-password}}
+- {name: PGCONNECT_TIMEOUT, value: "5"}
+{{- end }}
+{{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (ne $store "sqlite") }}
+# libpq's defaults for any address, those of Secrets included.
+- {name: PGSSLMODE, value: {{ $external.sslmode }}}
+{{- if $external.caSecret.name }}
+- {name: PGSSLROOTCERT, value: /etc/shop-ca/ca.crt}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "shop.valkeyEnv" -}}
+{{- $root := index . 0 -}}
+{{- $store := include "shop.store" (list $root (index . 2)) -}}
+{{- $external := $root.Values.externalValkey -}}
+{{- if eq $store "valkey" }}
+- name: VALKEY_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ $root.Values.valkey.existingSecret | default (include "shop.name" (list $root "valkey")) }}, key: valkey-password}}
+- {name: REDIS_URL, value: "redis://:$(VALKEY_PASSWORD)@{{ include "shop.name" (list $root "valkey") }}:6379/0"}
+{{- else if eq $store "external-valkey" }}
+- name: VALKEY_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ $external.existingSecret }}, key: valkey-password}}
+{{- $ca := ternary "?ssl_ca_certs=/etc/shop-ca/ca.crt" "" (and $external.tls (not (empty $external.caSecret.name))) }}
+- {name: REDIS_URL, value: "{{ ternary "rediss" "redis" $external.tls }}://:$(VALKEY_PASSWORD)@{{ $external.host }}:{{ $external.port }}/0{{ $ca }}"}
+{{- end }}
+{{- end -}}
+
+{{- define "shop.telemetryEnv" -}}
+{{- $root := index . 0 -}}{{- $service := index . 2 -}}
+{{- with include "shop.otlpEndpoint" $root }}
+{{- $attributes := dict
+  "service.version" (include "shop.imageVersion" (list $root $service))
+  "service.instance.id" "$(POD_NAME)"
+  "k8s.pod.name" "$(POD_NAME)"
+  "k8s.namespace.name" $root.Release.Namespace }}
+{{- $pairs := list }}
+{{- range $key, $value := merge (deepCopy $root.Values.telemetry.resourceAttributes) $attributes }}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
+{{- end }}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+# A rate over a minute needs several samples in it.
+- {name: OTEL_METRIC_EXPORT_INTERVAL, value: "15000"}
+- {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
+- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $root.Values.telemetry.sampleRatio | quote }}}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ join "," $pairs | quote }}}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,136 @@
+{{/* What all pods share: Pod Security "restricted", no API credentials, no variables for each Service in the namespace.
+     (list $ name userId scheduling); empty keys of `scheduling` mean those of the chart. */}}
+{{- define "shop.podSpec" -}}
+{{- $root := index . 0 -}}{{- $userId := index . 2 -}}
+{{- $own := index . 3 -}}{{- $shared := $root.Values.scheduling -}}
+serviceAccountName: {{ include "shop.name" (list $root (index . 1)) }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ $userId }}
+  runAsGroup: {{ $userId }}
+  fsGroup: {{ $userId }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with $own.nodeSelector | default $shared.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations | default $shared.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity | default $shared.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.priorityClassName | default $shared.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "shop.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* A service's topology spread constraints: (list $ name service). */}}
+{{- define "shop.spread" -}}
+{{- $selector := include "shop.selector" (list (index . 0) (index . 1)) | fromYaml -}}
+{{- $own := dict "labelSelector" (dict "matchLabels" $selector) "matchLabelKeys" (list "pod-template-hash") -}}
+{{- $constraints := list -}}
+{{- range (index . 2).scheduling.topologySpreadConstraints -}}
+{{- $constraints = append $constraints (hasKey . "labelSelector" | ternary . (merge (deepCopy .) $own)) -}}
+{{- end -}}
+{{- toYaml $constraints -}}
+{{- end -}}
+
+{{/* Additional containers, with the restricted security context unless they have one. */}}
+{{- define "shop.containers" -}}
+{{- $security := dict "securityContext" (include "shop.containerSecurity" . | fromYaml) -}}
+{{- $containers := list -}}
+{{- range . -}}
+{{- $containers = append $containers (hasKey . "securityContext" | ternary . (merge (deepCopy .) $security)) -}}
+{{- end -}}
+{{- toYaml $containers -}}
+{{- end -}}
+
+{{/* A service's volumes: (list $ name service). */}}
+{{- define "shop.volumes" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+- name: tmp
+  emptyDir: {sizeLimit: 64Mi}
+- name: data
+  {{- if eq (include "shop.store" (list $root $service)) "sqlite" }}
+  persistentVolumeClaim: {claimName: {{ include "shop.name" (list $root $name) }}}
+  {{- else }}
+  emptyDir: {sizeLimit: 256Mi}
+  {{- end }}
+{{- if $service.files }}
+- name: files
+  configMap: {name: {{ include "shop.name" (list $root $name) }}}
+{{- end }}
+{{- with include "shop.caSecret" (list $root $service) | fromJson }}
+- name: ca
+  secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- end }}
+{{- with $service.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "shop.mounts" -}}
+{{- $service := index . 1 -}}
+- {name: tmp, mountPath: /tmp}
+- {name: data, mountPath: /data}
+{{- if $service.files }}
+- {name: files, mountPath: /etc/shop, readOnly: true}
+{{- end }}
+{{- if include "shop.caSecret" . | fromJson }}
+- {name: ca, mountPath: /etc/shop-ca, readOnly: true}
+{{- end }}
+{{- with $service.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* One handler per probe: the protocol decides which; merging values could leave two. */}}
+{{- define "shop.probes" -}}
+{{- $name := index . 0 -}}{{- $service := index . 1 -}}
+{{- if eq $service.protocol "grpc" -}}
+startupProbe:
+  grpc: {port: {{ $service.port }}, service: liveness}
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  grpc: {port: {{ $service.port }}, service: {{ include "shop.grpcName" $name }}}
+  periodSeconds: 5
+  timeoutSeconds: 2
+  failureThreshold: 2
+livenessProbe:
+  grpc: {port: {{ $service.port }}, service: liveness}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+{{- else -}}
+startupProbe:
+  httpGet: {path: /healthz, port: {{ $service.port }}}
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ $service.port }}}
+  periodSeconds: 5
+  timeoutSeconds: 2
+  failureThreshold: 2
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ $service.port }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,129 @@
+"""What an entry in `services` can add to its pods: scheduling, labels, volumes, containers."""
+
+from typing import Any
+
+import pytest
+
+
+def rendered(render: Any, **entry: Any) -> Any:
+    return render({"services": {"checkout": entry}})
+
+
+def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
+    shared = {
+        "nodeSelector": {"disk": "hdd"},
+        "tolerations": [{"key": "all", "operator": "Exists"}],
+        "affinity": {"podAffinity": {}},
+        "priorityClassName": "all",
+    }
+    own = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "own", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "priorityClassName": "own",
+    }
+    manifests = render(
+        {"scheduling": shared, "observability": {"enabled": True}, "services": {"checkout": {"scheduling": own}}}
+    )
+    for name, pod in manifests.pod_templates():
+        expected = own if name == "shop-checkout" else shared
+        assert {key: pod["spec"][key] for key in expected} == expected, name
+
+
+def test_pods_spread_over_nodes_and_zones(render: Any) -> None:
+    constraints = render().pod("checkout")["spec"]["topologySpreadConstraints"]
+    labels = {"app.kubernetes.io/name": "checkout", "app.kubernetes.io/instance": "shop"}
+    assert [constraint["topologyKey"] for constraint in constraints] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    assert all(constraint["labelSelector"] == {"matchLabels": labels} for constraint in constraints)
+
+
+def test_topology_spread_constraints_can_be_replaced_and_removed(render: Any) -> None:
+    own = {
+        "maxSkew": 2,
+        "topologyKey": "rack",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"team": "orders"}},
+    }
+    manifests = rendered(render, scheduling={"topologySpreadConstraints": [own]})
+    assert manifests.pod("checkout")["spec"]["topologySpreadConstraints"] == [own]
+    manifests = rendered(render, scheduling={"topologySpreadConstraints": []})
+    assert "topologySpreadConstraints" not in manifests.pod("checkout")["spec"]
+
+
+def test_labels_and_annotations_are_added_to_the_pods(render: Any) -> None:
+    metadata = rendered(render, podLabels={"team": "orders"}, podAnnotations={"example.com/owner": "orders"}).pod(
+        "checkout"
+    )["metadata"]
+    assert metadata["labels"]["team"] == "orders"
+    assert metadata["labels"]["app.kubernetes.io/name"] == "checkout"
+    assert metadata["annotations"] == {
+        "kubectl.kubernetes.io/default-container": "checkout",
+        "example.com/owner": "orders",
+    }
+
+
+def test_a_pod_annotation_replaces_the_chart_s(render: Any) -> None:
+    annotations = {"kubectl.kubernetes.io/default-container": "proxy"}
+    assert rendered(render, podAnnotations=annotations).pod("checkout")["metadata"]["annotations"] == annotations
+
+
+def test_annotations_are_added_to_the_service_account(render: Any) -> None:
+    manifests = rendered(render, serviceAccount={"annotations": {"example.com/role": "orders"}})
+    account = manifests.one("ServiceAccount", "shop-checkout")["metadata"]
+    assert account["annotations"] == {"example.com/role": "orders"}
+    assert "annotations" not in manifests.one("ServiceAccount", "shop-cart")["metadata"]
+
+
+def test_volumes_are_mounted_in_the_service_and_its_migration(render: Any) -> None:
+    volume, mount = {"name": "cache", "emptyDir": {}}, {"name": "cache", "mountPath": "/var/cache/shop"}
+    spec = rendered(render, volumes=[volume], volumeMounts=[mount]).pod("checkout")["spec"]
+    assert volume in spec["volumes"]
+    for container in (spec["containers"][0], *spec["initContainers"]):
+        assert mount in container["volumeMounts"]
+
+
+def test_sidecars_and_init_containers_stand_beside_the_chart_s(render: Any) -> None:
+    spec = rendered(
+        render,
+        sidecars=[{"name": "proxy", "image": "proxy:1"}],
+        initContainers=[{"name": "warm-up", "image": "warm-up:1", "restartPolicy": "Always"}],
+    ).pod("checkout")["spec"]
+    assert [container["name"] for container in spec["containers"]] == ["checkout", "proxy"]
+    assert [container["name"] for container in spec["initContainers"]] == ["warm-up", "migrate"]
+    assert spec["initContainers"][0]["restartPolicy"] == "Always"
+
+
+def test_an_init_container_needs_no_database(render: Any) -> None:
+    values = {"services": {"ad": {"initContainers": [{"name": "warm-up", "image": "warm-up:1"}]}}}
+    spec = render(values).pod("ad")["spec"]
+    assert [container["name"] for container in spec["initContainers"]] == ["warm-up"]
+
+
+def test_a_sidecar_s_security_context_replaces_the_restricted_one(render: Any) -> None:
+    own = {"readOnlyRootFilesystem": False}
+    spec = rendered(
+        render,
+        sidecars=[{"name": "default", "image": "x:1"}, {"name": "own", "image": "x:1", "securityContext": own}],
+    ).pod("checkout")["spec"]
+    service, default, custom = spec["containers"]
+    assert default["securityContext"] == service["securityContext"]
+    assert custom["securityContext"] == own
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"volumes": [{"name": "tmp"}]}, 'volumes: "tmp" is already used'),
+        ({"volumeMounts": [{"name": "x", "mountPath": "/data"}]}, 'volumeMounts: "/data" is already used'),
+        ({"sidecars": [{"name": "checkout"}]}, 'sidecars: "checkout" is already used'),
+        ({"initContainers": [{"name": "migrate"}]}, 'sidecars: "migrate" is already used'),
+        ({"sidecars": [{"name": "x"}, {"name": "x"}]}, 'sidecars: "x" is already used'),
+    ],
+    ids=["volume", "mount path", "service", "migration", "twice"],
+)
+def test_a_name_that_is_used_twice_in_a_pod_fails_the_render(render: Any, entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=rf"services\.checkout\.{message}"):
+        rendered(render, **entry)

@@ -1,0 +1,199 @@
+"""With the variables that `values-production.yaml` renders, services verify the certificates of PostgreSQL and Valkey.
+
+The test servers are built without TLS: a proxy in this process terminates it.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import redis.asyncio
+import yaml
+from psycopg.conninfo import conninfo_to_dict
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
+SSL_REQUEST = bytes.fromhex("0000000804d2162f")
+CA_MOUNT = "/etc/shop-ca"
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+StartTls = Callable[[Streams, ssl.SSLContext], Awaitable[None]]
+
+
+def new_authority(folder: Path) -> Path:
+    """Create a certificate authority, `ca.crt`, and with it a server certificate of `localhost`."""
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
+    server = ("-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "subjectAltName=DNS:localhost")
+    for name, arguments in {"ca": (), "tls": (*server, "-addext", "basicConstraints=critical,CA:FALSE")}.items():
+        files = ("-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.crt")
+        command = ["openssl", "req", "-x509", *new_key, *files, *arguments]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return new_authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return new_authority(tmp_path_factory.mktemp("other-authority"))
+
+
+async def start_tls_of_postgresql(client: Streams, context: ssl.SSLContext) -> None:
+    """Grant libpq's request for TLS; raise ConnectionError if the client sends anything else first."""
+    if await client[0].readexactly(len(SSL_REQUEST)) != SSL_REQUEST:
+        raise ConnectionError("the client does not encrypt")
+    client[1].write(b"S")
+    await client[1].start_tls(context)
+
+
+async def start_tls_of_valkey(client: Streams, context: ssl.SSLContext) -> None:
+    await client[1].start_tls(context)
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def tls_proxy(unix_socket: str, start_tls: StartTls, authority: Path) -> AsyncIterator[int]:
+    """Terminate TLS on localhost with the authority's server certificate, forward to a socket; yield the port."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority / "tls.crt", authority / "tls.key")
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await start_tls((reader, writer), context)
+            server_reader, server_writer = await asyncio.open_unix_connection(unix_socket)
+        except (OSError, asyncio.IncompleteReadError):  # such as a client that rejects the certificate
+            writer.close()
+            return
+        await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
+
+    server = await asyncio.start_server(forward, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def postgres_proxy(url: str, authority: Path) -> AbstractAsyncContextManager[int]:
+    parts = conninfo_to_dict(url)
+    return tls_proxy(f"{parts['host']}/.s.PGSQL.{parts['port']}", start_tls_of_postgresql, authority)
+
+
+def valkey_proxy(url: str, authority: Path) -> AbstractAsyncContextManager[int]:
+    return tls_proxy(urlsplit(url).path, start_tls_of_valkey, authority)
+
+
+@pytest.fixture(scope="session")
+def production(render: Any) -> Any:
+    return render(yaml.safe_load((CHART / "values-production.yaml").read_text()))
+
+
+def variables(production: Any, service: str, authority: Path, **addresses: str) -> dict[str, str]:
+    """Return a service's rendered variables, with a folder for the mounted one and test servers for the real ones."""
+    rendered = {name: value for name, value in production.environment(service).items() if value is not None}
+    local = {name: value.replace(CA_MOUNT, str(authority)) for name, value in rendered.items()}
+    kept = {name: value for name, value in local.items() if not name.startswith(("OTEL_", "REDIS_URL"))}
+    return {**kept, "HMAC_KEY": "k" * 32, "DRAIN_SECONDS": "0", **addresses}
+
+
+def rediss_url(production: Any, authority: Path, port: int, host: str = "localhost") -> str:
+    """Return the rendered address of Valkey, for a test server without a password."""
+    rendered = str(production.environment("cart")["REDIS_URL"])
+    local = rendered.replace(":$(VALKEY_PASSWORD)@valkey.databases.svc:6379", f"{host}:{port}")
+    return local.replace(CA_MOUNT, str(authority))
+
+
+async def succeeds(*arguments: str | Path, environment: dict[str, str]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, env={**os.environ, **environment}, stderr=subprocess.PIPE
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+
+
+async def becomes_ready(service: str, environment: dict[str, str]) -> None:
+    """Start a service and run the chart's own health test against it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    module = f"{service.replace('-', '_')}_service"
+    variables = {**os.environ, **environment, "HOST": "127.0.0.1", "PORT": str(port)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, env=variables, stdout=subprocess.DEVNULL
+    )
+    try:
+        target = f"grpc shop.{service.title()}Service 127.0.0.1:{port}"
+        await succeeds(CHART / "files" / "tests" / "health.py", environment={"TARGETS": target})
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.parametrize("service", ["payment", "checkout"])
+async def test_a_service_migrates_and_serves_with_a_verified_database(
+    production: Any, postgres_url: str, authority: Path, service: str
+) -> None:
+    async with postgres_proxy(postgres_url, authority) as port:
+        database = conninfo_to_dict(postgres_url)["dbname"]
+        environment = variables(
+            production, service, authority, DATABASE_URL=f"postgresql://postgres@localhost:{port}/{database}"
+        )
+        assert environment["PGSSLMODE"] == "verify-full"
+        await succeeds("-m", f"{service}_service", "migrate", environment=environment)
+        await becomes_ready(service, environment)
+
+
+async def test_the_cart_serves_with_a_verified_valkey(production: Any, empty_valkey_url: str, authority: Path) -> None:
+    async with valkey_proxy(empty_valkey_url, authority) as port:
+        url = rediss_url(production, authority, port)
+        assert url.startswith("rediss://localhost:")
+        await becomes_ready("cart", variables(production, "cart", authority, REDIS_URL=url))
+
+
+@pytest.fixture(params=["other authority", "other host name"])
+def unverifiable(request: pytest.FixtureRequest, authority: Path, other_authority: Path) -> tuple[str, Path]:
+    """Return a host to connect to and an authority to trust, one of which does not fit the server's certificate."""
+    return ("localhost", other_authority) if request.param == "other authority" else ("127.0.0.1", authority)
+
+
+async def test_a_database_with_another_certificate_is_rejected(
+    production: Any, postgres_url: str, authority: Path, unverifiable: tuple[str, Path]
+) -> None:
+    host, trusted = unverifiable
+    environment = variables(production, "payment", trusted)
+    async with postgres_proxy(postgres_url, authority) as port:
+        with pytest.raises(psycopg.OperationalError, match="certificate verify failed|does not match host name"):
+            await psycopg.AsyncConnection.connect(
+                f"postgresql://postgres@{host}:{port}/postgres",
+                sslmode=environment["PGSSLMODE"],
+                sslrootcert=environment["PGSSLROOTCERT"],
+            )
+
+
+async def test_a_valkey_with_another_certificate_is_rejected(
+    production: Any, empty_valkey_url: str, authority: Path, unverifiable: tuple[str, Path]
+) -> None:
+    host, trusted = unverifiable
+    async with valkey_proxy(empty_valkey_url, authority) as port:
+        client = redis.asyncio.Redis.from_url(rediss_url(production, trusted, port, host))
+        with pytest.raises(redis.exceptions.ConnectionError, match="certificate verify failed"):
+            await client.ping()
+        await client.aclose()

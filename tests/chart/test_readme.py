@@ -1,0 +1,65 @@
+"""The chart's README states what the chart renders."""
+
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+README = (Path(__file__).resolve().parents[2] / "charts/shop/README.md").read_text()
+
+
+def drawn_edges() -> set[tuple[str, str]]:
+    graph = README.partition("```mermaid")[2].partition("```")[0]
+    edges = set()
+    for line in graph.splitlines():
+        sources, arrow, targets = re.sub(r"\[.*?\]", "", line).partition("-->")
+        if arrow:
+            edges |= set(product(re.findall(r"[a-z-]+", sources), re.findall(r"[a-z-]+", targets)))
+    return edges
+
+
+def test_the_graph_shows_every_call_and_store(values: dict[str, Any]) -> None:
+    entries = {name: entry or {} for name, entry in values["services"].items()}
+    calls = {(name, callee) for name, entry in entries.items() for callee in entry.get("calls", [])}
+    assert drawn_edges() == calls | {(name, entry["store"]) for name, entry in entries.items() if "store" in entry}
+
+
+def test_the_table_of_components_has_the_names_and_ports_of_the_services(render: Any, values: dict[str, Any]) -> None:
+    rendered = {
+        f"{found['metadata']['name']}:{port['port']}"
+        for found in render({"observability": {"enabled": True}}).all("Service")
+        for port in found["spec"]["ports"]
+        if found["metadata"]["name"].removeprefix("shop-") not in values["services"]
+    }
+    table = README.partition("## What gets installed")[2].partition("```mermaid")[0]
+    documented = set()
+    for row in table.splitlines():
+        if name := re.search(r"`<release>-([a-z-]+):", row):
+            documented |= {f"shop-{name[1]}:{port}" for port in re.findall(r":(\d+)`", row)}
+    assert documented - {"shop-employee-api:8000"} == rendered - {"shop-jaeger:4317"}
+    assert "shop-checkout:50051" in table
+
+
+def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
+    notes = render(namespace="there").notes
+    for line in (
+        "kubectl --namespace there port-forward service/shop-cart 50051:50051",
+        "localhost:50051 shop.CartService/AddItem",
+        "localhost:50058 shop.CheckoutService/PlaceOrder",
+        "helm test --namespace there shop",
+        "existingSecret",
+    ):
+        assert line in notes
+
+
+def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
+    notes = render({"services": {"email": None, "checkout": None, "employee-api": None}}).notes
+    assert "port-forward" not in notes
+    assert "outbox" not in notes
+    assert "helm test" not in notes
+
+
+def test_the_notes_say_where_telemetry_goes(render: Any) -> None:
+    assert "Telemetry is off" in render().notes
+    assert "http://localhost:16686" in render({"observability": {"enabled": True}}).notes
+    assert "go to http://mine:4317" in render({"telemetry": {"endpoint": "http://mine:4317"}}).notes

@@ -1,0 +1,176 @@
+"""What an entry in `services` renders, and which values the chart rejects."""
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+
+
+def mebibytes(quantity: str) -> float:
+    number, unit = re.fullmatch(r"([0-9.]+)(Mi|Gi)", quantity).groups()  # type: ignore[union-attr]
+    return float(number) * (1024 if unit == "Gi" else 1)
+
+
+def cores(quantity: str) -> float:
+    return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
+
+
+def test_a_call_sets_the_address_of_the_callee(render: Any, values: dict[str, Any]) -> None:
+    manifests = render()
+    for name, entry in values["services"].items():
+        addresses = {key: value for key, value in manifests.environment(name).items() if key.endswith("_ADDR")}
+        callees = (entry or {}).get("calls", [])
+        assert addresses == {f"{callee.upper().replace('-', '_')}_ADDR": f"shop-{callee}:50051" for callee in callees}
+
+
+def test_an_unknown_callee_fails_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r'services\.ad\.calls: there is no service "basket"'):
+        render({"services": {"ad": {"calls": ["basket"]}}})
+
+
+def test_removing_a_callee_fails_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r'services\.checkout\.calls: there is no service "email"'):
+        render({"services": {"email": None}})
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        {"replicas": 2},
+        {"services": {"cart": {"replica": 2}}},
+        {"services": {"cart": {"replicas": -1}}},
+        {"services": {"cart": {"protocol": "thrift"}}},
+        {"services": {"cart": {"image": {"digest": "sha256:short"}}}},
+        {"services": {"Cart": {}}},
+        {"services": {"cart": {"env": {"lower": "x"}}}},
+        {"services": {"cart": {"shutdown": {"preStopSeconds": 6}}}},
+        {"services": {"cart": {"podLabels": {"app.kubernetes.io/name": "x"}}}},
+        {"services": {"cart": {"sidecars": [{"image": "x"}]}}},
+        {"services": {"cart": {"volumeMounts": [{"name": "x", "mountPath": "relative"}]}}},
+        {"scheduling": {"topologySpreadConstraints": []}},
+        {"externalValkey": {"caSecret": "name"}},
+        {"telemetry": {"sampleRatio": 2}},
+        {"telemetry": {"endpoint": "collector:4317"}},
+        {"logLevel": "loud"},
+        {"postgresql": {"persistence": {"size": "much"}}},
+    ],
+    ids=json.dumps,
+)
+def test_values_outside_the_schema_fail_the_render(helm: Any, invalid: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^shop:\n- at '"):
+        helm("validate_schema", values=invalid)
+
+
+def test_the_schema_accepts_every_file_of_the_matrix(helm: Any, matrix_values: dict[str, Any]) -> None:
+    helm("validate_schema", values=matrix_values)
+
+
+def test_a_long_release_name_is_rejected(render: Any) -> None:
+    with pytest.raises(ValueError, match="longer than 30 characters"):
+        render(name="a" * 31)
+
+
+def test_grpc_probes_check_readiness_per_service_and_liveness_per_process(
+    render: Any, grpc_services: list[str]
+) -> None:
+    for name in grpc_services:
+        container = render().container(name)
+        full_name = f"shop.{name.title().replace('-', '')}Service"
+        assert container["readinessProbe"]["grpc"] == {"port": 50051, "service": full_name}
+        assert container["livenessProbe"]["grpc"] == {"port": 50051, "service": "liveness"}
+        assert container["startupProbe"]["grpc"] == {"port": 50051, "service": "liveness"}
+
+
+def test_every_probe_has_one_handler(render: Any, matrix_values: dict[str, Any]) -> None:
+    for _, pod in render(matrix_values).pod_templates():
+        for container in pod["spec"]["containers"]:
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                assert len({"grpc", "httpGet", "exec", "tcpSocket"} & set(container.get(probe, {"exec": 0}))) == 1
+
+
+def test_http_probes_use_the_endpoints_of_the_api(render: Any) -> None:
+    container = render().container("employee-api")
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8000}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 8000}
+
+
+def test_services_of_grpc_are_headless_and_use_the_port_of_the_container(render: Any, grpc_services: list[str]) -> None:
+    manifests = render()
+    for name in grpc_services:
+        service = manifests.one("Service", f"shop-{name}")["spec"]
+        (port,) = service["ports"]
+        assert service["clusterIP"] == "None"
+        assert port["port"] == manifests.container(name)["ports"][0]["containerPort"] == 50051
+        assert port["appProtocol"] == "kubernetes.io/h2c"
+
+
+def test_an_autoscaler_sets_the_number_of_replicas(render: Any) -> None:
+    manifests = render({"services": {"cart": {"autoscaling": {"enabled": True}}}})
+    assert "replicas" not in manifests.one("Deployment", "shop-cart")["spec"]
+    assert manifests.one("HorizontalPodAutoscaler", "shop-cart")["spec"]["minReplicas"] == 2
+    assert manifests.one("Deployment", "shop-ad")["spec"]["replicas"] == 1
+    assert not manifests.has("HorizontalPodAutoscaler", "shop-ad")
+
+
+def test_false_and_zero_override_a_default(render: Any) -> None:
+    values = {
+        "defaults": {"autoscaling": {"enabled": True}, "shutdown": {"graceSeconds": 9}},
+        "services": {"ad": {"autoscaling": {"enabled": False}, "shutdown": {"graceSeconds": 0}, "replicas": 0}},
+    }
+    manifests = render(values)
+    assert manifests.one("Deployment", "shop-ad")["spec"]["replicas"] == 0
+    assert manifests.environment("ad")["GRACE_SECONDS"] == "0"
+    assert manifests.environment("cart")["GRACE_SECONDS"] == "9"
+
+
+@pytest.mark.parametrize(("replicas", "expected"), [(1, False), (2, True)])
+def test_two_replicas_have_a_disruption_budget(render: Any, replicas: int, expected: bool) -> None:
+    manifests = render({"services": {"ad": {"replicas": replicas}}})
+    assert manifests.has("PodDisruptionBudget", "shop-ad") is expected
+
+
+def test_routes_without_a_gateway_fail_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r"gateway\.parentRefs"):
+        render({"gateway": {"enabled": True}})
+
+
+def test_routes_lead_to_exposed_services_only(render: Any, values: dict[str, Any], grpc_services: list[str]) -> None:
+    manifests = render({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}})
+    rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
+    backends = [rule["backendRefs"][0]["name"].removeprefix("shop-") for rule in rules]
+    exposed = [name for name in grpc_services if (values["services"][name] or {}).get("exposed")]
+    assert sorted(backends) == sorted(exposed)
+    assert not {"payment", "email"} & set(backends)
+    assert manifests.has("HTTPRoute", "shop-employee-api")
+
+
+def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:
+    files = {"CATALOG_FILE": {"name": "products.json", "content": "{}"}}
+    manifests = render({"services": {"product-catalog": {"files": files}}})
+    assert manifests.environment("product-catalog")["CATALOG_FILE"] == "/etc/shop/products.json"
+    assert manifests.one("ConfigMap", "shop-product-catalog")["data"] == {"products.json": "{}"}
+    mounts = manifests.container("product-catalog")["volumeMounts"]
+    assert {"name": "files", "mountPath": "/etc/shop", "readOnly": True} in mounts
+
+
+def test_the_ten_services_have_small_requests(render: Any, values: dict[str, Any]) -> None:
+    requests = [render().container(name)["resources"]["requests"] for name in values["services"]]
+    assert sum(mebibytes(request["memory"]) for request in requests) <= 600
+    assert sum(cores(request["cpu"]) for request in requests) <= 0.6
+
+
+def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any) -> None:
+    manifests = render({"observability": {"enabled": True}})
+    containers = list(
+        itertools.chain.from_iterable(
+            found["spec"]["template"]["spec"]["containers"]
+            for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+        )
+    )
+    requests = sum(mebibytes(container["resources"]["requests"]["memory"]) for container in containers)
+    limits = sum(mebibytes(container["resources"]["limits"]["memory"]) for container in containers)
+    assert requests <= 1.5 * 1024
+    assert limits <= 3.75 * 1024
+    assert sum(cores(container["resources"]["requests"]["cpu"]) for container in containers) <= 1.5

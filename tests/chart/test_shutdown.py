@@ -1,0 +1,47 @@
+"""A stopping pod serves until no caller uses its address; one value sets all times."""
+
+from typing import Any
+
+import pytest
+
+
+def pre_stop_seconds(manifests: Any, name: str) -> int:
+    return int(manifests.container(name)["lifecycle"]["preStop"]["sleep"]["seconds"])
+
+
+@pytest.mark.parametrize("ttl", [0, 5, 30, 60, 300])
+def test_a_pod_serves_until_dns_and_connections_expire(render: Any, grpc_services: list[str], ttl: int) -> None:
+    manifests = render({"defaults": {"shutdown": {"dnsTtlSeconds": ttl}}})
+    for name in grpc_services:
+        age = float(manifests.environment(name)["MAX_CONNECTION_AGE_SECONDS"])
+        # gRPC closes a connection up to a tenth later than its maximum age.
+        assert ttl + 1.1 * age < pre_stop_seconds(manifests, name) <= ttl + 1.1 * age + 5
+
+
+def test_the_defaults_are_those_that_the_readme_derives(render: Any) -> None:
+    manifests = render()
+    assert pre_stop_seconds(manifests, "cart") == 50
+    assert manifests.environment("cart")["MAX_CONNECTION_AGE_SECONDS"] == "15"
+    assert manifests.pod("cart")["spec"]["terminationGracePeriodSeconds"] == 77
+
+
+def test_a_shorter_ttl_shortens_everything(render: Any) -> None:
+    manifests = render({"defaults": {"shutdown": {"dnsTtlSeconds": 5}}})
+    assert pre_stop_seconds(manifests, "cart") == 14
+    assert manifests.environment("cart")["MAX_CONNECTION_AGE_SECONDS"] == "5"
+    assert manifests.pod("cart")["spec"]["terminationGracePeriodSeconds"] == 41
+
+
+def test_callers_over_http_use_a_virtual_address_and_no_dns(render: Any) -> None:
+    assert pre_stop_seconds(render({"defaults": {"shutdown": {"dnsTtlSeconds": 300}}}), "employee-api") == 6
+
+
+def test_the_grace_period_covers_the_whole_shutdown(render: Any, matrix_values: dict[str, Any]) -> None:
+    manifests = render(matrix_values)
+    names = [found["metadata"]["name"].removeprefix("shop-") for found in manifests.all("Deployment")]
+    for name in names:
+        variables = {entry["name"]: entry.get("value") for entry in manifests.container(name).get("env", [])}
+        if "GRACE_SECONDS" in variables:
+            after_sigterm = float(variables["DRAIN_SECONDS"]) + float(variables["GRACE_SECONDS"])
+            grace = manifests.pod(name)["spec"]["terminationGracePeriodSeconds"]
+            assert grace > pre_stop_seconds(manifests, name) + after_sigterm
