@@ -32,8 +32,9 @@ StartTls = Callable[[Streams, ssl.SSLContext], Awaitable[None]]
 def new_authority(folder: Path) -> Path:
     """Create a certificate authority, `ca.crt`, and with it a server certificate of `localhost`."""
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
+    ca = ("-addext", "keyUsage=critical,keyCertSign")  # Python 3.13 rejects an authority without it
     server = ("-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "subjectAltName=DNS:localhost")
-    for name, arguments in {"ca": (), "tls": (*server, "-addext", "basicConstraints=critical,CA:FALSE")}.items():
+    for name, arguments in {"ca": ca, "tls": (*server, "-addext", "basicConstraints=critical,CA:FALSE")}.items():
         files = ("-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.crt")
         command = ["openssl", "req", "-x509", *new_key, *files, *arguments]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)

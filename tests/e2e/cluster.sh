@@ -1,39 +1,42 @@
 #!/usr/bin/env bash
-# Installs the shop on the cluster that KUBECONFIG names and shows that it works: order, tests, policies, upgrade and
-# restart under load, scaling, telemetry, reinstallation. Steps are functions; without arguments all run in order.
+# Installs the shop on the cluster that KUBECONFIG names and tests it there: an order, chart tests, network policies,
+# upgrade and restart under load, scaling, telemetry, reinstallation, production values over TLS. Each step is a
+# function; without arguments all steps run in order.
 #
-#   NAMESPACE, RELEASE   where to and under what name (shop, shop); the namespace must not exist
-#   HELM_ARGS            more arguments for helm, such as "-f my-values.yaml"
-#   LOAD_RATE            rounds a second of the load (2); a round is 8 calls and places an order
+#   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
+#   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
+#   LOAD_RATE            rounds of load per second (2); a round is 8 calls and places an order
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
 read -ra helm_args <<<"${HELM_ARGS:-}"
 services=(ad cart checkout currency email payment product-catalog recommendation shipping)
-steps=(install_shop order_by_notes helm_tests policies_hold upgrade_under_load telemetry restart_under_load scale_and_spread
-    reinstall)
+steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load telemetry
+    restart_under_load scale_and_spread reinstall production_tls)
 
-say() { printf '\n== %s\n' "$*"; }
+log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 k() { kubectl --namespace "$namespace" "$@"; }
-workloads() { k get deployment,statefulset --selector "app.kubernetes.io/instance=$release" --output name; }
+work=$(mktemp -d)
 
-all_ready() {
+wait_until_ready() {
     local workload
-    for workload in $(workloads); do k rollout status --timeout=5m "$workload" >/dev/null; done
+    for workload in $(k get deployment,statefulset --selector "app.kubernetes.io/instance=$release" --output name); do
+        k rollout status --timeout=5m "$workload" >/dev/null
+    done
 }
 
-# Until the last pod that is being replaced is gone: its end is part of what must fail nothing.
-old_pods_gone() {
+# Load must continue until the last replaced pod has ended: nothing may fail then, either.
+wait_for_old_pods() {
     for _ in $(seq 180); do
         [[ $(k get pods --output jsonpath='{.items[*].metadata.deletionTimestamp}') ]] || return 0
         sleep 1
     done
-    fail "pods don't end"
+    fail "old pods do not end"
 }
 
-query() { # ROLE SQL: asks the database of a role
+query() { # ROLE SQL: run a query in the database of a role
     k exec "$release-postgresql-0" -- psql --username=postgres --dbname="$1" --tuples-only --no-align --command="$2"
 }
 
@@ -44,15 +47,20 @@ forward_prometheus() {
     forward=$!
     sleep 3
 }
-trap '[[ -z $forward ]] || kill "$forward" 2>/dev/null || true' EXIT
+trap '[[ -z $forward ]] || kill "$forward" 2>/dev/null || true; rm -rf "$work"' EXIT
 
-# Checksums of all secrets: an upgrade must not change one.
+# Checksum of all generated secrets: an upgrade must not change it.
 secrets() {
     k get secret --selector "app.kubernetes.io/instance=$release" --sort-by=.metadata.name \
         --output jsonpath='{range .items[*]}{.metadata.name} {.data}{"\n"}{end}' | sha256sum
 }
 
-# ------------------------------------------------------------------ a pod of the shop's own image that runs a script
+create_namespace() { # NAME: one that enforces Pod Security restricted
+    kubectl create namespace "$1"
+    kubectl label namespace "$1" pod-security.kubernetes.io/enforce=restricted >/dev/null
+}
+
+# ------------------------------------------------------------------ pods that run a script in an image of the shop
 
 pod_manifest() { # NAME LABELS SCRIPT ARGS...
     local name=$1 labels=$2 script=$3 image; shift 3
@@ -64,7 +72,7 @@ kind: Pod
 metadata: {name: $name, labels: $labels}
 spec:
   restartPolicy: Never
-  # Never ready, so that no Service takes it for one of its own pods.
+  # Never ready, so that no Service selects it as one of its own pods.
   readinessGates: [{conditionType: example.com/never}]
   automountServiceAccountToken: false
   enableServiceLinks: false
@@ -92,7 +100,7 @@ run_pod() { # as pod_manifest: starts it
     pod_manifest "$@" | k apply -f - >/dev/null
 }
 
-finish_pod() { # NAME SECONDS: waits for its end, prints its log; fails as it did
+finish_pod() { # NAME SECONDS: wait for its end and print its log; fail if it failed
     local phase=
     for _ in $(seq "$2"); do
         phase=$(k get pod "$1" --output jsonpath='{.status.phase}')
@@ -104,55 +112,85 @@ finish_pod() { # NAME SECONDS: waits for its end, prints its log; fails as it di
     [[ $phase == Succeeded ]] || fail "$1 ended as ${phase:-nothing}"
 }
 
-tester="{app.kubernetes.io/name: test, app.kubernetes.io/instance: $release}"
+test_pod_labels="{app.kubernetes.io/name: test, app.kubernetes.io/instance: $release}"
 
-under_load() { # SECONDS COMMAND...: runs the command while load lasts; no call may fail
+under_load() { # SECONDS COMMAND...: run the command during load; no call may fail
     local seconds=$1; shift
-    run_pod e2e-load "$tester" load.py "$seconds" "$rate"
+    run_pod e2e-load "$test_pod_labels" load.py "$seconds" "$rate"
     for _ in $(seq 90); do [[ $(k logs e2e-load 2>/dev/null) != *started* ]] || break; sleep 1; done
     [[ $(k logs e2e-load) == *started* ]] || fail "the load did not start"
     local begun=$SECONDS
     "$@"
-    printf 'done after %s s of a load of %s s\n' "$((SECONDS - begun))" "$seconds"
-    ((SECONDS - begun < seconds)) || fail "the load ended before what it was to be beside"
+    printf 'finished after %s s of %s s of load\n' "$((SECONDS - begun))" "$seconds"
+    ((SECONDS - begun < seconds)) || fail "the load ended too early"
     finish_pod e2e-load "$((seconds + 60))"
 }
 
 # ------------------------------------------------------------------ steps
 
+server_side_apply() {
+    log "the API server accepts every render by server-side apply (dry run)"
+    local values
+    kubectl create namespace "$namespace-render" >/dev/null
+    for values in charts/shop/ci/*.yaml charts/shop/values-production.yaml; do
+        # Kinds that need custom resource definitions are left out.
+        helm template render charts/shop --namespace "$namespace-render" -f "$values" --skip-tests \
+            --set gateway.enabled=false,observability.serviceMonitor.enabled=false >"$work/render.yaml"
+        kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" >"$work/applied" ||
+            fail "$values"
+        printf '%-50s %s objects\n' "$values" "$(wc -l <"$work/applied")"
+    done
+    kubectl delete namespace "$namespace-render" >/dev/null
+}
+
+missing_images() {
+    log "without built images, the events name the registry that does not exist"
+    create_namespace "$namespace-missing"
+    helm install missing charts/shop --namespace "$namespace-missing" --set image.tag=not-built >"$work/notes"
+    grep 'No registry serves the images' "$work/notes"
+    local events
+    for _ in $(seq 60); do
+        events=$(kubectl --namespace "$namespace-missing" get events --output jsonpath='{range .items[*]}{.message}{"\n"}{end}')
+        [[ $events != *'image "not-published.invalid/shop/ad:not-built"'* ]] || break
+        sleep 1
+    done
+    grep --max-count=1 'Failed to pull image "not-published.invalid/shop/ad:not-built"' <<<"$events" || fail "no such event"
+    helm uninstall missing --namespace "$namespace-missing" >/dev/null
+    kubectl delete namespace "$namespace-missing" >/dev/null
+}
+
 install_shop() {
-    say "install into an empty namespace that enforces Pod Security restricted"
-    kubectl create namespace "$namespace"
-    kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
+    log "install into an empty namespace that enforces Pod Security restricted"
+    create_namespace "$namespace"
     local begun=$SECONDS
     helm install "$release" charts/shop --namespace "$namespace" "${helm_args[@]}" >/dev/null
-    all_ready
-    printf 'every pod is Ready after %s s\n' "$((SECONDS - begun))"
+    wait_until_ready
+    printf 'every pod is ready after %s s\n' "$((SECONDS - begun))"
     k get pods
 }
 
 order_by_notes() {
-    say "an order by the lines that the notes print"
-    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Let the/p' | sed '1d; $d' >"${TMPDIR:-/tmp}/notes-order.sh"
-    bash "${TMPDIR:-/tmp}/notes-order.sh" | tee "${TMPDIR:-/tmp}/notes-order.json"
-    grep -q '"shipping_tracking_id": "..*"\|"shippingTrackingId": "..*"' "${TMPDIR:-/tmp}/notes-order.json" || fail "no order"
+    log "place an order with the commands in the notes"
+    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Run the/p' | sed '1d; $d' >"$work/order.sh"
+    bash "$work/order.sh" | tee "$work/order.json"
+    grep -q '"shipping_tracking_id": "..*"\|"shippingTrackingId": "..*"' "$work/order.json" || fail "no order"
 }
 
 helm_tests() {
-    say "helm test"
+    log "helm test"
     helm test "$release" --namespace "$namespace" --logs | sed -n '/^POD LOGS/,$p'
 }
 
-policies_hold() {
-    say "network policies: a stranger reaches nothing, a caller only its callees"
-    run_pod e2e-stranger "{e2e: stranger}" probe.py none
-    finish_pod e2e-stranger 120
+network_policies() {
+    log "network policies: a foreign pod reaches nothing, a caller only its callees"
+    run_pod e2e-foreign "{e2e: foreign}" probe.py none
+    finish_pod e2e-foreign 120
     run_pod e2e-caller "{app.kubernetes.io/name: recommendation, app.kubernetes.io/instance: $release}" probe.py product-catalog
     finish_pod e2e-caller 120
 }
 
 upgrade_under_load() {
-    say "helm upgrade under load: every pod is replaced, telemetry is added, nothing fails, secrets stay"
+    log "helm upgrade under load replaces every pod and adds telemetry; no call fails, no secret changes"
     local before; before=$(secrets)
     under_load 180 upgrade_everything
     [[ $(secrets) == "$before" ]] || fail "the upgrade changed a secret"
@@ -163,60 +201,65 @@ upgrade_everything() {
     helm upgrade "$release" charts/shop --namespace "$namespace" --reset-then-reuse-values \
         --set observability.enabled=true,telemetry.sampleRatio=0.2 \
         --set-string defaults.podAnnotations.upgraded="$(date +%s)" >/dev/null
-    all_ready
-    old_pods_gone
+    wait_until_ready
+    wait_for_old_pods
 }
 
 telemetry() {
-    say "telemetry: helm test finds the order's trace in Jaeger and its metrics in Prometheus"
+    log "telemetry: helm test finds the order's trace in Jaeger and its metrics in Prometheus"
     helm_tests
-    say "every query of the dashboards is answered"
+    log "every query of the dashboards has a result, and the collector is scraped"
     forward_prometheus
-    python3 tests/e2e/dashboards.py "$prometheus" || fail "a dashboard's query has no answer"
+    python3 tests/e2e/dashboards.py "$prometheus" || fail "a query has no result"
 }
 
 restart_under_load() {
-    say "rolling restart of all ten services under load"
+    log "rolling restart of all ten services under load"
     under_load 180 restart_everything
 }
 
 restart_everything() {
     for name in "${services[@]}" employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
-    all_ready
-    old_pods_gone
+    wait_until_ready
+    wait_for_old_pods
 }
 
 scale_and_spread() {
-    say "scale product-catalog 1 -> 3 under load: each new pod gets its share"
+    log "scale product-catalog from 1 to 3 under load: each pod receives its share"
     under_load 200 scale_and_measure
     k scale "deployment/$release-product-catalog" --replicas=1 >/dev/null
-    all_ready
+    wait_until_ready
 }
 
 scale_and_measure() {
     k scale "deployment/$release-product-catalog" --replicas=3 >/dev/null
-    all_ready
-    sleep 70 # half a minute until DNS tells, a connection's age until it is asked, half a minute to measure
+    wait_until_ready
+    sleep 70 # the TTL of DNS, the age of a connection, half a minute to measure
     forward_prometheus
     python3 tests/e2e/spread.py "$prometheus" product-catalog 3 || fail "the load is not spread"
 }
 
 reinstall() {
-    say "uninstall, install again: secrets and data are kept"
+    log "uninstall and install again: secrets and data are kept"
     local before counted counts
     before=$(secrets)
     counts="SELECT count(*) FROM orders"
     counted=$(query checkout "$counts")
-    helm get values "$release" --namespace "$namespace" --output yaml >"${TMPDIR:-/tmp}/e2e-values.yaml"
+    helm get values "$release" --namespace "$namespace" --output yaml >"$work/values.yaml"
     helm uninstall "$release" --namespace "$namespace" --wait >/dev/null
-    helm install "$release" charts/shop --namespace "$namespace" -f "${TMPDIR:-/tmp}/e2e-values.yaml" >/dev/null
-    all_ready
+    helm install "$release" charts/shop --namespace "$namespace" -f "$work/values.yaml" >/dev/null
+    wait_until_ready
     [[ $(secrets) == "$before" ]] || fail "a secret changed"
     [[ $(query checkout "$counts") -ge $counted && $counted -gt 0 ]] || fail "orders are gone"
     printf '%s orders before, %s after\n' "$counted" "$(query checkout "$counts")"
     helm_tests
 }
 
+production_tls() {
+    log "values-production.yaml with PostgreSQL and Valkey that accept TLS only"
+    tests/e2e/production.sh "$work" "$namespace-production" "${helm_args[@]}"
+}
+
 begun=$SECONDS
 for step in "${@:-${steps[@]}}"; do "$step"; done
-say "all steps passed in $((SECONDS - begun)) s"
+log "all steps passed in $((SECONDS - begun)) s"
