@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import stat
 import subprocess
 import sys
@@ -51,40 +50,41 @@ def test_a_digest_stands_beside_the_service_s_own_tag_only(render: Any, image: d
     assert manifests.container("cart")["image"] == f"{OWN}cart{reference}"
 
 
-def test_third_party_images_have_the_tag_of_an_exact_patch_release(values: dict[str, Any]) -> None:
-    images = list(runpy.run_path(str(IMAGE_TAGS))["third_party_images"](values))
+def third_party_images(manifests: Any) -> list[str]:
+    images = {pod["spec"]["containers"][0]["image"] for _, pod in manifests.pod_templates()}
+    return [image for image in images if not image.startswith(OWN)]
+
+
+def test_third_party_images_have_the_tag_of_an_exact_patch_release(render: Any) -> None:
+    images = third_party_images(render({"observability": {"enabled": True}}))
     assert len(images) == 6
     for image in images:
-        version = r"\d+\.\d+" if image["repository"] == "library/postgres" else r"v?\d+\.\d+\.\d+"
-        assert re.fullmatch(rf"{version}(-[a-z]+)?", image["tag"]), image["repository"]
+        release = r"\d+\.\d+" if "/postgres:" in image else r"v?\d+\.\d+\.\d+"
+        assert re.fullmatch(rf"docker\.io/[a-z/-]+:{release}(-[a-z]+)?(@sha256:[0-9a-f]{{64}})?", image)
 
 
-def test_third_party_pods_run_the_tag_even_with_a_digest(render: Any) -> None:
+def test_a_digest_of_a_third_party_image_stands_beside_its_tag(render: Any) -> None:
     pinned = {"image": {"digest": DIGEST}}
-    observability = dict.fromkeys(("collector", "jaeger", "prometheus", "grafana"), pinned)
-    manifests = render({"postgresql": pinned, "valkey": pinned, "observability": {"enabled": True, **observability}})
-    images = {pod["spec"]["containers"][0]["image"] for _, pod in manifests.pod_templates()}
-    third_party = [image for image in images if not image.startswith(OWN)]
-    assert len(third_party) == 6
-    assert [image for image in third_party if not re.search(rf":[^:@/]+@{DIGEST}$", image)] == []
+    components = dict.fromkeys(("collector", "jaeger", "prometheus", "grafana"), pinned)
+    manifests = render({"postgresql": pinned, "valkey": pinned, "observability": {"enabled": True, **components}})
+    assert [image for image in third_party_images(manifests) if not re.search(rf":[^:@/]+@{DIGEST}$", image)] == []
 
 
 @pytest.mark.parametrize(
     ("stated", "in_registry", "status"),
-    [("", DIGEST, 0), (DIGEST, DIGEST, 0), (DIGEST, OTHER_DIGEST, 1), ("", None, 1)],
+    [("", DIGEST, 0), (f"@{DIGEST}", DIGEST, 0), (f"@{DIGEST}", OTHER_DIGEST, 1), ("", None, 1)],
     ids=["tag exists", "digest of the tag", "digest of another tag", "no such tag"],
 )
 def test_the_pipeline_rejects_a_missing_tag_and_a_digest_of_another_tag(
     tmp_path: Path, stated: str, in_registry: str | None, status: int
 ) -> None:
-    image = {"registry": "docker.io", "repository": "valkey/valkey", "tag": "9.1.4", "digest": stated}
-    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"image": {"registry": "x"}, "valkey": {"image": image}}))
     docker = tmp_path / "docker"
     answer = f"echo '{json.dumps({'digest': in_registry})}'" if in_registry else "false"
     docker.write_text(f'#!/bin/sh\n[ "$4" = docker.io/valkey/valkey:9.1.4 ] && {answer}\n')
     docker.chmod(docker.stat().st_mode | stat.S_IXUSR)
     ended = subprocess.run(
-        [sys.executable, IMAGE_TAGS, tmp_path / "values.yaml"],
+        [sys.executable, IMAGE_TAGS],
+        input=f"image: not-published.invalid/shop/cart:1\nimage: docker.io/valkey/valkey:9.1.4{stated}\n",
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
