@@ -12,8 +12,8 @@ cd "$(dirname "$0")/../.."
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
 read -ra helm_args <<<"${HELM_ARGS:-}"
 services=(ad cart checkout currency email payment product-catalog recommendation shipping)
-steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load telemetry
-    restart_under_load scale_and_spread reinstall production_tls)
+steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load
+    telemetry restart_under_load scale_and_spread reinstall production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -136,8 +136,8 @@ server_side_apply() {
         # Kinds that need custom resource definitions are left out.
         helm template render charts/shop --namespace "$namespace-render" -f "$values" --skip-tests \
             --set gateway.enabled=false,observability.serviceMonitor.enabled=false >"$work/render.yaml"
-        kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" >"$work/applied" ||
-            fail "$values"
+        kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" \
+            >"$work/applied" || fail "$values"
         printf '%-50s %s objects\n' "$values" "$(wc -l <"$work/applied")"
     done
     kubectl delete namespace "$namespace-render" >/dev/null
@@ -148,13 +148,13 @@ missing_images() {
     create_namespace "$namespace-missing"
     helm install missing charts/shop --namespace "$namespace-missing" --set image.tag=not-built >"$work/notes"
     grep 'No registry serves the images' "$work/notes"
-    local events
+    local events failure='Failed to pull image "not-published.invalid/shop/ad:not-built"'
     for _ in $(seq 60); do
-        events=$(kubectl --namespace "$namespace-missing" get events --output jsonpath='{range .items[*]}{.message}{"\n"}{end}')
-        [[ $events != *'image "not-published.invalid/shop/ad:not-built"'* ]] || break
+        events=$(kubectl --namespace "$namespace-missing" get events --output jsonpath='{.items[*].message}')
+        [[ $events != *"$failure"* ]] || break
         sleep 1
     done
-    grep --max-count=1 'Failed to pull image "not-published.invalid/shop/ad:not-built"' <<<"$events" || fail "no such event"
+    grep --only-matching "$failure" <<<"$events" || fail "no such event"
     helm uninstall missing --namespace "$namespace-missing" >/dev/null
     kubectl delete namespace "$namespace-missing" >/dev/null
 }
@@ -171,7 +171,8 @@ install_shop() {
 
 order_by_notes() {
     log "place an order with the commands in the notes"
-    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Run the/p' | sed '1d; $d' >"$work/order.sh"
+    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Run the/p' | sed '1d; $d' \
+        >"$work/order.sh"
     bash "$work/order.sh" | tee "$work/order.json"
     grep -q '"shipping_tracking_id": "..*"\|"shippingTrackingId": "..*"' "$work/order.json" || fail "no order"
 }
@@ -185,7 +186,8 @@ network_policies() {
     log "network policies: a foreign pod reaches nothing, a caller only its callees"
     run_pod e2e-foreign "{e2e: foreign}" probe.py none
     finish_pod e2e-foreign 120
-    run_pod e2e-caller "{app.kubernetes.io/name: recommendation, app.kubernetes.io/instance: $release}" probe.py product-catalog
+    local labels="{app.kubernetes.io/name: recommendation, app.kubernetes.io/instance: $release}"
+    run_pod e2e-caller "$labels" probe.py product-catalog
     finish_pod e2e-caller 120
 }
 

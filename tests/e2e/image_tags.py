@@ -1,4 +1,4 @@
-"""Checks the third-party images of rendered manifests against their registries; exits 1 if one is wrong or none is found.
+"""Checks the third-party images of rendered manifests against their registries; exits 1 unless all are right.
 
 `helm template shop charts/shop --set observability.enabled=true | python image_tags.py`
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# production.sh FOLDER NAMESPACE [HELM_ARGS...]: installs values-production.yaml next to TLS-only servers in the namespace
-# `databases` and places an order; then swaps the certificate authority and sees the connections fail.
+# production.sh FOLDER NAMESPACE [HELM_ARGS...]: installs values-production.yaml, with servers that accept TLS only in the
+# namespace `databases`, and places an order; then replaces the certificate authority and checks that connections fail.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -28,8 +28,8 @@ start_servers() {
             --from-file="tls.key=$folder/$server.key" --from-file="$folder/pg_hba.conf"
     done
     helm template chart charts/shop >"$folder/chart.yaml"
-    sed -e "s|POSTGRESQL_IMAGE|$(image_of postgres)|" -e "s|VALKEY_IMAGE|$(image_of valkey)|" tests/e2e/tls-servers.yaml |
-        d apply -f -
+    sed -e "s|POSTGRESQL_IMAGE|$(image_of postgres)|" -e "s|VALKEY_IMAGE|$(image_of valkey)|" \
+        tests/e2e/tls-servers.yaml | d apply -f -
     d wait --for=condition=Ready --timeout=2m pod/postgresql pod/valkey
     for role in payment checkout employee_api; do
         psql --command="CREATE ROLE $role LOGIN PASSWORD '$role-password'" --command="CREATE DATABASE $role OWNER $role"
@@ -55,7 +55,8 @@ create_secrets() {
 
 replace_authority() {
     for name in postgresql-ca valkey-ca; do
-        k create secret generic "$name" --from-file="ca.crt=$folder/other-ca.crt" --dry-run=client --output=yaml | k replace -f -
+        k create secret generic "$name" --from-file="ca.crt=$folder/other-ca.crt" --dry-run=client --output=yaml |
+            k replace -f -
     done
     k delete pod --selector 'app.kubernetes.io/name in (cart, payment)' --grace-period=1 >/dev/null
 }

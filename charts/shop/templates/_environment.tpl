@@ -1,5 +1,5 @@
-{{/* A service's environment: (list $ name service). The entry's own variables replace the chart's, in place, so that $(NAME)
-     still refers to an earlier variable. Kubernetes and server-side apply reject a name that appears twice. */}}
+{{/* A service's environment: (list $ name service). The entry's variables replace the chart's in place, so that $(NAME)
+     still refers to an earlier variable. Server-side apply rejects a name that appears twice. */}}
 {{- define "shop.env" -}}
 {{- $service := index . 2 -}}
 {{- $variables := include "shop.chartEnv" . | fromYamlArray -}}
@@ -45,12 +45,17 @@
 {{- include "shop.valkeyEnv" . }}
 {{- range $service.secrets }}
 - name: {{ . }}
-  valueFrom: {secretKeyRef: {name: {{ $service.existingSecret | default (include "shop.name" (list $root $name)) }}, key: {{ . }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" $ }}, key: {{ . }}}}
 {{- end }}
 {{- range $variable, $file := $service.files }}
 - {name: {{ $variable }}, value: /etc/shop/{{ $file.name }}}
 {{- end }}
 {{- include "shop.telemetryEnv" . }}
+{{- end -}}
+
+{{/* Secret with a service's generated keys and its database password: (list $ name service). */}}
+{{- define "shop.secretName" -}}
+{{- (index . 2).existingSecret | default (include "shop.name" .) -}}
 {{- end -}}
 
 {{- define "shop.postgresqlEnv" -}}
@@ -59,16 +64,18 @@
 {{- $role := include "shop.role" $name -}}
 {{- $external := $root.Values.externalDatabase -}}
 {{- if eq $store "postgresql" }}
-- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ include "shop.name" (list $root "postgresql") }}:5432/{{ $role }}"}
+- name: DATABASE_URL
+  value: "postgresql://{{ $role }}@{{ include "shop.name" (list $root "postgresql") }}:5432/{{ $role }}"
 {{- else if eq $store "external-postgresql" }}
-- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $external.host }}:{{ $external.port }}/{{ $role }}"}
+- name: DATABASE_URL
+  value: "postgresql://{{ $role }}@{{ $external.host }}:{{ $external.port }}/{{ $role }}"
 {{- else if eq $store "sqlite" }}
 - {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
 {{- end }}
 {{- if include "shop.usesPassword" (list $root $service) }}
 # libpq's own variable: in the address, a password would have to be escaped.
 - name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $service.existingSecret | default (include "shop.name" (list $root $name)) }}, key: database-password}}
+  valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" . }}, key: database-password}}
 - {name: PGCONNECT_TIMEOUT, value: "5"}
 {{- end }}
 {{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (ne $store "sqlite") }}
@@ -85,14 +92,17 @@
 {{- $store := include "shop.store" (list $root (index . 2)) -}}
 {{- $external := $root.Values.externalValkey -}}
 {{- if eq $store "valkey" }}
+{{- $name := include "shop.name" (list $root "valkey") }}
 - name: VALKEY_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $root.Values.valkey.existingSecret | default (include "shop.name" (list $root "valkey")) }}, key: valkey-password}}
-- {name: REDIS_URL, value: "redis://:$(VALKEY_PASSWORD)@{{ include "shop.name" (list $root "valkey") }}:6379/0"}
+  valueFrom: {secretKeyRef: {name: {{ $root.Values.valkey.existingSecret | default $name }}, key: valkey-password}}
+- {name: REDIS_URL, value: "redis://:$(VALKEY_PASSWORD)@{{ $name }}:6379/0"}
 {{- else if eq $store "external-valkey" }}
 - name: VALKEY_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ $external.existingSecret }}, key: valkey-password}}
-{{- $ca := ternary "?ssl_ca_certs=/etc/shop-ca/ca.crt" "" (and $external.tls (not (empty $external.caSecret.name))) }}
-- {name: REDIS_URL, value: "{{ ternary "rediss" "redis" $external.tls }}://:$(VALKEY_PASSWORD)@{{ $external.host }}:{{ $external.port }}/0{{ $ca }}"}
+{{- $scheme := ternary "rediss" "redis" $external.tls }}
+{{- $query := ternary "?ssl_ca_certs=/etc/shop-ca/ca.crt" "" (and $external.tls (not (empty $external.caSecret.name))) }}
+- name: REDIS_URL
+  value: "{{ $scheme }}://:$(VALKEY_PASSWORD)@{{ $external.host }}:{{ $external.port }}/0{{ $query }}"
 {{- end }}
 {{- end -}}
 

@@ -4,7 +4,7 @@
 {{- printf "%s-%s" (index . 0).Release.Name (index . 1) -}}
 {{- end -}}
 
-{{/* Labels that select the pods of a component: (list $ "cart"). Selectors and volume claims can't change, so neither may these. */}}
+{{/* Labels that select the pods of a component: (list $ "cart"). Like selectors and volume claims, they must not change. */}}
 {{- define "shop.selector" -}}
 app.kubernetes.io/name: {{ index . 1 }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
@@ -67,15 +67,17 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- . | replace "-" "_" -}}
 {{- end -}}
 
-{{/* Where a service's data are: postgresql, external-postgresql, sqlite, valkey, external-valkey, memory, custom (an address
-     that its entry sets) or empty. */}}
+{{/* Where a service's data are: postgresql, external-postgresql, sqlite, valkey, external-valkey, memory, custom (its entry
+     sets the address) or empty: (list $ service). */}}
 {{- define "shop.store" -}}
 {{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
 {{- $variable := get (dict "postgresql" "DATABASE_URL" "valkey" "REDIS_URL") $service.store -}}
 {{- if and $variable (or (hasKey $service.env $variable) (hasKey $service.secretRefs $variable)) -}}
 custom
 {{- else if eq $service.store "postgresql" -}}
-{{- if $values.postgresql.enabled }}postgresql{{ else if $values.externalDatabase.host }}external-postgresql{{ else }}sqlite{{ end -}}
+{{- if $values.postgresql.enabled }}postgresql{{ else -}}
+{{- if $values.externalDatabase.host }}external-postgresql{{ else }}sqlite{{ end -}}
+{{- end -}}
 {{- else if eq $service.store "valkey" -}}
 {{- if $values.valkey.enabled }}valkey{{ else if $values.externalValkey.host }}external-valkey{{ else }}memory{{ end -}}
 {{- end -}}
@@ -86,7 +88,7 @@ custom
 {{- if has (include "shop.store" .) (list "postgresql" "external-postgresql") }}true{{ end -}}
 {{- end -}}
 
-{{/* Secret with the certificate authority of a service's existing server, as JSON; {} without one: (list $ service). */}}
+{{/* Secret with the certificate authority of a service's existing server, as JSON; {} if there is none: (list $ service). */}}
 {{- define "shop.caSecret" -}}
 {{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
 {{- $secret := dict "name" "" -}}
@@ -117,7 +119,8 @@ custom
 {{- $shared := $root.Values.image -}}
 {{- $tag := $own.tag -}}
 {{- if not $own.digest -}}{{- $tag = $own.tag | default $shared.tag | default $root.Chart.AppVersion -}}{{- end -}}
-{{- include "shop.imageName" (dict "registry" $shared.registry "repository" (printf "%s/%s" $shared.repository (index . 1)) "tag" $tag "digest" $own.digest) -}}
+{{- $repository := printf "%s/%s" $shared.repository (index . 1) -}}
+{{- include "shop.imageName" (dict "registry" $shared.registry "repository" $repository "tag" $tag "digest" $own.digest) -}}
 {{- end -}}
 
 {{/* Version of a service: the tag of its image, or the digest of an image without a tag of its own. */}}
@@ -134,11 +137,12 @@ custom
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
-{{/* The OTLP endpoint, empty without telemetry. Its port is explicit: a gRPC client would use 443 for http://host, too. */}}
+{{/* The OTLP endpoint, empty without telemetry. The port is explicit, since gRPC would use 443 for http://host, too. */}}
 {{- define "shop.otlpEndpoint" -}}
 {{- if .Values.telemetry.endpoint -}}
 {{- $url := urlParse .Values.telemetry.endpoint -}}
-{{- printf "%s://%s:%s%s" $url.scheme (regexReplaceAll ":[0-9]+$" $url.host "") (include "shop.otlpPort" .) $url.path -}}
+{{- $host := regexReplaceAll ":[0-9]+$" $url.host "" -}}
+{{- printf "%s://%s:%s%s" $url.scheme $host (include "shop.otlpPort" .) $url.path -}}
 {{- else if .Values.observability.enabled -}}
 http://{{ include "shop.name" (list . "otel-collector") }}:4317
 {{- end -}}
