@@ -46,7 +46,7 @@ async def texts(stub: AdServiceStub, *keys: str) -> list[str]:
     return [ad.text for ad in response.ads]
 
 
-async def test_an_ad_tells_its_text_and_where_it_leads(stub: AdServiceStub) -> None:
+async def test_an_ad_has_its_text_and_its_url(stub: AdServiceStub) -> None:
     response = await stub.GetAds(ad_pb2.AdRequest(context_keys=["Kitchen"]))
     assert list(response.ads) == [ad_pb2.Ad(redirect_url="/product/pan", text="Pans")]
 
@@ -67,7 +67,7 @@ async def test_a_changed_file_is_served_without_a_restart(stub: AdServiceStub, a
     assert await texts(stub, "kitchen") == ["Better pans"]
 
 
-async def test_a_broken_file_leaves_the_old_ads_in_place(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
+async def test_an_invalid_file_leaves_the_previous_ads_in_place(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
     write(ads_file, {"text": "no address"}, HOUSE)
     ads.refresh()
     assert await texts(stub, "kitchen") == ["Pans"]

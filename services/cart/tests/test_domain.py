@@ -16,7 +16,7 @@ def test_one_to_ten_thousand_may_be_added_at_once(quantity: int) -> None:
 
 
 @pytest.mark.parametrize("quantity", [-1, 0, 10_001])
-def test_any_other_quantity_is_refused(quantity: int) -> None:
+def test_any_other_quantity_is_rejected(quantity: int) -> None:
     assert broken_field(quantity=quantity) == "item.quantity"
 
 
@@ -39,11 +39,11 @@ def test_lengths_count_characters_not_bytes() -> None:
     assert check_user_id("ж" * 128) == "ж" * 128
 
 
-def test_a_refusal_does_not_repeat_the_value() -> None:
+def test_an_error_does_not_contain_the_value() -> None:
     with pytest.raises(InvalidArgument) as refused:
         check_user_id("secret" * 30)
     assert "secret" not in refused.value.message
 
 
-def test_no_two_etags_are_alike() -> None:
+def test_etags_are_unique() -> None:
     assert len({new_etag() for _ in range(1000)}) == 1000

@@ -39,7 +39,7 @@ async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartSto
             await operation
 
 
-async def test_a_hanging_server_makes_the_store_unavailable_soon(server: ValkeyServer) -> None:
+async def test_a_hanging_server_makes_the_store_unavailable_at_the_timeout(server: ValkeyServer) -> None:
     async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
         server._process.send_signal(signal.SIGSTOP)
         started = time.monotonic()
@@ -51,7 +51,7 @@ async def test_a_hanging_server_makes_the_store_unavailable_soon(server: ValkeyS
         assert time.monotonic() - started < 10
 
 
-async def test_nothing_of_the_servers_own_words_reaches_the_caller(
+async def test_error_texts_of_the_server_are_hidden_from_the_caller(
     store: ValkeyCartStore, server: ValkeyServer
 ) -> None:
     server.terminate()
@@ -60,7 +60,7 @@ async def test_nothing_of_the_servers_own_words_reaches_the_caller(
     assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
 
 
-async def test_a_server_that_is_back_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_a_restarted_server_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     server.terminate()
     with pytest.raises(StoreUnavailable):
@@ -70,7 +70,7 @@ async def test_a_server_that_is_back_is_used_at_once(store: ValkeyCartStore, ser
     assert (await store.read("ada")).lines[0].quantity == 1
 
 
-async def test_a_restart_between_two_calls_goes_unnoticed(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_a_restart_between_two_calls_causes_no_error(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await asyncio.gather(*(store.read("ada") for _ in range(20)))
     server.terminate()
     await asyncio.to_thread(server.start)
@@ -78,7 +78,7 @@ async def test_a_restart_between_two_calls_goes_unnoticed(store: ValkeyCartStore
     assert (await store.read("ada")).lines[0].quantity == 20
 
 
-async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
+async def test_a_server_that_rejects_writes_makes_the_store_unavailable(
     store: ValkeyCartStore, server: ValkeyServer
 ) -> None:
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
@@ -87,7 +87,7 @@ async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
         await store.add(PAN)
 
 
-async def test_cancelled_calls_do_not_spoil_the_answers_of_others(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     await store.add(Addition("bob", "tent", 1))
     for moment in (0, 0, 0.001, 0.01, 0.05):
@@ -99,7 +99,7 @@ async def test_cancelled_calls_do_not_spoil_the_answers_of_others(store: ValkeyC
         assert (await store.read("bob")).lines[0].product_id == "tent"
 
 
-async def test_carts_and_keys_both_end_one_day(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_carts_and_keys_expire(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         keys = await operator.keys()

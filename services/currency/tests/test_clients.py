@@ -87,12 +87,12 @@ async def day_after_refresh(url: str, known: FixedRates | None = None, timeout_s
     return feed.value.day
 
 
-async def test_published_rates_replace_the_known_ones() -> None:
+async def test_fetched_rates_replace_the_fallback() -> None:
     with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
         assert await day_after_refresh(url) == date(2025, 1, 2)
 
 
-async def test_the_known_rates_count_until_something_is_fetched() -> None:
+async def test_the_fallback_is_used_until_a_fetch_succeeds() -> None:
     assert RatesFeed("http://127.0.0.1:1/", FixedRates()).value.day == KNOWN_DAY
 
 
@@ -101,7 +101,7 @@ async def test_rates_of_an_earlier_day_do_not_replace_later_ones() -> None:
         assert await day_after_refresh(url) == KNOWN_DAY
 
 
-async def test_a_later_file_wins_over_what_was_fetched() -> None:
+async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -> None:
     known = FixedRates()
     with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
         feed = RatesFeed(url, known)
@@ -127,7 +127,7 @@ async def test_a_later_file_wins_over_what_was_fetched() -> None:
     ],
     ids=["404", "500", "redirect", "empty", "page", "dtd", "bad rate", "too long", "cut", "no HTTP", "closed"],
 )
-async def test_the_rates_stay_whatever_goes_wrong(bad: bytes) -> None:
+async def test_an_unusable_response_leaves_the_rates_unchanged(bad: bytes) -> None:
     with publishing(answer(FRESH.format("2025-01-02", "1.5")), bad) as url:
         feed = RatesFeed(url, FixedRates())
         await feed.refresh()
@@ -138,33 +138,33 @@ async def test_the_rates_stay_whatever_goes_wrong(bad: bytes) -> None:
         assert [event["log_level"] for event in events] == ["warning"]
 
 
-async def test_the_rates_stay_when_nobody_listens() -> None:
+async def test_an_unreachable_feed_leaves_the_rates_unchanged() -> None:
     with publishing(b"") as url:
         pass
     assert await day_after_refresh(url) == KNOWN_DAY
 
 
-async def test_a_publisher_that_answers_too_slowly_is_left_after_the_timeout() -> None:
+async def test_a_slow_response_is_abandoned_at_the_timeout() -> None:
     with publishing(b"HTTP/1.1 200 OK\r\n\r\n", trickle=True) as url:
         async with asyncio.timeout(30):
             assert await day_after_refresh(url, timeout_seconds=0.2) == KNOWN_DAY
 
 
-async def test_an_endless_answer_is_left_at_its_limit() -> None:
+async def test_an_endless_response_is_abandoned_at_the_size_limit() -> None:
     endless = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_BYTES + 1)
     with publishing(endless, trickle=True) as url:
         async with asyncio.timeout(30):
             assert await day_after_refresh(url, timeout_seconds=60) == KNOWN_DAY
 
 
-async def test_a_failure_does_not_log_the_address() -> None:
+async def test_a_failure_does_not_log_the_url() -> None:
     with publishing(answer("", status="403 Forbidden")) as url, logged() as events:
         await day_after_refresh(url)
     assert events
     assert "secret" not in str(events)
 
 
-async def test_following_fetches_again_after_each_interval() -> None:
+async def test_rates_are_fetched_again_after_each_interval() -> None:
     with publishing(answer(FRESH.format("2025-01-02", "1.5")), b"", answer(FRESH.format("2025-01-03", "1.5"))) as url:
         feed = RatesFeed(url, FixedRates())
         following = asyncio.create_task(feed.follow(0))
@@ -175,7 +175,7 @@ async def test_following_fetches_again_after_each_interval() -> None:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def test_a_service_with_a_url_converts_at_what_is_published_there() -> None:
+async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
     with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
         settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, rates_url=HttpUrl(url))
         service = Service(settings, Telemetry())

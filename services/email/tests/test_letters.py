@@ -44,7 +44,7 @@ def rows(text: str) -> list[list[str]]:
         (Money.of("XYZ", 7), "XYZ\u00a07.00"),
     ],
 )
-def test_an_amount_is_written_as_its_currency_is(amount: Money, shown: str) -> None:
+def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
     assert STATIONERY.amount(amount) == shown
 
 
@@ -58,7 +58,7 @@ def test_the_text_lists_lines_shipping_and_total() -> None:
 
 
 @pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US"])
-def test_both_forms_tell_order_tracking_id_and_address(fact: str) -> None:
+def test_both_bodies_contain_order_id_tracking_id_and_address(fact: str) -> None:
     letter = written(ORDER)
     assert fact in letter.text
     assert fact in letter.html
@@ -69,17 +69,17 @@ def test_the_html_lists_lines_shipping_and_total(shown: str) -> None:
     assert shown in written(ORDER).html
 
 
-def test_html_in_an_order_is_shown_and_not_obeyed() -> None:
+def test_html_in_an_order_is_escaped() -> None:
     html = written(HOSTILE).html
     assert "<script" not in html
     assert html.count("&lt;script&gt;") >= 7
 
 
-def test_the_text_is_left_as_it_is() -> None:
+def test_the_text_body_is_not_escaped() -> None:
     assert MARKUP in written(HOSTILE).text
 
 
-def test_what_is_not_known_leaves_no_gap() -> None:
+def test_missing_details_leave_no_empty_sections() -> None:
     bare = Order("o-2", "", [], Money.of("USD", 1), Address("", "", "", "", 0))
     text = written(bare).text
     assert "Tracking" not in text

@@ -74,20 +74,20 @@ async def refusal(stub: EmailServiceStub, broken: SendOrderConfirmationRequest) 
     return [violation.field for violation in error.violations]
 
 
-async def test_a_confirmation_is_handed_over(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, pigeons: Pigeons) -> None:
     assert await stub.SendOrderConfirmation(request()) == Empty()
     [letter] = pigeons.carried
     assert (letter.recipient, letter.order_id) == ("jane@example.com", "o-1")
 
 
-async def test_a_confirmation_tells_the_whole_order(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, pigeons: Pigeons) -> None:
     await stub.SendOrderConfirmation(request())
     text = pigeons.carried[0].text
     for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
         assert fact in text
 
 
-async def test_a_missing_order_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_missing_order_is_rejected(stub: EmailServiceStub, pigeons: Pigeons) -> None:
     assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
     assert not pigeons.carried
 
@@ -104,31 +104,31 @@ async def test_a_missing_order_is_refused(stub: EmailServiceStub, pigeons: Pigeo
         "a" * 243 + "@example.com",
     ],
 )
-async def test_what_is_not_one_address_is_refused(stub: EmailServiceStub, pigeons: Pigeons, email: str) -> None:
+async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, pigeons: Pigeons, email: str) -> None:
     assert await refusal(stub, request(email)) == ["email"]
     assert not pigeons.carried
 
 
-async def test_a_missing_shipping_cost_is_refused(stub: EmailServiceStub) -> None:
+async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
     broken = request()
     broken.order.ClearField("shipping_cost")
     assert await refusal(stub, broken) == ["order.shipping_cost"]
 
 
 @pytest.mark.parametrize("part", ["item", "cost"])
-async def test_half_an_item_is_refused(stub: EmailServiceStub, part: str) -> None:
+async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: str) -> None:
     broken = request()
     broken.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
     assert await refusal(stub, broken) == [f"order.items[1].{part}"]
 
 
-async def test_an_amount_with_two_signs_is_refused(stub: EmailServiceStub) -> None:
+async def test_an_amount_with_mixed_signs_is_rejected(stub: EmailServiceStub) -> None:
     broken = request()
     broken.order.items[0].cost.CopyFrom(euros(1, -1))
     assert await refusal(stub, broken) == ["order.items[0].cost.nanos"]
 
 
-async def test_a_header_in_an_order_id_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, pigeons: Pigeons) -> None:
     broken = request()
     broken.order.order_id = "o-1\r\nBcc: all@example.com"
     assert await refusal(stub, broken) == ["order.order_id"]
@@ -153,7 +153,7 @@ async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, pigeon
 @pytest.mark.parametrize(
     ("variable", "value"), [("SMTP_URL", "smtp://jane:hunter2/@relay"), ("EMAIL_FROM", "hunter2 at shop")]
 )
-def test_a_bad_setting_stops_the_start_by_its_name_alone(
+def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -168,7 +168,7 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_without_a_relay_mails_are_files_in_the_outbox(tmp_path: Path) -> None:
+async def test_without_a_relay_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
     settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path)
     service = Service(settings, Telemetry())
     async with (
@@ -179,7 +179,7 @@ async def test_without_a_relay_mails_are_files_in_the_outbox(tmp_path: Path) -> 
     assert files(tmp_path) == ["o-1.eml"]
 
 
-async def test_with_a_relay_nothing_is_written(tmp_path: Path) -> None:
+async def test_with_a_relay_the_outbox_is_not_used(tmp_path: Path) -> None:
     relay = SecretStr("smtp://127.0.0.1:1")
     settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path, smtp_url=relay)
     service = Service(settings, Telemetry())

@@ -102,14 +102,14 @@ async def delivery(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield Delivery(SmtpMailer(Relay("127.0.0.1", port), SENDER), lambda: inbox.mails)
 
 
-async def test_a_letter_arrives_with_both_its_forms(delivery: Delivery) -> None:
+async def test_an_email_arrives_with_both_bodies(delivery: Delivery) -> None:
     await delivery.mailer.send(LETTER)
     [mail] = delivery.mails()
     bodies = [part.get_content().replace("\r\n", "\n") for part in mail.iter_parts()]
     assert bodies == [LETTER.text, LETTER.html]
 
 
-async def test_a_letter_arrives_with_its_headers(delivery: Delivery) -> None:
+async def test_an_email_arrives_with_its_headers(delivery: Delivery) -> None:
     await delivery.mailer.send(LETTER)
     [mail] = delivery.mails()
     assert (mail["From"], mail["To"]) == ("Shop <orders@shop.example>", "jane@example.com")
@@ -117,19 +117,19 @@ async def test_a_letter_arrives_with_its_headers(delivery: Delivery) -> None:
     assert mail["Date"].datetime
 
 
-async def test_a_letter_sent_again_is_the_same_message(delivery: Delivery) -> None:
+async def test_an_email_sent_again_has_the_same_message_id(delivery: Delivery) -> None:
     await delivery.mailer.send(LETTER)
     await delivery.mailer.send(LETTER)
     assert {mail["Message-ID"] for mail in delivery.mails()} == {"<o-1@shop>"}
 
 
-async def test_letters_of_many_orders_all_arrive_at_once(delivery: Delivery) -> None:
+async def test_emails_sent_concurrently_all_arrive(delivery: Delivery) -> None:
     letters = [Letter(f"o-{number}", "jane@example.com", "Hi", "text", "html") for number in range(50)]
     await asyncio.gather(*map(delivery.mailer.send, letters))
     assert {mail["Message-ID"] for mail in delivery.mails()} == {f"<{letter.order_id}@shop>" for letter in letters}
 
 
-async def test_a_hostile_order_id_stays_where_it_belongs(delivery: Delivery, tmp_path: Path) -> None:
+async def test_an_order_id_can_neither_escape_the_outbox_nor_add_a_header(delivery: Delivery, tmp_path: Path) -> None:
     await delivery.mailer.send(Letter("../escaped\r\nBcc: all@example.com", "jane@example.com", "Hi", "text", "html"))
     [mail] = delivery.mails()
     assert mail["Bcc"] is None
@@ -140,14 +140,14 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_the_outbox_has_one_file_for_an_order(tmp_path: Path) -> None:
+async def test_the_outbox_has_one_file_per_order(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "new" / "folder", SENDER)
     await outbox.send(LETTER)
     await outbox.send(LETTER)
     assert files(tmp_path / "new" / "folder") == ["o-1.eml"]
 
 
-async def test_letters_that_come_together_share_a_flush_of_the_folder(
+async def test_concurrent_emails_share_a_flush_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[int] = []
@@ -171,14 +171,14 @@ async def test_a_full_disk_is_unavailable_and_leaves_no_file(tmp_path: Path, mon
     assert not files(tmp_path)
 
 
-async def test_an_outbox_that_went_away_is_unavailable(tmp_path: Path) -> None:
+async def test_a_deleted_outbox_is_unavailable(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox", SENDER)
     (tmp_path / "outbox").rmdir()
     with pytest.raises(MailNotSent):
         await outbox.send(LETTER)
 
 
-async def test_the_relay_hears_the_plain_addresses() -> None:
+async def test_the_envelope_contains_plain_addresses() -> None:
     inbox = Inbox()
     async with relay(inbox) as port:
         await SmtpMailer(Relay("127.0.0.1", port), SENDER).send(LETTER)
@@ -192,14 +192,14 @@ async def test_the_longest_address_arrives_whole() -> None:
     assert inbox.envelopes[0][1] == [longest]
 
 
-async def test_tls_from_the_first_byte() -> None:
+async def test_smtps_uses_tls_from_the_first_byte() -> None:
     inbox = Inbox()
     async with relay(inbox, tls=server_tls()) as port:
         await SmtpMailer(Relay("127.0.0.1", port, tls=True), SENDER, tls=trusting()).send(LETTER)
     assert inbox.over_tls == [True]
 
 
-async def test_tls_is_taken_when_the_relay_offers_it() -> None:
+async def test_starttls_is_used_when_the_relay_offers_it() -> None:
     inbox = Inbox()
     async with relay(inbox, tls_context=server_tls()) as port:
         await SmtpMailer(Relay("127.0.0.1", port), SENDER, tls=trusting()).send(LETTER)
@@ -207,7 +207,7 @@ async def test_tls_is_taken_when_the_relay_offers_it() -> None:
 
 
 @pytest.mark.parametrize("options", [{"tls": server_tls()}, {"tls_context": server_tls()}], ids=["smtps", "starttls"])
-async def test_a_certificate_that_nobody_vouches_for_is_refused(options: dict[str, ssl.SSLContext]) -> None:
+async def test_an_untrusted_certificate_is_rejected(options: dict[str, ssl.SSLContext]) -> None:
     inbox = Inbox()
     async with relay(inbox, **options) as port:
         with pytest.raises(MailNotSent):
@@ -223,7 +223,7 @@ async def test_a_user_logs_in_over_starttls() -> None:
     assert (inbox.users, inbox.over_tls) == (["jane"], [True])
 
 
-async def test_a_wrong_password_is_unavailable_and_not_told() -> None:
+async def test_a_wrong_password_is_unavailable_and_not_revealed() -> None:
     inbox = Inbox()
     async with relay(inbox, tls_context=server_tls(), auth_required=True) as port:
         target = Relay("127.0.0.1", port, user="jane", password="wrong")
@@ -233,7 +233,7 @@ async def test_a_wrong_password_is_unavailable_and_not_told() -> None:
     assert not inbox.mails
 
 
-async def test_a_password_never_leaves_without_tls() -> None:
+async def test_a_password_is_never_sent_without_tls() -> None:
     inbox = Inbox()
     async with relay(inbox, auth_require_tls=False) as port:
         with pytest.raises(MailNotSent):
@@ -241,7 +241,7 @@ async def test_a_password_never_leaves_without_tls() -> None:
     assert not inbox.users
 
 
-async def test_an_address_refused_for_good_is_told_apart() -> None:
+async def test_a_permanently_refused_recipient_has_its_own_error() -> None:
     async with relay(Inbox(rcpt_answer="550 no such user")) as port:
         with pytest.raises(RecipientRefused):
             await SmtpMailer(Relay("127.0.0.1", port), SENDER).send(LETTER)
@@ -265,13 +265,13 @@ async def test_a_relay_that_is_down_is_unavailable() -> None:
         await SmtpMailer(Relay("127.0.0.1", port), SENDER).send(LETTER)
 
 
-async def test_a_relay_that_stalls_is_left_after_the_timeout() -> None:
+async def test_a_stalled_relay_is_abandoned_at_the_timeout() -> None:
     async with relay(Inbox(stalled=True)) as port:
         with pytest.raises(MailNotSent):
             await SmtpMailer(Relay("127.0.0.1", port), SENDER, timeout_seconds=0.2).send(LETTER)
 
 
-async def test_the_relay_s_words_and_the_address_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_neither_the_relay_s_text_nor_the_address_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
     async with relay(Inbox(rcpt_answer="450 jane@example.com is greylisted")) as port:
         with pytest.raises(MailNotSent) as refused:
             await SmtpMailer(Relay("127.0.0.1", port), SENDER).send(LETTER)
@@ -293,7 +293,7 @@ async def test_the_relay_s_words_and_the_address_are_not_logged(capsys: pytest.C
         ("smtps://jane%40shop:p%3A@relay:1", Relay("relay", 1, tls=True, user="jane@shop", password="p:")),
     ],
 )
-def test_a_relay_is_read_from_its_url(url: str, expected: Relay) -> None:
+def test_a_relay_is_parsed_from_its_url(url: str, expected: Relay) -> None:
     assert parse_relay(url) == expected
 
 
@@ -310,7 +310,7 @@ def test_a_relay_is_read_from_its_url(url: str, expected: Relay) -> None:
         "smtp://r:x",
     ],
 )
-def test_a_malformed_url_is_refused_without_its_words(url: str) -> None:
+def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
     with pytest.raises(ValueError, match="must be smtp://") as refused:
         parse_relay(url)
     assert "jane" not in str(refused.value)

@@ -38,7 +38,7 @@ class Notes:
 
 
 @pytest.mark.parametrize(("pieces", "price"), [(1, 10), (2, 10), (3, 20), (5, 20), (6, 23), (7, 26), (105, 320)])
-def test_a_price_is_that_of_the_smallest_bracket_that_holds_the_parcel(
+def test_the_price_is_that_of_the_smallest_bracket_that_fits(
     rate_card: RateCard, parcel: Make, pieces: int, price: int
 ) -> None:
     assert rate_card.quote(parcel((Item("pan", pieces),))).units == price
@@ -50,25 +50,25 @@ def test_pieces_count_over_all_items(rate_card: RateCard, parcel: Make) -> None:
 
 
 @pytest.mark.parametrize("country", ["Germany", "GERMANY", " germany ", "DE", "de", "D.E."])
-def test_a_country_is_found_however_it_is_spelled(rate_card: RateCard, parcel: Make, country: str) -> None:
+def test_the_spelling_of_a_country_does_not_matter(rate_card: RateCard, parcel: Make, country: str) -> None:
     assert rate_card.quote(parcel(country=country)).units == 20
 
 
 @pytest.mark.parametrize("country", ["", "Atlantis", "Germania"])
-def test_a_country_of_no_zone_is_elsewhere(rate_card: RateCard, parcel: Make, country: str) -> None:
+def test_a_country_without_a_zone_uses_the_default_zone(rate_card: RateCard, parcel: Make, country: str) -> None:
     assert rate_card.quote(parcel(country=country)).units == 68
 
 
 @pytest.mark.parametrize("country", ["US", "USA", "U.S.A.", "united states", "Canada", "DE", "Japan", "BR", "Narnia"])
 @given(pieces=st.integers(1, 999_999))
-def test_one_piece_more_never_costs_less(country: str, pieces: int) -> None:
+def test_prices_never_fall_as_pieces_are_added(country: str, pieces: int) -> None:
     fewer, more = (
         PACKAGED.quote(Parcel(Address("", "", "", country, 0), (Item("pan", count),))) for count in (pieces, pieces + 1)
     )
     assert 0 < fewer.total_nanos <= more.total_nanos
 
 
-def test_home_is_the_cheapest_zone_of_the_package(parcel: Make) -> None:
+def test_home_is_the_cheapest_zone_of_the_packaged_rate_card(parcel: Make) -> None:
     assert all(
         PACKAGED.quote(parcel(country="US")).total_nanos < zone.price(3).total_nanos
         for key, zone in PACKAGED.zones.items()
@@ -76,7 +76,7 @@ def test_home_is_the_cheapest_zone_of_the_package(parcel: Make) -> None:
     )
 
 
-def test_country_keys_do_not_tell_spellings_apart() -> None:
+def test_spellings_of_a_country_are_normalized() -> None:
     assert {country_key(name) for name in ("U.S.A.", "usa", " Usa ")} == {"usa"}
     assert country_key("United\u00a0 States") == "united states"
 
@@ -91,7 +91,7 @@ def test_country_keys_do_not_tell_spellings_apart() -> None:
         ({"country": "x" * 257}, "address.country"),
     ],
 )
-def test_an_address_beyond_its_limits_is_refused_by_its_field(
+def test_an_address_beyond_its_limits_is_rejected_with_the_name_of_the_field(
     parcel: Make, address: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -110,7 +110,7 @@ def test_an_address_beyond_its_limits_is_refused_by_its_field(
         ((Item("x" * 257, 1),), "items[0].product_id"),
     ],
 )
-def test_items_beyond_their_limits_are_refused_by_their_field(
+def test_items_beyond_their_limits_are_rejected_with_the_name_of_the_field(
     parcel: Make, items: tuple[Item, ...], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -123,18 +123,18 @@ def test_a_parcel_at_every_limit_is_accepted(parcel: Make) -> None:
     assert parcel((Item("x" * 256, 1_000_000),), **limits, zip_code=2**31 - 1).pieces == 1_000_000
 
 
-async def test_a_key_gives_one_tracking_id_in_every_process(parcel: Make) -> None:
+async def test_a_key_yields_the_same_tracking_id_in_every_process(parcel: Make) -> None:
     here, there = Dispatch(Notes()), Dispatch(Notes())
     assert await here.ship(parcel(), "key") == await here.ship(parcel(), "key") == await there.ship(parcel(), "key")
 
 
-async def test_tracking_ids_of_other_keys_and_of_none_are_all_different(parcel: Make) -> None:
+async def test_tracking_ids_of_other_keys_and_without_a_key_are_all_different(parcel: Make) -> None:
     dispatch = Dispatch(Notes())
     keys = [*map(str, range(500)), *[None] * 500]
     assert len({(await dispatch.ship(parcel(), key)).tracking_id for key in keys}) == 1000
 
 
-async def test_a_repeated_shipment_is_written_down_once(parcel: Make) -> None:
+async def test_a_repeated_shipment_is_recorded_once(parcel: Make) -> None:
     notes = Notes()
     dispatch = Dispatch(notes)
     shipped = await dispatch.ship(parcel(), "key")
@@ -143,14 +143,14 @@ async def test_a_repeated_shipment_is_written_down_once(parcel: Make) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"zip_code": 1}, {"city": "Berlin"}, {"items": (Item("pan", 4),)}])
-async def test_a_key_that_comes_with_another_parcel_is_refused(parcel: Make, changed: dict[str, object]) -> None:
+async def test_a_key_reused_for_another_parcel_is_rejected(parcel: Make, changed: dict[str, object]) -> None:
     dispatch = Dispatch(Notes())
     await dispatch.ship(parcel(), "key")
     with pytest.raises(IdempotencyKeyReused):
         await dispatch.ship(parcel(**changed), "key")
 
 
-async def test_of_two_parcels_with_one_key_at_once_one_is_shipped(parcel: Make) -> None:
+async def test_of_two_concurrent_parcels_with_one_key_one_is_shipped(parcel: Make) -> None:
     notes = Notes()
     dispatch = Dispatch(notes)
     answers = await asyncio.gather(
@@ -160,7 +160,7 @@ async def test_of_two_parcels_with_one_key_at_once_one_is_shipped(parcel: Make) 
     assert len(notes.shipments) == 1
 
 
-async def test_a_shipment_that_could_not_be_written_down_is_when_it_is_repeated(parcel: Make) -> None:
+async def test_a_shipment_that_could_not_be_recorded_is_recorded_when_repeated(parcel: Make) -> None:
     notes = Notes()
     notes.full = True
     dispatch = Dispatch(notes)
@@ -170,7 +170,7 @@ async def test_a_shipment_that_could_not_be_written_down_is_when_it_is_repeated(
     assert [await dispatch.ship(parcel(), "key")] == notes.shipments
 
 
-async def test_only_so_many_keys_are_remembered(parcel: Make) -> None:
+async def test_the_oldest_keys_are_evicted(parcel: Make) -> None:
     dispatch = Dispatch(Notes(), remembered_keys=2)
     first = await dispatch.ship(parcel(), "one")
     await dispatch.ship(parcel(), "two")

@@ -59,7 +59,7 @@ async def process(
 
 @pytest.mark.parametrize("metadata", [[("idempotency-key", "key")], []])
 @pytest.mark.parametrize(("point", "lines"), [("shipping.ship.before", 0), ("shipping.ship.after", 1)])
-async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
+async def test_a_kill_before_or_after_a_shipment_leaves_no_line_or_a_whole_one(
     tmp_path: Path, point: str, lines: int, metadata: list[tuple[str, str]]
 ) -> None:
     manifest = tmp_path / "shipments.jsonl"
@@ -70,7 +70,7 @@ async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
     assert len(manifest.read_text().splitlines()) == lines
 
 
-async def test_a_shipment_repeated_after_a_kill_is_the_shipment_before_it(tmp_path: Path) -> None:
+async def test_a_shipment_repeated_after_a_kill_has_the_same_tracking_id(tmp_path: Path) -> None:
     manifest = tmp_path / "shipments.jsonl"
     metadata = [("idempotency-key", "key")]
     async with process(manifest, "shipping.ship.after=kill") as (_, stub):

@@ -34,7 +34,7 @@ def readable(path: Path) -> list[str]:
     return [json.loads(line)["tracking_id"] for line in path.read_text().splitlines() if line.endswith("}")]
 
 
-async def test_a_shipment_is_a_line_that_says_what_goes_where(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+async def test_a_shipment_is_a_line_with_its_street_address_and_items(manifest: ManifestFile, path: Path, parcel: Make) -> None:
     await manifest.append(Shipment("SHOP-1", "key", parcel(street_address='Tab\t"7"\nRear building')))
     (line,) = lines(path)
     assert line.pop("time").endswith("+00:00")
@@ -46,13 +46,13 @@ async def test_a_shipment_is_a_line_that_says_what_goes_where(manifest: Manifest
     }
 
 
-async def test_many_shipments_at_once_are_a_line_each(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+async def test_concurrent_shipments_are_one_line_each(manifest: ManifestFile, path: Path, parcel: Make) -> None:
     ids = [f"SHOP-{number}" for number in range(300)]
     await asyncio.gather(*(manifest.append(Shipment(tracking_id, None, parcel())) for tracking_id in ids))
     assert readable(path) == ids
 
 
-async def test_a_line_is_on_disk_before_the_shipment_is_told(
+async def test_a_line_is_on_disk_before_append_returns(
     manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[int] = []
@@ -61,7 +61,7 @@ async def test_a_line_is_on_disk_before_the_shipment_is_told(
     assert flushed == [1]
 
 
-async def test_another_process_appends_to_what_is_there(path: Path, parcel: Make) -> None:
+async def test_a_reopened_manifest_is_appended_to(path: Path, parcel: Make) -> None:
     for tracking_id in ("SHOP-1", "SHOP-2"):
         async with open_manifest(path) as manifest:
             await manifest.append(Shipment(tracking_id, None, parcel()))
@@ -76,13 +76,13 @@ def torn(path: Path) -> Path:
     return path
 
 
-async def test_a_line_that_a_crash_tore_does_not_spoil_the_next(torn: Path, parcel: Make) -> None:
+async def test_a_line_torn_by_a_crash_does_not_corrupt_the_next_one(torn: Path, parcel: Make) -> None:
     async with open_manifest(torn) as manifest:
         await manifest.append(Shipment("SHOP-1", None, parcel()))
     assert readable(torn) == ["SHOP-1"]
 
 
-async def test_a_shipment_that_can_not_be_written_is_refused_and_spoils_no_later_one(
+async def test_a_failed_write_raises_and_does_not_corrupt_later_lines(
     manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -97,14 +97,14 @@ def fail(_descriptor: int) -> None:
     raise OSError("disk")
 
 
-async def test_a_full_disk_refuses_shipments(parcel: Make) -> None:
+async def test_a_full_disk_makes_the_manifest_unavailable(parcel: Make) -> None:
     manifest = ManifestFile(Path("/dev/full"))
     with pytest.raises(ManifestUnavailable):
         await manifest.append(Shipment("SHOP-1", None, parcel()))
     await manifest.close()
 
 
-async def test_without_a_file_nothing_is_written_down(parcel: Make) -> None:
+async def test_without_a_file_nothing_is_recorded(parcel: Make) -> None:
     async with open_manifest(None) as manifest:
         assert isinstance(manifest, NoManifest)
         await manifest.append(Shipment("SHOP-1", None, parcel()))

@@ -70,7 +70,7 @@ async def test_a_quote_is_in_dollars(stub: ShippingServiceStub) -> None:
 @pytest.mark.parametrize(
     ("address", "items"), [(None, [PAN]), (BREMEN, []), (BREMEN, [NO_ITEM]), (BREMEN, [PAN, NO_ITEM])]
 )
-async def test_what_is_not_quoted_is_not_shipped(
+async def test_what_cannot_be_quoted_cannot_be_shipped(
     stub: ShippingServiceStub, address: address_pb2.Address | None, items: list[cart_pb2.CartItem]
 ) -> None:
     quoted = stub.GetQuote(shipping_pb2.GetQuoteRequest(address=address, items=items))
@@ -83,18 +83,18 @@ async def test_a_key_ships_once(stub: ShippingServiceStub) -> None:
     assert await ship(stub, "key") == await ship(stub, "key")
 
 
-async def test_shipments_without_a_key_are_shipments_of_their_own(stub: ShippingServiceStub) -> None:
+async def test_shipments_without_a_key_are_distinct(stub: ShippingServiceStub) -> None:
     assert await ship(stub) != await ship(stub)
 
 
-async def test_a_key_that_comes_with_another_street_is_refused(stub: ShippingServiceStub) -> None:
+async def test_a_key_reused_with_another_street_is_rejected(stub: ShippingServiceStub) -> None:
     await ship(stub, "key")
     expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
     assert await refused(ship(stub, "key", street="Lindenweg 8")) == expected
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256])
-async def test_a_key_of_another_form_is_refused(stub: ShippingServiceStub, key: str) -> None:
+async def test_a_malformed_key_is_rejected(stub: ShippingServiceStub, key: str) -> None:
     assert (await refused(ship(stub, key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -120,7 +120,7 @@ async def test_a_thousand_shipments_delivered_twice_are_a_thousand_shipments(tmp
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_shipment_that_failed_or_hung_on_the_way_is_one_shipment_when_repeated(
+async def test_a_shipment_repeated_after_an_error_or_a_hang_is_recorded_once(
     tmp_path: Path, point: str, action: str
 ) -> None:
     manifest = tmp_path / "shipments.jsonl"

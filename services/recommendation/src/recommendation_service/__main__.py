@@ -23,7 +23,7 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Recommend from the catalog at the address."""
     channel = service.channel(
-        settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retried=["ListProducts"]
+        settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retryable=["ListProducts"]
     )
     stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
     async with aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds)) as catalog:
