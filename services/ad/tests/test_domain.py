@@ -12,39 +12,39 @@ INVENTORY = Inventory([PAN, HOUSE, KNIFE, TENT])
 
 
 def test_a_key_selects_all_ads_of_its_context() -> None:
-    assert INVENTORY.fitting(["kitchen"]) == [PAN, KNIFE]
+    assert INVENTORY.select(["kitchen"]) == [PAN, KNIFE]
 
 
 @pytest.mark.parametrize("key", ["OUTDOORS", "Outdoors", " outdoors ", "STRASSE"])
 def test_case_and_surrounding_spaces_do_not_matter(key: str) -> None:
-    assert INVENTORY.fitting([key]) == [TENT]
+    assert INVENTORY.select([key]) == [TENT]
 
 
 def test_ads_are_in_the_order_of_the_keys() -> None:
-    assert INVENTORY.fitting(["outdoors", "gifts"]) == [TENT, PAN]
+    assert INVENTORY.select(["outdoors", "gifts"]) == [TENT, PAN]
 
 
 def test_an_ad_that_matches_several_keys_is_returned_once() -> None:
-    assert INVENTORY.fitting(["gifts", "kitchen", "KITCHEN"]) == [PAN, KNIFE]
+    assert INVENTORY.select(["gifts", "kitchen", "KITCHEN"]) == [PAN, KNIFE]
 
 
 @pytest.mark.parametrize("keys", [[], ["submarines"], ["", " "]])
 def test_house_ads_are_returned_when_nothing_matches(keys: list[str]) -> None:
-    assert INVENTORY.fitting(keys) == [HOUSE]
+    assert INVENTORY.select(keys) == [HOUSE]
 
 
 def test_house_ads_are_left_out_when_something_matches() -> None:
-    assert HOUSE not in INVENTORY.fitting(["kitchen", "submarines"])
+    assert HOUSE not in INVENTORY.select(["kitchen", "submarines"])
 
 
 def test_a_hundred_keys_are_accepted() -> None:
-    assert INVENTORY.fitting(["kitchen"] * 100) == [PAN, KNIFE]
+    assert INVENTORY.select(["kitchen"] * 100) == [PAN, KNIFE]
 
 
 def test_more_than_a_hundred_keys_are_rejected() -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        INVENTORY.fitting(["kitchen"] * 101)
-    assert refused.value.violations[0].field == "context_keys"
+    with pytest.raises(InvalidArgument) as rejected:
+        INVENTORY.select(["kitchen"] * 101)
+    assert rejected.value.violations[0].field == "context_keys"
 
 
 def test_ads_without_a_house_ad_are_rejected() -> None:

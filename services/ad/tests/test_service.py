@@ -16,7 +16,6 @@ from shop_testkit.serving import connect
 PAN = {"redirect_url": "/product/pan", "text": "Pans", "contexts": ["kitchen"]}
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
 
-
 Ads = DataFile[Inventory]
 
 
@@ -56,9 +55,9 @@ async def test_a_page_without_context_gets_a_house_ad(stub: AdServiceStub) -> No
 
 
 async def test_too_many_keys_are_an_invalid_argument(stub: AdServiceStub) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(grpc.aio.AioRpcError) as rejected:
         await texts(stub, *["kitchen"] * 101)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert rejected.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_changed_file_is_served_without_a_restart(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
@@ -68,6 +67,6 @@ async def test_a_changed_file_is_served_without_a_restart(stub: AdServiceStub, a
 
 
 async def test_an_invalid_file_leaves_the_previous_ads_in_place(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
-    write(ads_file, {"text": "no address"}, HOUSE)
+    write(ads_file, {"text": "no url"}, HOUSE)
     ads.refresh()
     assert await texts(stub, "kitchen") == ["Pans"]

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,7 +10,7 @@ from ad_service.store import parse_ads
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
 
 
-def parsed(*entries: dict[str, object]) -> Inventory:
+def parse(*entries: Mapping[str, object]) -> Inventory:
     return parse_ads(json.dumps([*entries, HOUSE]).encode())
 
 
@@ -30,7 +31,7 @@ def test_the_packaged_file_covers_at_least_eight_contexts() -> None:
 )
 def test_an_invalid_entry_is_rejected_with_the_name_of_its_field(entry: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        parsed(entry)
+        parse(entry)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff"])
@@ -41,4 +42,4 @@ def test_anything_but_a_list_of_ads_is_rejected(raw: bytes) -> None:
 
 def test_a_duplicate_ad_is_rejected() -> None:
     with pytest.raises(ValueError, match="twice"):
-        parsed(HOUSE)
+        parse(HOUSE)

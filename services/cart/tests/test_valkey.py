@@ -87,7 +87,9 @@ async def test_a_server_that_rejects_writes_makes_the_store_unavailable(
         await store.add(PAN)
 
 
-async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
     await store.add(PAN)
     await store.add(Addition("bob", "tent", 1))
     for moment in (0, 0, 0.001, 0.01, 0.05):

@@ -68,7 +68,9 @@ async def test_an_amount_below_one_unit_may_be_negative(stub: CurrencyServiceStu
 
 
 @pytest.mark.parametrize(("units", "nanos"), [(INT64_MAX, 999_999_999), (-(2**63), -999_999_999), (0, 0)])
-async def test_converting_to_the_same_currency_returns_the_same_amount(stub: CurrencyServiceStub, units: int, nanos: int) -> None:
+async def test_converting_to_the_same_currency_returns_the_same_amount(
+    stub: CurrencyServiceStub, units: int, nanos: int
+) -> None:
     assert await convert(stub, "JPY", "JPY", units, nanos) == Money(currency_code="JPY", units=units, nanos=nanos)
 
 

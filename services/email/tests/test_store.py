@@ -147,9 +147,7 @@ async def test_the_outbox_has_one_file_per_order(tmp_path: Path) -> None:
     assert files(tmp_path / "new" / "folder") == ["o-1.eml"]
 
 
-async def test_concurrent_emails_share_a_flush_of_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_emails_share_a_flush_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
     flush = os.fsync
     monkeypatch.setattr(os, "fsync", lambda descriptor: (flushed.append(descriptor), flush(descriptor)))

@@ -45,7 +45,7 @@ def test_a_catalog_with_a_duplicate_id_is_rejected() -> None:
 
 
 def test_an_empty_catalog_is_rejected() -> None:
-    with pytest.raises(ValueError, match="one product at least"):
+    with pytest.raises(ValueError, match="at least one product"):
         Catalog([])
 
 

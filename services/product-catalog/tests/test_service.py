@@ -10,7 +10,7 @@ from chassis.server import Service, serving
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from product_catalog_service.__main__ import Settings, build
-from product_catalog_service.service import ProductCatalogService, Shelf
+from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
@@ -41,13 +41,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(file: Path) -> DataFile[Shelf]:
-    return DataFile(file, lambda raw: Shelf(parse_catalog(raw)))
+def catalog(file: Path) -> DataFile[CatalogMessages]:
+    return DataFile(file, lambda raw: CatalogMessages(parse_catalog(raw)))
 
 
 @pytest.fixture
-async def stub(shelf: DataFile[Shelf]) -> AsyncIterator[ProductCatalogServiceStub]:
-    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(shelf))) as channel:
+async def stub(catalog: DataFile[CatalogMessages]) -> AsyncIterator[ProductCatalogServiceStub]:
+    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(catalog))) as channel:
         yield ProductCatalogServiceStub(channel)
 
 
@@ -101,20 +101,20 @@ async def test_too_long_a_query_is_an_invalid_argument(stub: ProductCatalogServi
 
 
 async def test_a_changed_file_is_served_without_a_restart(
-    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+    stub: ProductCatalogServiceStub, catalog: DataFile[CatalogMessages], file: Path
 ) -> None:
     write(file, KETTLE | {"name": "Silver kettle"})
-    shelf.refresh()
+    catalog.refresh()
     assert await ids(stub) == ["kettle"]
     product = await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="kettle"))
     assert product.name == "Silver kettle"
 
 
 async def test_an_invalid_file_leaves_the_previous_products_in_place(
-    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+    stub: ProductCatalogServiceStub, catalog: DataFile[CatalogMessages], file: Path
 ) -> None:
     write(file, KETTLE, KETTLE)
-    shelf.refresh()
+    catalog.refresh()
     assert await ids(stub) == ["mug", "kettle"]
 
 

@@ -19,7 +19,7 @@ MUG: dict[str, object] = {
 }
 
 
-def parsed(*entries: dict[str, object]) -> Catalog:
+def parse(*entries: dict[str, object]) -> Catalog:
     return parse_catalog(json.dumps(entries).encode())
 
 
@@ -38,19 +38,19 @@ def test_the_packaged_file_has_at_least_forty_products_in_eight_categories() -> 
     [("16.25", 16_250_000_000), ("0.000000001", 1), ("7", 7_000_000_000), ("999999999999.999999999", 10**21 - 1)],
 )
 def test_prices_are_parsed_exactly(price: str, nanos: int) -> None:
-    assert parsed(MUG | {"price_usd": price}).find("mug").price == Money("USD", nanos)
+    assert parse(MUG | {"price_usd": price}).find("mug").price == Money("USD", nanos)
 
 
 @pytest.mark.parametrize("price", ["0", "-1", "", "free", "NaN", "Infinity", "0.0000000001", "1234567890123.1", None])
 def test_an_invalid_price_is_rejected_with_its_entry_and_field(price: object) -> None:
     with pytest.raises(ValueError, match=r"\b1\.price_usd\b"):
-        parsed(MUG, MUG | {"id": "kettle", "price_usd": price})
+        parse(MUG, MUG | {"id": "kettle", "price_usd": price})
 
 
 @pytest.mark.parametrize("field", list(MUG))
 def test_a_missing_field_is_rejected_with_its_entry_and_name(field: str) -> None:
     with pytest.raises(ValueError, match=rf"\b0\.{field}\b"):
-        parsed(without(field))
+        parse(without(field))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_missing_field_is_rejected_with_its_entry_and_name(field: str) -> None
 )
 def test_an_invalid_field_is_rejected_with_its_entry_and_name(change: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        parsed(MUG | change)
+        parse(MUG | change)
 
 
 def test_a_duplicate_id_is_rejected_with_the_id() -> None:
     with pytest.raises(ValueError, match="two products have the id mug"):
-        parsed(MUG, MUG)
+        parse(MUG, MUG)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff", b"[" * 100_000])
@@ -83,5 +83,5 @@ def test_anything_but_a_list_of_products_is_rejected(raw: bytes) -> None:
 def test_an_invalid_file_fails_the_start_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "products.json"
     file.write_text("[]")
-    with pytest.raises(OSError, match=r"products\.json: there must be one product at least"):
+    with pytest.raises(OSError, match=r"products\.json: there must be at least one product"):
         DataFile(file, parse_catalog)

@@ -1,4 +1,4 @@
-"""The remembered catalog, over a channel to the catalog and with the clock of conftest.py."""
+"""The cached catalog, over a channel to the service and with the clock of conftest.py."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ TTL_SECONDS = 10
 
 
 async def refreshed(catalog: CachedCatalog) -> set[str]:
-    """The ids that the background has read when it is through."""
+    """The ids in the cache after the background refresh has finished."""
     await catalog.current()
     await asyncio.gather(*catalog._cache._fetches.values(), return_exceptions=True)
     return set((await catalog.current()).ids)
@@ -47,11 +47,11 @@ async def test_a_stale_catalog_is_served_without_waiting_for_its_refresh(
     catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
-    product_catalog.answers.clear()
+    product_catalog.responds.clear()
     clock.seconds = TTL_SECONDS
     for _ in range(50):
         await catalog.current()
-    product_catalog.answers.set()
+    product_catalog.responds.set()
     await refreshed(catalog)
     assert product_catalog.calls == 2
 
@@ -76,7 +76,9 @@ async def test_a_failed_refresh_is_not_retried_on_every_call(
     assert product_catalog.calls == 2
 
 
-async def test_the_catalog_is_read_again_after_an_outage(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
+async def test_the_catalog_is_read_again_after_an_outage(
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
+) -> None:
     await catalog.current()
     product_catalog.is_down = True
     clock.seconds = TTL_SECONDS
@@ -100,16 +102,14 @@ async def test_a_failed_first_read_is_retried_by_the_next_call(catalog: CachedCa
     assert (await catalog.current()).ids
 
 
-async def test_cancelling_one_caller_does_not_fail_the_others(
-    catalog: CachedCatalog, product_catalog: Any
-) -> None:
-    product_catalog.answers.clear()
-    first, second = asyncio.create_task(catalog.current()), asyncio.create_task(catalog.current())
+async def test_cancelling_one_caller_does_not_fail_the_others(catalog: CachedCatalog, product_catalog: Any) -> None:
+    product_catalog.responds.clear()
+    cancelled, waiting = asyncio.create_task(catalog.current()), asyncio.create_task(catalog.current())
     await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
-    product_catalog.answers.set()
-    assert (await second).ids
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    product_catalog.responds.set()
+    assert (await waiting).ids
 
 
 async def test_a_refresh_is_not_bound_by_the_deadline_of_the_call_that_starts_it(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from recommendation_service.domain import Catalog, Page, Product, recommend
+from recommendation_service.domain import Catalog, Product, RecommendationRequest, recommend
 
 KITCHEN = [Product(f"kitchen-{number}", ("kitchen",)) for number in range(8)]
 OUTDOORS = [Product(f"outdoors-{number}", ("outdoors",)) for number in range(8)]
@@ -17,7 +17,7 @@ SMALL = Catalog([*KITCHEN[:3], *OUTDOORS[:6]])
 
 
 def recommended(*product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG) -> list[str]:
-    return recommend(catalog, Page(user_id, product_ids))
+    return recommend(catalog, RecommendationRequest(user_id, product_ids))
 
 
 def test_five_products_are_recommended_when_the_catalog_has_enough() -> None:
@@ -67,7 +67,7 @@ def test_recommendations_are_the_same_in_every_process() -> None:
     program = (
         "from recommendation_service.domain import *\n"
         "catalog = Catalog(Product(str(number), ('a',)) for number in range(100))\n"
-        "print(recommend(catalog, Page('ada', ['7'])))"
+        "print(recommend(catalog, RecommendationRequest('ada', ['7'])))"
     )
     outputs = {
         subprocess.run(
@@ -82,7 +82,9 @@ ANY_ID = st.sampled_from([*CATALOG.ids, "submarine", ""])
 
 
 @given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
-def test_at_most_five_distinct_products_are_recommended_and_none_of_the_given_ones(product_ids: list[str], user_id: str) -> None:
+def test_at_most_five_distinct_products_are_recommended_and_none_of_the_given_ones(
+    product_ids: list[str], user_id: str
+) -> None:
     chosen = recommended(*product_ids, user_id=user_id)
     assert not set(chosen) & set(product_ids)
     assert len(set(chosen)) == len(chosen) <= 5
@@ -103,5 +105,5 @@ def test_a_thousand_products_may_be_given() -> None:
 )
 def test_too_long_input_is_rejected(user_id: str, product_ids: list[str], field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        Page(user_id, product_ids)
+        RecommendationRequest(user_id, product_ids)
     assert refused.value.violations[0].field == field

@@ -4,6 +4,7 @@ from typing import Any
 import grpc
 import pytest
 
+from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
@@ -41,7 +42,9 @@ async def test_the_same_request_has_the_same_response(stub: RecommendationServic
 async def test_too_many_products_are_rejected_with_the_name_of_the_field(stub: RecommendationServiceStub) -> None:
     error = await refusal(stub, *["pan"] * 1001)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert from_rpc_error(error).violations[0].field == "product_ids"
+    rejected = from_rpc_error(error)
+    assert isinstance(rejected, InvalidArgument)
+    assert rejected.violations[0].field == "product_ids"
 
 
 async def test_recommendations_are_unavailable_until_the_catalog_is_read_once(
@@ -65,9 +68,11 @@ async def test_the_call_to_the_product_catalog_is_part_of_the_caller_s_trace(
     stub: RecommendationServiceStub, recorded: Recorded
 ) -> None:
     await recommended(stub, "pan")
-    asked, served = recorded.spans()
-    assert (asked.name, served.name) == (
+    called, served = recorded.spans()
+    assert (called.name, served.name) == (
         "shop.ProductCatalogService/ListProducts",
         "shop.RecommendationService/ListRecommendations",
     )
-    assert asked.parent.span_id == served.context.span_id
+    assert called.parent is not None
+    assert served.context is not None
+    assert called.parent.span_id == served.context.span_id

@@ -34,7 +34,9 @@ def readable(path: Path) -> list[str]:
     return [json.loads(line)["tracking_id"] for line in path.read_text().splitlines() if line.endswith("}")]
 
 
-async def test_a_shipment_is_a_line_with_its_street_address_and_items(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+async def test_a_shipment_is_a_line_with_its_street_address_and_items(
+    manifest: ManifestFile, path: Path, parcel: Make
+) -> None:
     await manifest.append(Shipment("SHOP-1", "key", parcel(street_address='Tab\t"7"\nRear building')))
     (line,) = lines(path)
     assert line.pop("time").endswith("+00:00")
