@@ -1,4 +1,4 @@
-"""What is the memory store's alone: its clock and its bounds."""
+"""What only the memory store has: a clock and limits on its size."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from cart_service.store import MemoryCartStore
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,11 +1,13 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import grpc
 import pytest
+from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, StoreUnavailable
 from cart_service.service import CartService
+from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
@@ -15,18 +17,20 @@ TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
 ADA = cart_pb2.GetCartRequest(user_id="ada")
 
 
-class BrokenStore:
-    """A store that is down."""
-
+class UnavailableStore(CartStore):
+    @override
     async def add(self, addition: Addition) -> None:
         raise StoreUnavailable
 
+    @override
     async def read(self, user_id: str) -> Cart:
         raise StoreUnavailable
 
+    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         raise StoreUnavailable
 
+    @override
     async def check(self) -> None:
         raise StoreUnavailable
 
@@ -45,10 +49,10 @@ async def add(stub: CartServiceStub, item: cart_pb2.CartItem | None = TWO_PANS, 
 async def read(stub: CartServiceStub) -> tuple[cart_pb2.Cart, str]:
     call = stub.GetCart(ADA)
     cart = await call
-    return cart, dict(await call.trailing_metadata())["etag"]
+    return cart, str(dict(await call.trailing_metadata())["etag"])
 
 
-async def refusal(call: object) -> grpc.aio.AioRpcError:
+async def refusal(call: Awaitable[object]) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value
@@ -113,7 +117,9 @@ async def test_a_key_reused_for_another_request_is_an_invalid_argument_with_its_
 
 async def test_an_addition_without_an_item_is_rejected_with_the_name_of_the_field(stub: CartServiceStub) -> None:
     error = await refusal(add(stub, None))
-    assert [broken.field for broken in from_rpc_error(error).violations] == ["item"]
+    rejected = from_rpc_error(error)
+    assert isinstance(rejected, InvalidArgument)
+    assert [violation.field for violation in rejected.violations] == ["item"]
 
 
 @pytest.mark.parametrize("method", ["GetCart", "EmptyCart"])
@@ -131,7 +137,7 @@ async def test_a_full_cart_is_a_failed_precondition(stub: CartServiceStub) -> No
 
 
 async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
-    async with connect((add_CartServiceServicer_to_server, CartService(BrokenStore()))) as channel:
+    async with connect((add_CartServiceServicer_to_server, CartService(UnavailableStore()))) as channel:
         error = await refusal(CartServiceStub(channel).GetCart(ADA))
     assert (error.code(), from_rpc_error(error).retry_after_seconds) == (grpc.StatusCode.UNAVAILABLE, 1)
 

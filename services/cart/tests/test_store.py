@@ -1,4 +1,4 @@
-"""What every store of carts does; conftest.py lists them."""
+"""The behaviour that all stores share; conftest.py lists them."""
 
 import asyncio
 from collections.abc import Callable
@@ -67,8 +67,8 @@ async def test_an_emptied_cart_has_no_lines(store: CartStore) -> None:
 
 
 async def test_emptying_an_unknown_cart_is_no_error(store: CartStore) -> None:
-    await store.empty("nobody", None)
-    await store.empty("nobody", "some etag")
+    await store.empty("unknown", None)
+    await store.empty("unknown", "some etag")
 
 
 async def test_the_etag_is_stable_while_the_cart_is_unchanged(store: CartStore) -> None:
@@ -180,7 +180,7 @@ async def test_a_sum_of_the_largest_int32_is_accepted(store: CartStore, nearly_f
 
 @pytest.fixture
 async def nearly_full(store: CartStore, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A quantity that ada's cart has of a pan, close to the largest."""
+    """The quantity of pans in ada's cart, close to the maximum."""
     monkeypatch.setattr("cart_service.domain._MAX_ADDED", MAX_QUANTITY)
     await add(store, "pan", MAX_QUANTITY - 10)
     return MAX_QUANTITY - 10
@@ -199,7 +199,7 @@ async def test_a_rejected_addition_does_not_consume_its_key(store: CartStore) ->
 async def test_a_cart_expires_after_its_last_change(open_store: OpenStore) -> None:
     async with open_store(ttl_seconds=0.2) as store, asyncio.timeout(20):
         await add(store, "pan")
-        while await quantities(store):  # noqa: ASYNC110 - nobody tells when a cart ends
+        while await quantities(store):  # noqa: ASYNC110 - expiry sends no notification
             await asyncio.sleep(0.05)
 
 

