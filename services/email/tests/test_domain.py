@@ -5,7 +5,7 @@ import pytest
 from chassis.errors import InvalidArgument
 from chassis.fields import require_email_address
 from chassis.money import MAX_UNITS, AmountOutOfRange, Money
-from email_service.domain import Address, Letter, Line, Order
+from email_service.domain import Address, ConfirmationEmail, Line, Order
 
 ADDRESS = Address("1 Main Street", "Springfield", "IL", "US", 62704)
 
@@ -25,7 +25,7 @@ def order(
 
 
 def key(order_id: str) -> str:
-    return Letter(order_id, "jane@example.com", "", "", "").key
+    return ConfirmationEmail(order_id, "jane@example.com", "", "", "").key
 
 
 def test_the_total_is_the_sum_of_lines_and_shipping() -> None:

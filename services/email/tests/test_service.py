@@ -1,10 +1,12 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import grpc
 import pytest
 from pydantic import SecretStr
+from typing_extensions import override
 
 from chassis.errors import InvalidArgument
 from chassis.server import Service, serving
@@ -12,8 +14,8 @@ from chassis.settings import load
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from email_service.__main__ import Settings, build
-from email_service.domain import Letter, MailNotSent
-from email_service.letters import Stationery
+from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
+from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -41,26 +43,27 @@ def request(email: str = "jane@example.com") -> SendOrderConfirmationRequest:
 
 
 @dataclass
-class Pigeons:
-    """Carries letters, or not."""
+class FakeMailer(Mailer):
+    """Records e-mails in `sent`; fails while `failing` is set."""
 
-    carried: list[Letter] = field(default_factory=list)
-    on_strike: bool = False
+    sent: list[ConfirmationEmail] = field(default_factory=list)
+    failing: bool = False
 
-    async def send(self, letter: Letter) -> None:
-        if self.on_strike:
-            raise MailNotSent("the pigeons are on strike")
-        self.carried.append(letter)
-
-
-@pytest.fixture
-def pigeons() -> Pigeons:
-    return Pigeons()
+    @override
+    async def send(self, email: ConfirmationEmail) -> None:
+        if self.failing:
+            raise MailNotSent("the mailer fails")
+        self.sent.append(email)
 
 
 @pytest.fixture
-async def stub(pigeons: Pigeons) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(Stationery(), pigeons)
+def mailer() -> FakeMailer:
+    return FakeMailer()
+
+
+@pytest.fixture
+async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
+    servicer = EmailService(ConfirmationTemplates(), mailer)
     async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
         yield EmailServiceStub(channel)
 
@@ -74,22 +77,22 @@ async def refusal(stub: EmailServiceStub, broken: SendOrderConfirmationRequest) 
     return [violation.field for violation in error.violations]
 
 
-async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await stub.SendOrderConfirmation(request()) == Empty()
-    [letter] = pigeons.carried
-    assert (letter.recipient, letter.order_id) == ("jane@example.com", "o-1")
+    [email] = mailer.sent
+    assert (email.recipient, email.order_id) == ("jane@example.com", "o-1")
 
 
-async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     await stub.SendOrderConfirmation(request())
-    text = pigeons.carried[0].text
+    text = mailer.sent[0].text
     for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
         assert fact in text
 
 
-async def test_a_missing_order_is_rejected(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_missing_order_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
-    assert not pigeons.carried
+    assert not mailer.sent
 
 
 @pytest.mark.parametrize(
@@ -104,9 +107,9 @@ async def test_a_missing_order_is_rejected(stub: EmailServiceStub, pigeons: Pige
         "a" * 243 + "@example.com",
     ],
 )
-async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, pigeons: Pigeons, email: str) -> None:
+async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, mailer: FakeMailer, email: str) -> None:
     assert await refusal(stub, request(email)) == ["email"]
-    assert not pigeons.carried
+    assert not mailer.sent
 
 
 async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
@@ -116,7 +119,7 @@ async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> No
 
 
 @pytest.mark.parametrize("part", ["item", "cost"])
-async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: str) -> None:
+async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: Literal["item", "cost"]) -> None:
     broken = request()
     broken.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
     assert await refusal(stub, broken) == [f"order.items[1].{part}"]
@@ -128,11 +131,11 @@ async def test_an_amount_with_mixed_signs_is_rejected(stub: EmailServiceStub) ->
     assert await refusal(stub, broken) == ["order.items[0].cost.nanos"]
 
 
-async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     broken = request()
     broken.order.order_id = "o-1\r\nBcc: all@example.com"
     assert await refusal(stub, broken) == ["order.order_id"]
-    assert not pigeons.carried
+    assert not mailer.sent
 
 
 async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
@@ -143,8 +146,8 @@ async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) ->
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
 
 
-async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, pigeons: Pigeons) -> None:
-    pigeons.on_strike = True
+async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, mailer: FakeMailer) -> None:
+    mailer.failing = True
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub.SendOrderConfirmation(request())
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
