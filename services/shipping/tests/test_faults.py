@@ -1,4 +1,4 @@
-"""Real processes that die at the worst moment."""
+"""Service processes that are killed around a shipment."""
 
 import asyncio
 import json
@@ -22,20 +22,20 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 
 
 async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until it serves."""
+    """Wait until the service serves, and return its port."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
         if event["event"] == "serving":
             return int(event["port"])
-    pytest.fail("the service ended before it served")
+    pytest.fail("the service ended before it was serving")
 
 
 @asynccontextmanager
 async def process(
     manifest: Path, failpoints: str = ""
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, ShippingServiceStub]]:
-    """The service as its image runs it, on a free port."""
+    """Run the service in its own process, on a free port."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",

@@ -20,7 +20,7 @@ def raw(*zones: dict[str, Any]) -> bytes:
 
 def test_the_packaged_rate_card_has_six_zones() -> None:
     card = parse_rate_card(Settings().rate_card_file.read_bytes())
-    assert {zone.name for zone in [*card.zones.values(), card.elsewhere]} == {
+    assert {zone.name for zone in [*card.zones.values(), card.default_zone]} == {
         "home",
         "neighbours",
         "europe",
@@ -32,7 +32,7 @@ def test_the_packaged_rate_card_has_six_zones() -> None:
 
 def test_prices_are_exact() -> None:
     card = parse_rate_card(raw(ELSEWHERE | {"further_piece_usd": "0.10"}))
-    assert str(card.elsewhere.price(4)) == "20.30 USD"
+    assert str(card.default_zone.price(4)) == "20.30 USD"
 
 
 @pytest.mark.parametrize(
