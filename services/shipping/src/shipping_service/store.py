@@ -1,7 +1,8 @@
 """Parses the rate card.
 
-It is a JSON object with a list of `zones`. Each has a `name`, its `countries`, `brackets` with `pieces` and `price_usd`,
-and `further_piece_usd`, the price of each piece beyond the last bracket. One zone has no countries: it is for all others.
+It is a JSON object with a list of `zones`. Each has a `name`, its `countries`, `brackets` with `pieces` and
+`price_usd`, and `further_piece_usd`, the price of each piece beyond the last bracket. Exactly one zone has no
+`countries`: it is for all others.
 """
 
 from decimal import Decimal
