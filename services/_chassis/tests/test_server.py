@@ -42,7 +42,10 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 @asynccontextmanager
 async def build(settings, service):
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
-    yield
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(asyncio.Event().wait())
+        yield
+        watch.cancel()
     print("frozen", gc.get_freeze_count(), flush=True)
     print("closed", flush=True)
 
@@ -113,7 +116,9 @@ def test_a_port_in_use_fails_the_start_with_its_address(tmp_path: Path) -> None:
         with process(tmp_path, PORT=str(port)) as second:
             assert second.wait(20) == 1
             assert second.stderr
-            assert f"127.0.0.1:{port}: is the port in use?" in second.stderr.read()
+            output = second.stderr.read()
+    assert f"127.0.0.1:{port}: is the port in use?" in output
+    assert "Traceback" not in output
 
 
 def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) -> None:

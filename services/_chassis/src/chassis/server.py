@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -161,12 +161,23 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    problems: list[str] = []
     try:
         uvloop.run(_serve(settings, telemetry, build))
-    except OSError as error:
-        sys.exit(str(error))
+    except* OSError as group:  # a task group in `build` wraps the error
+        problems = [*_messages(group)]
     finally:
         telemetry.shutdown()
+    if problems:
+        sys.exit("; ".join(problems))
+
+
+def _messages(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for nested in error.exceptions:
+            yield from _messages(nested)
+    else:
+        yield str(error)
 
 
 async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[SettingsT]) -> None:
