@@ -111,7 +111,7 @@ async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "unusable",
     [
         response("not found", status="404 Not Found"),
         response("broken", status="500 Internal Server Error"),
@@ -125,10 +125,10 @@ async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -
         b"no HTTP at all\r\n\r\n",
         b"",
     ],
-    ids=["404", "500", "redirect", "empty", "page", "dtd", "bad rate", "too long", "cut", "no HTTP", "closed"],
+    ids=["404", "500", "redirect", "empty", "page", "dtd", "negative rate", "too long", "cut", "no HTTP", "closed"],
 )
-async def test_an_unusable_response_leaves_the_rates_unchanged(bad: bytes) -> None:
-    with publishing(response(FRESH.format("2025-01-02", "1.5")), bad) as url:
+async def test_an_unusable_response_leaves_the_rates_unchanged(unusable: bytes) -> None:
+    with publishing(response(FRESH.format("2025-01-02", "1.5")), unusable) as url:
         feed = RatesFeed(url, FixedRates())
         await feed.refresh()
         fetched = feed.value

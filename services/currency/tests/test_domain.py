@@ -79,8 +79,8 @@ def test_a_currency_without_a_rate_is_rejected_with_the_name_of_its_field(code: 
         RATES.convert(Money.of("USD", 1), code)
     with pytest.raises(CurrencyNotSupported) as from_unknown:
         RATES.convert(Money.of(code, 1), "USD")
-    assert [broken.field for broken in to_unknown.value.violations] == ["to_code"]
-    assert [broken.field for broken in from_unknown.value.violations] == ["from.currency_code"]
+    assert [violation.field for violation in to_unknown.value.violations] == ["to_code"]
+    assert [violation.field for violation in from_unknown.value.violations] == ["from.currency_code"]
 
 
 def test_an_error_does_not_contain_the_value() -> None:

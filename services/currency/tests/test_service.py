@@ -100,7 +100,7 @@ async def test_an_invalid_field_is_an_invalid_argument_with_its_name(
     stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str
 ) -> None:
     error = await refusal(stub, to_code, *amount)
-    assert [broken.field for broken in error.violations] == [field]
+    assert [violation.field for violation in error.violations] == [field]
 
 
 async def test_an_unsupported_currency_has_its_own_reason(stub: CurrencyServiceStub) -> None:

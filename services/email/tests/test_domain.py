@@ -38,7 +38,7 @@ def test_a_total_beyond_64_bits_is_out_of_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "field"),
+    ("invalid", "field"),
     [
         (lambda: order(order_id=""), "order.order_id"),
         (lambda: order(order_id="x" * 129), "order.order_id"),
@@ -51,10 +51,10 @@ def test_a_total_beyond_64_bits_is_out_of_range() -> None:
     ],
 )
 def test_an_order_beyond_a_limit_is_rejected_with_the_name_of_the_field(
-    broken: Callable[[], Order], field: str
+    invalid: Callable[[], Order], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        broken()
+        invalid()
     assert [violation.field for violation in refused.value.violations] == [field]
 
 

@@ -68,9 +68,9 @@ async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
         yield EmailServiceStub(channel)
 
 
-async def refusal(stub: EmailServiceStub, broken: SendOrderConfirmationRequest) -> list[str]:
+async def refusal(stub: EmailServiceStub, invalid: SendOrderConfirmationRequest) -> list[str]:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(broken)
+        await stub.SendOrderConfirmation(invalid)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     error = from_rpc_error(refused.value)
     assert isinstance(error, InvalidArgument)
@@ -113,36 +113,36 @@ async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, mail
 
 
 async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.ClearField("shipping_cost")
-    assert await refusal(stub, broken) == ["order.shipping_cost"]
+    invalid = request()
+    invalid.order.ClearField("shipping_cost")
+    assert await refusal(stub, invalid) == ["order.shipping_cost"]
 
 
 @pytest.mark.parametrize("part", ["item", "cost"])
 async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: Literal["item", "cost"]) -> None:
-    broken = request()
-    broken.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
-    assert await refusal(stub, broken) == [f"order.items[1].{part}"]
+    invalid = request()
+    invalid.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
+    assert await refusal(stub, invalid) == [f"order.items[1].{part}"]
 
 
 async def test_an_amount_with_mixed_signs_is_rejected(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.items[0].cost.CopyFrom(euros(1, -1))
-    assert await refusal(stub, broken) == ["order.items[0].cost.nanos"]
+    invalid = request()
+    invalid.order.items[0].cost.CopyFrom(euros(1, -1))
+    assert await refusal(stub, invalid) == ["order.items[0].cost.nanos"]
 
 
 async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    broken = request()
-    broken.order.order_id = "o-1\r\nBcc: all@example.com"
-    assert await refusal(stub, broken) == ["order.order_id"]
+    invalid = request()
+    invalid.order.order_id = "o-1\r\nBcc: all@example.com"
+    assert await refusal(stub, invalid) == ["order.order_id"]
     assert not mailer.sent
 
 
 async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.items[0].cost.units = 2**63 - 1
+    invalid = request()
+    invalid.order.items[0].cost.units = 2**63 - 1
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(broken)
+        await stub.SendOrderConfirmation(invalid)
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
 
 

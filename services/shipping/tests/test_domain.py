@@ -156,10 +156,10 @@ async def test_a_key_reused_for_another_parcel_is_rejected(parcel: MakeParcel, c
 async def test_of_two_concurrent_parcels_with_one_key_one_is_shipped(parcel: MakeParcel) -> None:
     manifest = FakeManifest()
     shipper = Shipper(manifest)
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         shipper.ship(parcel(), "key"), shipper.ship(parcel(zip_code=1), "key"), return_exceptions=True
     )
-    assert [type(answer) for answer in answers] == [Shipment, IdempotencyKeyReused]
+    assert [type(result) for result in results] == [Shipment, IdempotencyKeyReused]
     assert len(manifest.shipments) == 1
 
 

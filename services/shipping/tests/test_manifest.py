@@ -87,8 +87,8 @@ async def test_a_line_torn_by_a_crash_does_not_corrupt_the_next_one(torn: Path, 
 async def test_a_failed_write_raises_and_does_not_corrupt_later_lines(
     manifest: ManifestFile, path: Path, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fsync", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
         with pytest.raises(ManifestUnavailable):
             await manifest.append(Shipment("SHOP-1", None, parcel()))
     await manifest.append(Shipment("SHOP-2", None, parcel()))

@@ -73,7 +73,7 @@ def test_exactly_one_zone_must_have_no_countries(zones: list[dict[str, Any]]) ->
         parse_rate_card(raw(*zones))
 
 
-@pytest.mark.parametrize("broken", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
-def test_a_malformed_rate_card_is_rejected(broken: bytes) -> None:
+@pytest.mark.parametrize("malformed", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
+def test_a_malformed_rate_card_is_rejected(malformed: bytes) -> None:
     with pytest.raises(ValueError, match="JSON|zones|object"):
-        parse_rate_card(broken)
+        parse_rate_card(malformed)

@@ -105,8 +105,6 @@ class _Channel:
 
 
 class _Method:
-    """One method of a peer."""
-
     def __init__(self, name: str, raw: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
         self.name = name
         self.raw = raw

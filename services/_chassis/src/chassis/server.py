@@ -195,7 +195,7 @@ async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[Setting
         log.info("draining")
     log.info("stopped")
     if reloader is not None and reloader.changed:
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, its sources read anew
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
 
 
 @asynccontextmanager
