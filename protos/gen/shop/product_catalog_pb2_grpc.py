@@ -72,8 +72,8 @@ class ProductCatalogServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SearchProducts(self, request, context):
-        """Finds the products whose name, categories or description contain every word of the query, or a word that begins with
-        it; best match first.
+        """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+        description, whole or as the beginning of a word.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

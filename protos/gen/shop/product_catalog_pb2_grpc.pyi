@@ -22,8 +22,8 @@ class ProductCatalogServiceStub:
     GetProduct: _aio.UnaryUnaryMultiCallable[_product_catalog_pb2.GetProductRequest, _product_catalog_pb2.Product]
     """Returns one product. An unknown id is NOT_FOUND."""
     SearchProducts: _aio.UnaryUnaryMultiCallable[_product_catalog_pb2.SearchProductsRequest, _product_catalog_pb2.SearchProductsResponse]
-    """Finds the products whose name, categories or description contain every word of the query, or a word that begins with
-    it; best match first.
+    """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+    description, whole or as the beginning of a word.
     """
 
 class ProductCatalogServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -51,8 +51,8 @@ class ProductCatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _product_catalog_pb2.SearchProductsRequest,
         context: _aio.ServicerContext[_product_catalog_pb2.SearchProductsRequest, _abc.Awaitable[_product_catalog_pb2.SearchProductsResponse]],
     ) -> _abc.Awaitable[_product_catalog_pb2.SearchProductsResponse]:
-        """Finds the products whose name, categories or description contain every word of the query, or a word that begins with
-        it; best match first.
+        """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+        description, whole or as the beginning of a word.
         """
 
 def add_ProductCatalogServiceServicer_to_server(servicer: ProductCatalogServiceServicer, server: _aio.Server) -> None: ...

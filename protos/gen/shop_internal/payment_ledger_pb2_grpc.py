@@ -52,7 +52,7 @@ class PaymentLedgerServicer(object):
     """
 
     def ResolveOrFence(self, request, context):
-        """Returns the outcome of the charge under the key. If there is none, fences the key: every later Charge with it fails.
+        """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -17,7 +17,7 @@ class PaymentLedgerStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ResolveOrFenceRequest, _payment_ledger_pb2.ResolveOrFenceResponse]
-    """Returns the outcome of the charge under the key. If there is none, fences the key: every later Charge with it fails."""
+    """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails."""
     Void: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.VoidRequest, _payment_ledger_pb2.VoidResponse]
     """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
 
@@ -30,7 +30,7 @@ class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_ledger_pb2.ResolveOrFenceRequest,
         context: _aio.ServicerContext[_payment_ledger_pb2.ResolveOrFenceRequest, _abc.Awaitable[_payment_ledger_pb2.ResolveOrFenceResponse]],
     ) -> _abc.Awaitable[_payment_ledger_pb2.ResolveOrFenceResponse]:
-        """Returns the outcome of the charge under the key. If there is none, fences the key: every later Charge with it fails."""
+        """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails."""
 
     @_abc_1.abstractmethod
     def Void(

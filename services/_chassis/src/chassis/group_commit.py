@@ -1,6 +1,6 @@
 """Group commit: work that arrives during a flush to disk is batched into the next flush.
 
-A flush takes about a millisecond whatever its size. Under load many callers share one; a single caller waits for no other.
+A flush takes about a millisecond, whatever its size: under load many callers share one.
 """
 
 import asyncio
