@@ -3,7 +3,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import structlog
@@ -65,12 +64,8 @@ async def test_request_durations_are_recorded_by_status(start_api_on_sqlite: Sta
     assert statuses == {200, 400}
 
 
-def add_trace_ids(_logger: Any, _method: str, event: Any) -> Any:
-    return chassis_logging._trace_ids(_logger, _method, event)
-
-
 async def test_each_request_is_logged_with_its_trace_id(start_api_on_sqlite: StartApi, recorded: Recorded) -> None:
-    with structlog.testing.capture_logs(processors=[add_trace_ids]) as lines:
+    with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
         async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
             await api.client.get("/api/auth/users", headers=TRACEPARENT)
     [line] = [line for line in lines if line["event"] == "request"]

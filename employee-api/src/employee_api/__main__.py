@@ -11,9 +11,10 @@ import structlog
 import uvloop
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis import database, logging, telemetry
+from chassis import database, logging, otlp
 from chassis.errors import DomainError
 from chassis.settings import load, load_database_url
+from chassis.telemetry import Telemetry
 from employee_api import app, server
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
@@ -49,24 +50,24 @@ def _parse_arguments() -> argparse.Namespace:
 
 def _serve(settings: EmployeeApiSettings) -> None:
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # the stable semantic conventions
-    configured = telemetry.configure("employee-api")
-    logging.configure("employee-api", level=settings.log_level, logger=configured.logger)
+    telemetry = otlp.configure("employee-api")
+    logging.configure("employee-api", level=settings.log_level, logger=telemetry.logger)
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
     try:
-        uvloop.run(_run(settings, configured))
+        uvloop.run(_run(settings, telemetry))
     except OSError as error:
         sys.exit(str(error))
     finally:
-        configured.shutdown()
+        telemetry.shutdown()
 
 
-async def _run(settings: EmployeeApiSettings, configured: telemetry.Telemetry) -> None:
+async def _run(settings: EmployeeApiSettings, telemetry: Telemetry) -> None:
     engine = database.engine(settings.database_url.get_secret_value())
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         _trace_sql(engine)
-    built = app.build(settings, engine, PasswordHasher(settings.password_threads), configured)
+    built = app.build(settings, engine, PasswordHasher(settings.password_threads), telemetry)
     await server.serve(built, settings)
 
 
