@@ -62,7 +62,7 @@ class ManagementRoleRequired(DomainError):
     """The session's user does not have one of the management roles."""
 
     def __init__(self) -> None:
-        # A label value of the metric `employee_api.auth.refusals`, so it keeps its value.
+        # The reason is a label value of the metric `employee_api.auth.refusals`, on which dashboards may depend.
         super().__init__("Not allowed", reason="LEADERS_ONLY")
 
 

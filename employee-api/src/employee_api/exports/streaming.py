@@ -32,7 +32,7 @@ _STREAMING_PLAN = "".join(
 
 
 class CsvExporter:
-    """Exports tables through database connections of their own, so that other requests keep theirs.
+    """Exports tables through database connections of their own, so that other requests do not wait for one.
 
     `active` is the number of exports that clients have not yet read completely.
     """

@@ -2,7 +2,7 @@
 
 from typing import Any, NotRequired, TypedDict
 
-# JSON Schema itself stays untyped, as pydantic generates it.
+# pydantic generates JSON Schemas without a more precise type.
 JsonSchema = dict[str, Any]
 
 
