@@ -45,9 +45,9 @@ class FaultTestbed:
 
         Also restart processes that have ended. Without arguments, restore the original configuration.
         """
-        wanted = {name: dict(each) for name, each in (variables or {}).items()}
+        requested = {name: dict(each) for name, each in (variables or {}).items()}
         for process in self.shop.processes:
-            process_variables = wanted.get(process.name, {})
+            process_variables = requested.get(process.name, {})
             if not process.running or process_variables != self._variables.get(process.name, {}):
                 await self.restart(process.name, **process_variables)
 

@@ -21,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")
 ]
-User = Annotated[str, typer.Argument(help="Id of the user.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 
 
 def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

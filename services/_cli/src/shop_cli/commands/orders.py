@@ -39,7 +39,7 @@ async def list_orders(
         return
     columns = ["Order", "State", "User", "Total ", "Attempt ", "Failures ", "Created", "Reason", "Outbox"]
     print_table(columns, (_row(order) for order in found))
-    console.print(f"\n{len(found)} orders" + (" stuck" if stuck else ""))
+    console.print(f"\n{len(found)} {'stuck ' if stuck else ''}{'order' if len(found) == 1 else 'orders'}")
 
 
 @orders.command("show")

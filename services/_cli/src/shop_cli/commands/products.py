@@ -25,7 +25,7 @@ async def list_products(*, as_json: Json = False, address: Address = None) -> No
 @products.command("search")
 @async_command
 async def search_products(
-    query: Annotated[str, typer.Argument(help="Words to search for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to search for.")],
     *,
     as_json: Json = False,
     address: Address = None,
