@@ -115,10 +115,10 @@ async def test_the_demo_orders_shows_mail_and_trace_and_stops_everything(tmp_pat
         output, _ = await process.communicate()
     text = output.decode()
     assert process.returncode == 0, text
-    (mail,) = re.findall(r"Its e-mail (.*)", text)
+    (mail,) = re.findall(r"E-mail (.*)", text)
     assert "Subject: " in Path(mail).read_text()  # noqa: ASYNC240
     assert re.search(r"total +[0-9.]+ EUR", text)
-    trace = text.partition("Its trace")[2]
+    trace = text.partition("\nTrace\n")[2]
     for program in discover_services():
         if program.name not in {"ad", "recommendation"}:  # no order needs them
             assert re.search(rf"─ {program.name} \w+Service/\w+ +[0-9.]+ ms", trace), program.name

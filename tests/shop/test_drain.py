@@ -34,7 +34,8 @@ from shop_cli.commands.order import card_info
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover_services
-from shop_testkit.running_shop import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request
+from shop_testkit.waiting import wait_until
 
 CALLERS = 4
 PAUSE_SECONDS = 0.02
@@ -108,7 +109,7 @@ class Load:
     async def has_answered(self, more: int) -> None:
         """Wait until so many more calls were answered."""
         enough = self.answered + more
-        await until(lambda: self.answered >= enough or self.failures)
+        await wait_until(lambda: self.answered >= enough or self.failures)
 
 
 def instance_id(port: int) -> dict[str, str]:
@@ -122,7 +123,7 @@ async def serves_again(shop: RunningShop, replica: Process) -> None:
         return sum(span.instance == str(replica.port) for span in shop.received.spans)
 
     before = answered()
-    await until(lambda: answered() > before)
+    await wait_until(lambda: answered() > before)
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
-from shop_testkit.running_shop import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request
+from shop_testkit.waiting import wait_until
 
 
 def amount(wire: WireMoney) -> Money:
@@ -42,7 +43,7 @@ async def in_euros(shop: RunningShop, price: WireMoney, quantity: int) -> Money:
 async def mail_of(shop: RunningShop, order: OrderResult) -> Path:
     """The order's confirmation, which is written soon after the answer at the latest."""
     outbox = shop.folder / ".shop" / "outbox"
-    (path,) = await until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
+    (path,) = await wait_until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
     return path
 
 
@@ -75,7 +76,7 @@ async def test_an_order_leaves_the_cart_empty(shop: RunningShop) -> None:
     async def is_empty() -> bool:
         return not (await stub.GetCart(GetCartRequest(user_id=request.user_id))).items
 
-    assert await until(is_empty)
+    assert await wait_until(is_empty)
 
 
 async def test_an_order_can_be_tracked(shop: RunningShop) -> None:

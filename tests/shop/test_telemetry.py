@@ -14,7 +14,8 @@ from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_cli.local.otlp_receiver import Span, attributes_of, service_of
-from shop_testkit.running_shop import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request
+from shop_testkit.waiting import wait_until
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
@@ -41,7 +42,7 @@ async def trace(shop: RunningShop) -> list[Span]:
 
     # Each service exports in its own time; should a span never come, what did come tells the tests which.
     with suppress(TimeoutError):
-        await until(complete)
+        await wait_until(complete)
     return exported()
 
 
@@ -87,7 +88,7 @@ async def test_the_duration_of_orders_is_a_histogram_with_the_outcome(shop: Runn
             for point in points(shop, "checkout", "rpc.server.call.duration", PLACE_ORDER)
         )
 
-    await until(counted)
+    await wait_until(counted)
 
 
 async def test_an_exemplar_of_the_duration_leads_to_an_orders_trace(shop: RunningShop) -> None:
@@ -100,13 +101,13 @@ async def test_an_exemplar_of_the_duration_leads_to_an_orders_trace(shop: Runnin
     def traces() -> set[str]:
         return {span.trace_id for span in shop.received.spans if span.name == PLACE_ORDER}
 
-    assert await until(exemplars)
-    assert await until(lambda: exemplars() <= traces())
+    assert await wait_until(exemplars)
+    assert await wait_until(lambda: exemplars() <= traces())
 
 
 async def test_callers_measure_their_calls_too(shop: RunningShop) -> None:
     await shop.order()
-    await until(
+    await wait_until(
         lambda: any(points(shop, "checkout", "rpc.client.call.duration", "shop.PaymentService/Charge")),
     )
 
@@ -119,16 +120,16 @@ async def test_refused_calls_are_counted_by_their_code(shop: RunningShop) -> Non
         found = points(shop, "cart", "rpc.server.call.duration", "shop.CartService/GetCart")
         return {attributes_of(point.attributes)["rpc.response.status_code"] for point in found}
 
-    await until(lambda: "INVALID_ARGUMENT" in codes())
+    await wait_until(lambda: "INVALID_ARGUMENT" in codes())
 
 
 @pytest.mark.usefixtures("trace")
 async def test_a_log_line_of_an_order_carries_its_trace(shop: RunningShop) -> None:
-    await until(lambda: any(record.trace_id.hex() == TRACE_ID for _, record in logs(shop)))
+    await wait_until(lambda: any(record.trace_id.hex() == TRACE_ID for _, record in logs(shop)))
 
 
 async def test_every_service_tells_its_memory(shop: RunningShop) -> None:
     def telling() -> set[str]:
         return {service for service, metric in shop.received.metrics if metric.name == "process.memory.usage"}
 
-    await until(lambda: telling() == {process.name for process in shop.processes})
+    await wait_until(lambda: telling() == {process.name for process in shop.processes})

@@ -31,7 +31,8 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.ports import reserved
 from shop_cli.local.workspace import Program, discover_services
-from shop_testkit.running_shop import order_request, until
+from shop_testkit.running_shop import order_request
+from shop_testkit.waiting import wait_until
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
@@ -74,7 +75,7 @@ class TracedShop:
     async def order_to_the_end(self) -> None:
         """Order, and wait for what is left to do after the answer."""
         await self.order()
-        await until(lambda: {span.name for span in self.spans(kind=SpanKind.CLIENT)} >= OUTBOX)
+        await wait_until(lambda: {span.name for span in self.spans(kind=SpanKind.CLIENT)} >= OUTBOX)
 
     def spans(self, name: str | None = None, kind: SpanKind | None = None) -> list[ReadableSpan]:
         """The finished spans of that name and kind."""

@@ -6,9 +6,7 @@ from chassis import otlp
 from shop_cli.local.otlp_receiver import exporting_to, receiving
 
 
-async def test_spans_metrics_and_logs_that_a_service_exports_are_kept(
-    monkeypatch: pytest.MonkeyPatch, port: int
-) -> None:
+async def test_exported_spans_and_metrics_are_recorded(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     for name, value in exporting_to(port).items():
         monkeypatch.setenv(name, value)
     async with receiving(port) as received:

@@ -1,7 +1,7 @@
-"""The control that must fail: a checkout that calls its peers one after the other and remembers nothing.
+"""The negative control of `shop prove`: a checkout without a journal, which must violate the invariants.
 
-A new random order id at each try, no keys, no retries, no record: charge, ship, empty the cart, mail.
-`python -m shop_cli.prove.naive` serves it in checkout's place.
+Each request gets a new random order id and makes its calls in sequence, without idempotency keys or retries: charge,
+ship, empty the cart, send the confirmation. `python -m shop_cli.prove.naive_checkout` serves it in checkout's place.
 """
 
 import uuid
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
+from typing_extensions import override
 
 from chassis.errors import FailedPrecondition
 from chassis.money import round_to_digits, total
@@ -36,11 +37,11 @@ _DIGITS = {"JPY": 0}
 
 
 class CartEmpty(FailedPrecondition):
-    """There is nothing in the cart to order."""
+    """The cart has no items to order."""
 
 
 class Settings(ServiceSettings):
-    """Where the peers are."""
+    """Addresses of the services that checkout calls."""
 
     cart_addr: str
     product_catalog_addr: str
@@ -51,7 +52,7 @@ class Settings(ServiceSettings):
 
 
 class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
-    """shop.CheckoutService as it is often written."""
+    """shop.CheckoutService with the sequence of calls that shops often have."""
 
     def __init__(self, settings: Settings, service: Service) -> None:
         def channel(target: str, name: str) -> grpc.aio.Channel:
@@ -64,17 +65,17 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
         self._payment = PaymentServiceStub(channel(settings.payment_addr, "shop.PaymentService"))
         self._email = EmailServiceStub(channel(settings.email_addr, "shop.EmailService"))
 
+    @override
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
-        """Charge, ship, empty the cart, mail; whatever happens between two of these."""
         cart = await self._cart.GetCart(GetCartRequest(user_id=request.user_id))
         order = await self._price(cart, request)
         costs = [order.shipping_cost, *(line.cost for line in order.items)]
         amount = money_to_wire(total(request.user_currency, [money_from_wire(cost) for cost in costs]))
         await self._payment.Charge(ChargeRequest(amount=amount, credit_card=request.credit_card))
-        shipped = await self._shipping.ShipOrder(ShipOrderRequest(address=request.address, items=cart.items))
-        order.shipping_tracking_id = shipped.tracking_id
+        shipment = await self._shipping.ShipOrder(ShipOrderRequest(address=request.address, items=cart.items))
+        order.shipping_tracking_id = shipment.tracking_id
         await self._cart.EmptyCart(EmptyCartRequest(user_id=request.user_id))
         await self._email.SendOrderConfirmation(SendOrderConfirmationRequest(email=request.email, order=order))
         return checkout_pb2.PlaceOrderResponse(order=order)
@@ -97,15 +98,15 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
         return await self._convert(money_to_wire(money_from_wire(product.price_usd) * item.quantity), code)
 
     async def _convert(self, amount: money_pb2.Money, code: str) -> money_pb2.Money:
-        asked = CurrencyConversionRequest(to_code=code)
-        getattr(asked, "from").CopyFrom(amount)
-        converted = money_from_wire(await self._currency.Convert(asked))
+        request = CurrencyConversionRequest(to_code=code)
+        getattr(request, "from").CopyFrom(amount)
+        converted = money_from_wire(await self._currency.Convert(request))
         return money_to_wire(round_to_digits(converted, _DIGITS.get(code, 2)))
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Serve orders."""
+    """Register the servicer."""
     service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, NaiveCheckout(settings, service))
     yield
 
