@@ -5,5 +5,5 @@ from shop.ad_pb2 import AdRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """Ads for a page about a kitchen."""
-    return SmokeCall("shop.AdService/GetAds", AdRequest(context_keys=["kitchen", unique]))
+    """Ads for a page about kitchens."""
+    return SmokeCall("shop.AdService/GetAds", AdRequest(context_keys=["kitchen"]))
