@@ -43,9 +43,9 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
         find(discover(), "carts")
 
 
-def test_the_usual_ports_are_those_of_the_contract() -> None:
+def test_documented_services_have_their_documented_ports() -> None:
     ports = {program.name: program.port for program in discover()}
-    assert ports == {
+    assert ports.items() >= {
         "cart": 50051,
         "recommendation": 50052,
         "product-catalog": 50053,
@@ -56,4 +56,4 @@ def test_the_usual_ports_are_those_of_the_contract() -> None:
         "checkout": 50058,
         "ad": 50059,
         "employee-api": 8000,
-    }
+    }.items()
