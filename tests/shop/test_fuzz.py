@@ -9,12 +9,11 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from shop_cli.local.workspace import discover_services
+from shop_testkit.reflection import methods_at
 from shop_testkit.running_shop import RunningShop
 
 SEED = 20_240_229
@@ -34,15 +33,6 @@ EXPECTED = {
 TEXTS = ["", "a", "EUR", "USD", "x" * 65, "x" * 300, "\x00", "\r\nBcc: a@b", "%_", "\U0001f600" * 9, "a@b.example"]
 NUMBERS = [0, 1, -1, 2, 12, 99, 2030, 10_000, 2**31 - 1, -(2**31)]
 WIDE_NUMBERS = [*NUMBERS, 2**63 - 1, -(2**63)]
-
-
-def methods_at(address: str) -> list[MethodDescriptor]:
-    """Return the methods of the shop's own services, as the server's reflection describes them."""
-    with grpc.insecure_channel(address) as channel:
-        described = ProtoReflectionDescriptorDatabase(channel)
-        pool = DescriptorPool(described)
-        names = [name for name in described.get_services() if name.startswith("shop.")]
-        return [method for name in names for method in pool.FindServiceByName(name).methods]
 
 
 def random_message(descriptor: Descriptor, rng: random.Random, depth: int = 0) -> Message:
