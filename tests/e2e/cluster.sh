@@ -13,7 +13,7 @@ read -ra helm_args <<<"${HELM_ARGS:-}"
 services=()
 for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
 steps=(install_shop order_by_notes helm_tests policies_hold upgrade_under_load telemetry restart_under_load scale_and_spread
-    reinstall)
+    reinstall remove_everything)
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -220,6 +220,16 @@ reinstall() {
     [[ $(query checkout "$counts") -ge $counted && $counted -gt 0 ]] || fail "orders are gone"
     printf '%s orders before, %s after\n' "$counted" "$(query checkout "$counts")"
     helm_tests
+}
+
+remove_everything() {
+    say "uninstall, then remove what is kept by the command in the chart's README"
+    local command
+    command=$(grep '^kubectl --namespace shop delete secret,pvc' charts/shop/README.md)
+    helm uninstall "$release" --namespace "$namespace" --wait >/dev/null
+    command=${command//--namespace shop/--namespace $namespace}
+    bash -c "${command//instance=shop/instance=$release}"
+    [[ -z $(k get secret,pvc --selector "app.kubernetes.io/instance=$release" --output name) ]] || fail "something is left"
 }
 
 begun=$SECONDS
