@@ -85,6 +85,11 @@ def test_a_service_has_the_common_files(service: str) -> None:
 
 
 @each_service
+def test_a_service_has_a_readme(service: str) -> None:
+    assert (ROOT / "services" / service / "README.md").exists()
+
+
+@each_service
 def test_a_service_has_one_name_everywhere(service: str) -> None:
     assert project_of(service)["project"]["name"] == f"{service}-service"
     assert f'run("{service}"' in (package_of(service) / "__main__.py").read_text()
