@@ -55,7 +55,7 @@ def modules_of(package: Path) -> set[str]:
 
 
 def layers_of(project: Path) -> list[str]:
-    """Return the layers that a project states, else those of a service of the common shape."""
+    """The layers that a project states, or those of the common shape of a service."""
     settings = tomllib.loads((project / "pyproject.toml").read_text())["tool"].get("shop", {})
     if "layers" in settings:
         stated: list[str] = settings["layers"]

@@ -9,7 +9,6 @@ import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
 from shop import checkout_pb2
-from shop_testkit.card_leaks import leaked_cards
 from shop_testkit.fake_peers import FakePeers, Trouble
 from shop_testkit.serving import Recorded
 
@@ -19,7 +18,7 @@ Start = Callable[..., Any]
 DIGITS = "4242424242424242"
 
 
-async def test_no_card_number_is_written_anywhere(  # noqa: PLR0917 - everything is looked at
+async def test_no_digit_of_a_card_is_written_anywhere(  # noqa: PLR0917 - everything is looked at
     peers: FakePeers,
     start: Start,
     request_of: Request,
@@ -41,7 +40,7 @@ async def test_no_card_number_is_written_anywhere(  # noqa: PLR0917 - everything
     written = everything_below(tmp_path)
     everything = told + written.decode("latin-1") + "".join(capsys.readouterr())
     everything += "".join(span.to_json() for span in recorded.spans())
-    assert leaked_cards(everything.encode(), [DIGITS]) == set()
+    assert "4242" not in everything
     assert "ann@mail.example" in written.decode("latin-1")  # it looked at the right files
 
 
