@@ -69,15 +69,15 @@ class Shop:
             for path in sorted(folder.glob("smoke_*.py"))
         }
         calls = {name: make("") for name, make in self._makers.items()}
-        retried = collections.defaultdict(set)
+        retryable = collections.defaultdict(set)
         for call in _with_setup(calls.values()):
-            retried[call.service].add(call.method.rpartition("/")[2])
+            retryable[call.service].add(call.method.rpartition("/")[2])
         self._channels: dict[str, grpc.aio.Channel] = {
             call.service: channel(
                 os.environ[f"{name.upper()}_ADDR"],
                 call.service,
                 timeout_seconds=15,
-                retried=sorted(retried[call.service]),
+                retryable=sorted(retryable[call.service]),
             )
             for name, call in calls.items()
         }
