@@ -143,11 +143,13 @@ async def put_a_card_into_every_text_field(shop: RunningShop, responses: Respons
         for method in methods_at(process.address):
             if method.containing_service.file.package == "shop":
                 path = f"/{method.containing_service.full_name}/{method.name}"
-                call = shop.channels[process.name].unary_unary(path, Message.SerializeToString, bytes)
+                request_class = GetMessageClass(method.input_type)
+                call = shop.channels[process.name].unary_unary(path, request_class.SerializeToString, bytes)
                 for text_field in text_fields(method.input_type):
                     for text in (VISA, VISA * 9):
                         request = message_with(method.input_type, text_field, text)
                         await responses.record(call(request), with_message=False)
+    assert not any("INTERNAL" in text for text in responses.texts)
 
 
 async def send_malformed_messages(shop: RunningShop, responses: Responses) -> None:

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
@@ -19,7 +19,7 @@ from shop_cli.local.workspace import discover, find
 from shop_testkit.running_shop import RunningShop
 
 ROOT = Path(__file__).parents[2]
-LOCAL_PROGRAMS = {"shop", "python", "curl"}
+LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl"}
 # Commands that take too long, never end or need a cluster: the file that runs the same, and the text there that does.
 RUN_ELSEWHERE = {
     r"make check": (".ci/run", "make check"),
@@ -49,7 +49,7 @@ def commands_of(document: str) -> Iterator[str]:
     for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE):
         pending = ""
         for line in block.replace("\\\n", " ").splitlines():
-            pending += re.sub(r"(^|\s+)#.*", "", line)
+            pending += re.sub(r"(^|\s+)# .*", "", line)
             if pending and is_complete(pending):
                 yield pending.replace(".venv/bin/", "").strip()
                 pending = ""
@@ -87,38 +87,42 @@ def test_a_command_that_is_run_elsewhere_is_there(pattern: str) -> None:
     assert text in (ROOT / file).read_text()
 
 
-@asynccontextmanager
-async def employee_api(folder: Path) -> AsyncIterator[int]:
-    """Run the employee API on the database that its commands use in the folder; yield its port."""
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def employee_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
+    """The employee API, on a database in a folder of its own."""
     with reserved(1) as (port,):
-        process = Process(find(discover(), "employee-api"), port, {"PATH": os.environ["PATH"]}, folder)
+        folder = tmp_path_factory.mktemp("employee-api")
+        environment = {"PATH": os.environ["PATH"], "DATABASE_URL": f"sqlite:///{folder}/employee-api.db"}
+        process = Process(find(discover(), "employee-api"), port, environment, folder)
         await process.start()
-        try:
-            await process.wait_until_serving()
-            yield port
-        finally:
-            await process.stop()
+        await process.wait_until_serving()
+        yield process
+        await process.stop()
 
 
-def environment_for(shop: RunningShop, folder: Path, api_port: int) -> dict[str, str]:
-    """Lead documented addresses to the running processes: `shop` by its variables, curl by its configuration."""
-    (folder / ".curlrc").write_text(f'connect-to = "localhost:8000:127.0.0.1:{api_port}"\nfail\nsilent\nshow-error\n')
+@pytest.fixture
+def environment(shop: RunningShop, employee_api: Process, tmp_path: Path) -> dict[str, str]:
+    """Redirect documented addresses to the running processes: for `shop` and our grpcurl by variables."""
+    curl_options = f'connect-to = "localhost:8000:{employee_api.address}"\nfail\nsilent\nshow-error\n'
+    (tmp_path / ".curlrc").write_text(curl_options)
+    grpcurl = tmp_path / "grpcurl"
+    grpcurl.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("grpcurl.py").read_text())
+    grpcurl.chmod(0o755)
     addresses = {process.program.address_variable: process.address for process in shop.processes}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, **addresses, "PATH": path, "CURL_HOME": str(folder)}
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {"DATABASE_URL": employee_api.environment["DATABASE_URL"], "PATH": path, "CURL_HOME": str(tmp_path)}
+    return {**os.environ, **addresses, **own}
 
 
 @pytest.mark.parametrize("document", [document for document in documents() if local_commands(document)])
-async def test_documented_commands_succeed(shop: RunningShop, document: str, tmp_path: Path) -> None:
-    script = "\n".join(local_commands(document))
-    async with employee_api(tmp_path) as api_port:
-        bash = await asyncio.create_subprocess_exec(
-            *("bash", "-euxo", "pipefail", "-c", script),
-            cwd=tmp_path,
-            env=environment_for(shop, tmp_path, api_port),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=STDOUT,
-        )
-        output, _ = await bash.communicate(b"a password\n")
+async def test_documented_commands_succeed(environment: dict[str, str], document: str, tmp_path: Path) -> None:
+    bash = await asyncio.create_subprocess_exec(
+        *("bash", "-euxo", "pipefail", "-c", "\n".join(local_commands(document))),
+        cwd=tmp_path,
+        env=environment,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    output, _ = await bash.communicate(b"a password\n")
     assert bash.returncode == 0, output.decode()
