@@ -62,7 +62,7 @@ class Copy:
         )
         assert ended.returncode == 0, ended.stdout.decode()
 
-    def test(self, *paths: str, select: str) -> None:
+    def run_tests(self, *paths: str, select: str) -> None:
         temporary = self.folder.parent / "tmp"
         options = ("-q", "-p", "no:cacheprovider", f"--basetemp={temporary}", "-k", select)
         self.run(self.python, "-m", "pytest", *options, *paths)
@@ -116,7 +116,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 
 def test_the_new_service_passes_its_own_tests_and_those_of_the_layout(copy: Copy) -> None:
-    copy.test(
+    copy.run_tests(
         *("services/stock", "tests/contract", "tests/test_layout.py", "tests/test_settings.py"),
         *("services/_cli/tests/test_workspace.py", "tests/chart/test_services.py", "tests/test_docs.py"),
         # Tests that have the services as parameters: the new one only. Some of the chart's add up all services.
@@ -126,7 +126,7 @@ def test_the_new_service_passes_its_own_tests_and_those_of_the_layout(copy: Copy
 
 def test_the_new_service_passes_the_tests_of_a_running_shop(copy: Copy) -> None:
     # Health, reflection, smoke call, fuzzing and rolling restart.
-    copy.test("tests/shop", select="stock")
+    copy.run_tests("tests/shop", select="stock")
 
 
 def test_the_new_service_passes_the_linters(copy: Copy) -> None:

@@ -40,8 +40,9 @@ RUN_ELSEWHERE = {
 
 
 def documents() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [path for path in listed.stdout.splitlines() if any(commands_of(path))]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted(path for path in listed if any(commands_of(path)))
 
 
 def commands_of(document: str) -> Iterator[str]:

@@ -5,5 +5,5 @@ from shop.ad_pb2 import AdRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """Ads for a page about kitchens."""
+    """Get the ads of a page about kitchens."""
     return SmokeCall("shop.AdService/GetAds", AdRequest(context_keys=["kitchen"]))

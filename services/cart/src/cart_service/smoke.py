@@ -5,5 +5,5 @@ from shop.cart_pb2 import GetCartRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """The empty cart of a new user."""
+    """Get the empty cart of a new user."""
     return SmokeCall("shop.CartService/GetCart", GetCartRequest(user_id=unique))

@@ -8,7 +8,7 @@ from shop.payment_pb2 import CreditCardInfo
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """An order of one product, paid with the documented test card."""
+    """Order one product with the documented test card."""
     item = CartItem(product_id="cast-iron-pan", quantity=1)
     request = PlaceOrderRequest(
         user_id=unique,

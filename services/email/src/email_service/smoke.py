@@ -9,7 +9,7 @@ from shop.order_pb2 import OrderItem, OrderResult
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """The confirmation of an order of one product."""
+    """Confirm an order of one product."""
     price = Money(currency_code="EUR", units=12, nanos=500_000_000)
     order = OrderResult(
         order_id=unique,

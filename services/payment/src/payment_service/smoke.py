@@ -6,7 +6,7 @@ from shop.payment_pb2 import ChargeRequest, CreditCardInfo
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """A charge of 12.50 EUR to the documented test card."""
+    """Charge 12.50 EUR to the documented test card."""
     card = CreditCardInfo(
         credit_card_number="4242424242424242",
         credit_card_cvv=123,

@@ -5,5 +5,5 @@ from shop.product_catalog_pb2 import GetProductRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """One product."""
+    """Get one product."""
     return SmokeCall("shop.ProductCatalogService/GetProduct", GetProductRequest(id="cast-iron-pan"))

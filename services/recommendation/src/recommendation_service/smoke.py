@@ -5,6 +5,6 @@ from shop.recommendation_pb2 import ListRecommendationsRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """Recommendations for a new user on a product's page."""
+    """Recommend products to a new user on a product's page."""
     request = ListRecommendationsRequest(user_id=unique, product_ids=["cast-iron-pan"])
     return SmokeCall("shop.RecommendationService/ListRecommendations", request)

@@ -7,7 +7,7 @@ from shop.shipping_pb2 import GetQuoteRequest
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """A quote for one product."""
+    """Quote the shipping of one product."""
     address = Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115)
     request = GetQuoteRequest(address=address, items=[CartItem(product_id="cast-iron-pan", quantity=1)])
     return SmokeCall("shop.ShippingService/GetQuote", request)
