@@ -155,10 +155,10 @@ def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:
     assert {"name": "files", "mountPath": "/etc/shop", "readOnly": True} in mounts
 
 
-def test_the_ten_services_have_small_requests(render: Any, values: dict[str, Any]) -> None:
+def test_services_request_60_mebibytes_and_0_06_cores_on_average(render: Any, values: dict[str, Any]) -> None:
     requests = [render().container(name)["resources"]["requests"] for name in values["services"]]
-    assert sum(mebibytes(request["memory"]) for request in requests) <= 600
-    assert sum(cores(request["cpu"]) for request in requests) <= 0.6
+    assert sum(mebibytes(request["memory"]) for request in requests) <= 60 * len(requests)
+    assert sum(cores(request["cpu"]) for request in requests) <= 0.06 * len(requests)
 
 
 def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any) -> None:

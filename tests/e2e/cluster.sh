@@ -5,15 +5,16 @@
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
-#   LOAD_RATE            rounds of load per second (2); a round is 8 calls and places an order
+#   LOAD_RATE            rounds of load per second (2); a round makes every service's smoke call and lists employees
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
 read -ra helm_args <<<"${HELM_ARGS:-}"
-services=(ad cart checkout currency email payment product-catalog recommendation shipping)
+services=()
+for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load
-    telemetry restart_under_load scale_and_spread reinstall production_tls)
+    telemetry restart_under_load scale_and_spread reinstall remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -93,9 +94,13 @@ $(for service in "${services[@]}"; do
 YAML
 }
 
-run_pod() { # as pod_manifest: starts it
-    k create configmap e2e-scripts --from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py \
-        --dry-run=client --output=yaml | k apply -f - >/dev/null
+run_pod() { # NAME LABELS SCRIPT ARGS...
+    local service package scripts=(--from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py)
+    for service in "${services[@]}"; do
+        package=${service//-/_}
+        scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
+    done
+    k create configmap e2e-scripts "${scripts[@]}" --dry-run=client --output=yaml | k apply -f - >/dev/null
     k delete pod "$1" --ignore-not-found >/dev/null
     pod_manifest "$@" | k apply -f - >/dev/null
 }
@@ -255,6 +260,16 @@ reinstall() {
     [[ $(query checkout "$counts") -ge $counted && $counted -gt 0 ]] || fail "orders are gone"
     printf '%s orders before, %s after\n' "$counted" "$(query checkout "$counts")"
     helm_tests
+}
+
+remove_everything() {
+    log "uninstall, then delete what is kept with the command in the chart's README"
+    local command
+    command=$(grep '^kubectl --namespace shop delete secret,pvc' charts/shop/README.md)
+    helm uninstall "$release" --namespace "$namespace" --wait >/dev/null
+    command=${command//--namespace shop/--namespace $namespace}
+    bash -c "${command//instance=shop/instance=$release}"
+    [[ -z $(k get secret,pvc --selector "app.kubernetes.io/instance=$release" --output name) ]] || fail "something is left"
 }
 
 production_tls() {

@@ -1,4 +1,4 @@
-"""Prints how a service's calls of the last half minute spread over its pods; exits 1 unless each has a fifth."""
+"""Checks in Prometheus how a service's calls of the last 30 s spread over its pods: each must have a fifth of them."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ import urllib.request
 
 
 def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
-    """Return the calls per second of each pod."""
+    """Return each pod's calls per second."""
     query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[30s]))'
     url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - the address is the caller's
@@ -16,7 +16,7 @@ def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
 
 
 def main(prometheus: str, service: str, pods: int) -> int:
-    """Print each pod's share; return 0 if `pods` of them have at least a fifth of the calls each."""
+    """Print each pod's share; return 0 when `pods` of them have at least a fifth of the calls each."""
     calls = {pod: rate for pod, rate in calls_by_pod(prometheus, service).items() if rate > 0}
     total = sum(calls.values())
     for pod, rate in sorted(calls.items()):

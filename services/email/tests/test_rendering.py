@@ -1,0 +1,93 @@
+import pytest
+
+from chassis.money import Money
+from email_service.domain import Address, ConfirmationEmail, Line, Order
+from email_service.rendering import ConfirmationTemplates
+
+TEMPLATES = ConfirmationTemplates()
+ORDER = Order(
+    "o-1",
+    "TRK-7",
+    [Line("stoneware-mug", 2, Money.of("EUR", 1029, 500_000_000)), Line("desk-lamp", 1, Money.of("EUR", 70))],
+    Money.of("EUR", 5, 990_000_000),
+    Address("1 Main Street", "Springfield", "IL", "US", 62704),
+)
+MARKUP = "<script>alert('&')</script>"
+HOSTILE = Order(
+    MARKUP,
+    MARKUP,
+    [Line(MARKUP, 1, Money.of("EUR", 1))],
+    Money.of("EUR", 1),
+    Address(MARKUP, MARKUP, MARKUP, MARKUP, 0),
+)
+
+
+def rendered(order: Order) -> ConfirmationEmail:
+    return TEMPLATES.render("jane@example.com", order)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (Money.of("EUR", 1234, 500_000_000), "€1,234.50"),
+        (Money.of("USD", 0, 5_000_000), "$0.00"),
+        (Money.of("USD", 0, 15_000_000), "$0.02"),
+        (Money.of("JPY", 163, 60_000_000), "¥163"),
+        (Money.of("KWD", 1, 555_000_000), "KWD\u00a01.555"),
+        (Money.of("CHF", -7), "-CHF\u00a07.00"),
+        (Money.of("USD", -1, -750_000_000), "-$1.75"),
+        (Money.of("USD", 2**63 - 1, 990_000_000), "$9,223,372,036,854,775,807.99"),
+        (Money.of("XYZ", 7), "XYZ\u00a07.00"),
+    ],
+)
+def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
+    assert TEMPLATES.format_amount(amount) == shown
+
+
+def test_the_text_lists_lines_shipping_and_total() -> None:
+    assert rows(rendered(ORDER).text)[5:9] == [
+        ["2", "x", "stoneware-mug", "€1,029.50"],
+        ["1", "x", "desk-lamp", "€70.00"],
+        ["Shipping", "€5.99"],
+        ["Total", "€1,105.49"],
+    ]
+
+
+@pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US"])
+def test_both_bodies_contain_order_id_tracking_id_and_address(fact: str) -> None:
+    email = rendered(ORDER)
+    assert fact in email.text
+    assert fact in email.html
+
+
+@pytest.mark.parametrize("shown", ["2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99", "€1,105.49"])
+def test_the_html_lists_lines_shipping_and_total(shown: str) -> None:
+    assert shown in rendered(ORDER).html
+
+
+def test_html_in_an_order_is_escaped() -> None:
+    html = rendered(HOSTILE).html
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") >= 7
+
+
+def test_the_text_body_is_not_escaped() -> None:
+    assert MARKUP in rendered(HOSTILE).text
+
+
+def test_missing_details_leave_no_empty_sections() -> None:
+    bare = Order("o-2", "", [], Money.of("USD", 1), Address("", "", "", "", 0))
+    text = rendered(bare).text
+    assert "Tracking" not in text
+    assert "on its way" not in text
+    assert "<address>" not in rendered(bare).html
+
+
+@pytest.mark.parametrize("separator", ["\r\n", "\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_a_subject_is_one_line(separator: str) -> None:
+    order = Order(f"o{separator}Bcc: all@example.com", "", [], Money.of("USD", 1), ORDER.address)
+    assert rendered(order).subject == "Your order o Bcc: all@example.com"
