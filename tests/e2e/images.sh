@@ -10,7 +10,8 @@ cd "$(dirname "$0")/../.."
 builder=${BUILDER:-$(command -v docker || command -v podman)}
 registry=${REGISTRY:-not-published.invalid/shop} tag=${TAG:-0.1.0}
 max_bytes=$((225 * 1000 * 1000))
-mapfile -t images < <(make --silent list-images | cut -d ' ' -f 1)
+mapfile -t services < <(make --silent list-images | cut -d ' ' -f 1)
+images=("${services[@]}")
 if (($# > 0)); then images=("$@"); fi
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
@@ -29,12 +30,8 @@ inspect() { # NAME FORMAT
     "$builder" image inspect --format "$2" "$registry/$1:$tag"
 }
 
-shared_layers() { # NAME: all layers but the last, which is the image's own code
-    inspect "$1" '{{range .RootFS.Layers}}{{println .}}{{end}}' | sed '/^$/d; $d'
-}
-
 check_contents() { # NAME
-    local bytes user packages
+    local bytes user packages layers
     bytes=$(inspect "$1" '{{.Size}}')
     user=$(inspect "$1" '{{.Config.User}}')
     ((bytes <= max_bytes)) || fail "$1 has $bytes bytes"
@@ -42,14 +39,16 @@ check_contents() { # NAME
     packages=$("$builder" run --rm --network none --entrypoint sh "$registry/$1:$tag" \
         -c 'cd /app; ls -d *_service employee_api 2>/dev/null' || true)
     [[ $packages == "$(tr - _ <<<"$1")_service" || $packages == "$(tr - _ <<<"$1")" ]] || fail "$1 contains $packages"
-    [[ $(shared_layers "$1") == "$(shared_layers "${images[0]}")" ]] || fail "$1 and ${images[0]} share no layers"
+    layers=$(inspect "$1" '{{json .RootFS.Layers}}')
+    shared=${shared:-${layers%,*}}
+    [[ ${layers%,*} == "$shared" ]] || fail "$1 and ${images[0]} differ in more than the last layer"
     printf '%-18s %4s MB  user %s' "$1" "$((bytes / 1000000))" "$user"
 }
 
 check_process() { # NAME
     local environment=(--env HOST=127.0.0.1) container started code
     [[ $1 != employee-api ]] || environment+=(--env PORT=8000)
-    for peer in CART PRODUCT_CATALOG SHIPPING CURRENCY PAYMENT EMAIL; do environment+=(--env "${peer}_ADDR=127.0.0.1:1"); done
+    for service in "${services[@]}"; do environment+=(--env "$(tr a-z- A-Z_ <<<"$service")_ADDR=127.0.0.1:1"); done
     container=$("$builder" run --detach --network none --read-only --tmpfs /tmp --volume /data \
         "${environment[@]}" "$registry/$1:$tag")
     started=$SECONDS
