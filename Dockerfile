@@ -42,7 +42,8 @@ ARG SERVICE
 ARG FOLDER=services/${SERVICE}
 COPY --chown=10001:10001 protos/gen services/_chassis/src ${FOLDER}/src /data/app/
 RUN package=$(basename "$(dirname app/*/__main__.py)") \
-    && printf 'import runpy\n\nrunpy.run_module("%s", run_name="__main__", alter_sys=True)\n' "$package" > app/__main__.py \
+    && printf 'import runpy\n\nrunpy.run_module("%s", run_name="__main__", alter_sys=True)\n' "$package" \
+        > app/__main__.py \
     && python -m compileall -q --invalidation-mode checked-hash app
 
 FROM runtime

@@ -28,8 +28,8 @@ setup: $(VENV)/.installed  ## Make .venv with everything the other targets need
 
 sync: lock setup  ## Lock the dependencies of all packages and install them
 
-# requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot reads
-# the commands from the first lines of the locks; it requires `=` between an option and its value.
+# requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot
+# reads the commands from the first lines of the locks; it requires `=` between an option and its value.
 LOCK := $(UV) pip compile --quiet --universal --generate-hashes \
 	$(addprefix --no-emit-package=,shop-protos shop-chassis shop-cli employee-api)
 SHIPPED := $(filter-out services/_cli services/_testkit,$(PACKAGES))
@@ -38,7 +38,8 @@ LOCKS :=
 lock: | $(UV)
 	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart) --output-file=$(LOCKS)requirements.lock \
 		$(addsuffix /pyproject.toml,$(PACKAGES))
-	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock $(addsuffix /pyproject.toml,$(SHIPPED))
+	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
+		$(addsuffix /pyproject.toml,$(SHIPPED))
 
 # Pins of the existing locks are kept, so a new release of a package changes nothing here.
 check-locks: | $(UV)
@@ -83,7 +84,7 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	actionlint .github/workflows/*.yml
 	zizmor --offline --no-progress .github
 	$(SCHEMA) --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(SCHEMA) --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
 	$(SCHEMA) --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(SCHEMA) --builtin-schema vendor.renovate .github/renovate.json
 	$(SCHEMA) --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
@@ -102,7 +103,7 @@ BUILDER ?= $(firstword $(foreach tool,docker podman,$(if $(shell command -v $(to
 # No registry can have this name, so an image that was not built here is never pulled from a stranger.
 REGISTRY ?= not-published.invalid/shop
 TAG ?= 0.1.0
-IMAGE_ARGS = $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD)
+BUILD_ARGS = $(if $(BASE),BASE=$(BASE)) VERSION=$(TAG) REVISION=$(shell git rev-parse HEAD)
 
 # The folder of an image's service.
 folder = $(firstword $(wildcard services/$(1)) $(1))
@@ -114,8 +115,8 @@ list-images:  ## Print the name and the folder of every image
 images: $(addprefix image-,$(IMAGES))  ## Build all ten images (BUILDER, BASE, REGISTRY, TAG)
 
 image-%:
-	$(or $(BUILDER),$(error docker or podman is needed)) build $(IMAGE_ARGS) -t $(REGISTRY)/$*:$(TAG) \
-		--build-arg SERVICE=$* --build-arg FOLDER=$(call folder,$*) .
+	$(or $(BUILDER),$(error docker or podman is needed)) build -t $(REGISTRY)/$*:$(TAG) \
+		$(addprefix --build-arg ,$(BUILD_ARGS) SERVICE=$* FOLDER=$(call folder,$*)) .
 
 kind-up:  ## Start a kind cluster of three nodes
 	kind create cluster --config kind-config.yaml
@@ -125,7 +126,8 @@ kind-load: images  ## Load the images into the kind cluster
 
 deploy: kind-load  ## Install the chart into the kind cluster, with the images of this tree
 	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
-		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) --set image.tag=$(TAG)
+		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) \
+		--set image.tag=$(TAG)
 
 # --- faults ---
 ORDERS ?= 2000

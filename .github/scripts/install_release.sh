@@ -25,12 +25,13 @@ helm install shop "oci://$CHART" --namespace shop --set 'image.pullSecrets={regi
 
 # Every service runs the image that the chart names by digest, and this workflow signed it.
 own="${CHART%/charts/*}/shop/"
-images=$(kubectl --namespace shop get deployments \
-    --output jsonpath='{range .items[*].spec.template.spec.containers[*]}{.image}{"\n"}{end}' | grep --fixed-strings "$own")
+template='{range .items[*].spec.template.spec.containers[*]}{.image}{"\n"}{end}'
+images=$(kubectl --namespace shop get deployments --output jsonpath="$template" | grep --fixed-strings "$own")
 while read -r image; do
     [[ $image == *@sha256:* ]] || { echo "FAILED: $image is not named by digest" >&2; exit 1; }
     verify "$image"
 done <<<"$images"
-[[ $(wc -l <<<"$images") == $(make --silent list-images | wc -l) ]] || { echo "FAILED: not all run: $images" >&2; exit 1; }
+expected=$(make --silent list-images | wc -l)
+[[ $(wc -l <<<"$images") == "$expected" ]] || { printf 'FAILED: not %s images:\n%s\n' "$expected" "$images" >&2; exit 1; }
 
 helm test shop --namespace shop --logs

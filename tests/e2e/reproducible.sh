@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds an image twice from nothing, with the time of the last commit as the time of every file, and compares the layers.
-# Needs podman.
+# Builds an image twice from nothing, with the time of the last commit as the time of every file, and compares the
+# layers. Needs podman.
 #
 #   BASE   another base image (default: the Dockerfile's)
 set -euo pipefail

@@ -37,7 +37,8 @@ wait_until() { # EXPECTATION SECONDS COMMAND...
 
 place_order() {
     local product
-    product=$(grpcurl -plaintext localhost:50053 shop.ProductCatalogService/ListProducts | sed -n 's/.*"id": "\(.*\)".*/\1/p' | head -n 1)
+    product=$(grpcurl -plaintext localhost:50053 shop.ProductCatalogService/ListProducts |
+        sed -n 's/.*"id": "\(.*\)".*/\1/p' | head -n 1)
     grpcurl -plaintext -d '{"user_id": "dev", "item": {"product_id": "'"$product"'", "quantity": 1}}' \
         localhost:50051 shop.CartService/AddItem &&
         grpcurl -plaintext -d '{"user_id": "dev", "user_currency": "EUR", "email": "dev@example.com",
@@ -48,9 +49,13 @@ place_order() {
 }
 
 serves_the_change() {
-    grpcurl -plaintext -d '{"context_keys": ["kitchen"]}' localhost:50059 shop.AdService/GetAds | grep -q '"text": "synced: '
+    grpcurl -plaintext -d '{"context_keys": ["kitchen"]}' localhost:50059 shop.AdService/GetAds |
+        grep -q '"text": "synced: '
 }
-pods() { kubectl --namespace shop get pods --selector app.kubernetes.io/part-of=shop --output jsonpath='{range .items[*]}{.metadata.name}={.status.containerStatuses[0].restartCount} {end}'; }
+pods() {
+    kubectl --namespace shop get pods --selector app.kubernetes.io/part-of=shop \
+        --output jsonpath='{range .items[*]}{.metadata.name}={.status.containerStatuses[0].restartCount} {end}'
+}
 
 started=$SECONDS
 wait_until "skaffold waits for changes" 1500 grep -q "Watching for changes" skaffold.log
