@@ -30,8 +30,8 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 
 # requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot
 # reads the commands from the first lines of the locks; it requires `=` between an option and its value.
-LOCK := $(UV) pip compile --quiet --universal --generate-hashes \
-	$(addprefix --no-emit-package=,shop-protos shop-chassis shop-cli employee-api)
+OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
+LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
 SHIPPED := $(filter-out services/_cli services/_testkit,$(PACKAGES))
 LOCKS :=
 
@@ -56,7 +56,7 @@ protos:  ## Generate the contract's Python code
 demo: setup  ## Start everything on free ports, place an order, show it and its trace, stop everything
 	@shop demo
 
-up: setup  ## Start everything and keep it up until Ctrl-C
+up: setup  ## Start everything, and stop it on Ctrl-C
 	@shop up
 
 SOURCES := $(wildcard services/*/src) employee-api/src
@@ -91,7 +91,7 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	$(SCHEMA) --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
 test: setup  ## Run every test
-	@# After a crash xdist may wait for ever for what the new worker was never told to run.
+	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n auto --dist loadfile --max-worker-restart 0
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
