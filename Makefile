@@ -66,7 +66,7 @@ TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort 
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
 RENAMED := $(RENAMED),googleapis-common-protos=google
-SCHEMA := check-jsonschema --quiet
+SCHEMA := check-jsonschema
 
 check: setup check-locks  ## Lint and type-check everything, as CI does
 	ruff check .

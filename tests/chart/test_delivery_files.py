@@ -134,7 +134,7 @@ def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_pat
 
 def test_a_chart_without_a_service_that_was_built_is_not_published(tmp_path: Path) -> None:
     values = shutil.copy(ROOT / "charts/shop/values.yaml", tmp_path)
-    command = [sys.executable, SCRIPTS / "chart_images.py", "registry.example/shop", "1.2.3", values]
+    command = [sys.executable, str(SCRIPTS / "chart_images.py"), "registry.example/shop", "1.2.3", str(values)]
     ended = subprocess.run(command, input=f"unknown {DIGEST}\n", capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "unknown" in ended.stderr

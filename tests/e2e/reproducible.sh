@@ -6,9 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+commit_time=$(git log -1 --format=%ct)
 layers_of_a_build() {
     local image
-    image=$(podman build --quiet --no-cache --timestamp "$(git log -1 --format=%ct)" ${BASE:+--build-arg BASE="$BASE"} \
+    image=$(podman build --quiet --no-cache --timestamp "$commit_time" ${BASE:+--build-arg BASE="$BASE"} \
         --build-arg SERVICE=checkout .)
     podman image inspect --format '{{range .RootFS.Layers}}{{println .}}{{end}}' "$image"
 }
