@@ -9,8 +9,8 @@ FROM ${BASE} AS packages
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
 COPY images.lock /
-# Of Babel's 1,000 languages the shop formats in English. Bytecode that names its source's hash, not its time, is the
-# same in each build.
+# The shop formats amounts in English, so Babel's other locales are removed. Bytecode that refers to its source by hash,
+# not by time, is the same in each build.
 RUN pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps --only-binary=:all: --require-hashes \
         --target /packages --requirement /images.lock \
     && find /packages -path '*/babel/locale-data/*' ! -name 'en*.dat' ! -name root.dat -delete \
@@ -18,12 +18,14 @@ RUN pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps 
     && find /packages -name '*.so*' -exec strip --strip-unneeded {} + \
     && python -m compileall -q --invalidation-mode unchecked-hash /packages
 
-# Python without what only builds need: no package manager of Python's or Debian's, no Perl, no logs.
+# Python without what only builds need: no package manager of Python's or Debian's, no Perl, no logs. The standard library
+# is compiled here, because a process can't store bytecode on a read-only root.
 FROM ${BASE} AS python
 RUN pip uninstall --yes --quiet --root-user-action=ignore pip \
     && dpkg --purge --force-remove-essential --force-remove-protected --force-depends perl-base apt libapt-pkg6.0 \
     && rm -rf /usr/local/lib/python3.*/ensurepip /usr/local/lib/python3.*/idlelib /usr/local/include /root/.cache \
         /var/cache/* /var/log/* \
+    && python -m compileall -q -f --invalidation-mode unchecked-hash /usr/local/lib/python3.* \
     && install -d -o 10001 -g 10001 /data
 
 # One flat layer, so that what was removed is not in the image.
@@ -38,18 +40,22 @@ WORKDIR /data
 USER 10001:10001
 
 FROM runtime AS code
+# Only this stage runs as root; the images start from `runtime` again.
+# hadolint ignore=DL3002
+USER 0:0
+WORKDIR /code
 ARG SERVICE
 ARG FOLDER=services/${SERVICE}
-COPY --chown=10001:10001 protos/gen services/_chassis/src ${FOLDER}/src /data/app/
-RUN package=$(basename "$(dirname app/*/__main__.py)") \
+COPY protos/gen services/_chassis/src ${FOLDER}/src ./
+RUN package=$(basename "$(dirname ./*/__main__.py)") \
     && printf 'import runpy\n\nrunpy.run_module("%s", run_name="__main__", alter_sys=True)\n' "$package" \
-        > app/__main__.py \
-    && python -m compileall -q --invalidation-mode checked-hash app
+        > __main__.py \
+    && python -m compileall -q --invalidation-mode checked-hash .
 
 FROM runtime
-# Root owns the code; only for syncing sources into a running container is it the service's own.
+# Root owns the code, unless sources are to be synced into a running container: then its user does.
 ARG OWNER=0:0
-COPY --from=code --chown=${OWNER} /data/app /app
+COPY --from=code --chown=${OWNER} /code /app
 ARG SERVICE
 ARG VERSION=0.1.0
 ARG REVISION=unknown
