@@ -66,7 +66,6 @@ TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort 
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
 RENAMED := $(RENAMED),googleapis-common-protos=google
-SCHEMA := check-jsonschema
 
 check: setup check-locks  ## Lint and type-check everything, as CI does
 	ruff check .
@@ -83,12 +82,12 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	yamllint --strict .
 	actionlint .github/workflows/*.yml
 	zizmor --offline --no-progress .github
-	$(SCHEMA) --builtin-schema vendor.github-workflows .github/workflows/*.yml
-	$(SCHEMA) --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
-	$(SCHEMA) --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
-	$(SCHEMA) --builtin-schema vendor.renovate .github/renovate.json
-	$(SCHEMA) --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
-	$(SCHEMA) --schemafile tests/chart/schemas/kind.json kind-config.yaml
+	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+	check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	check-jsonschema --builtin-schema vendor.renovate .github/renovate.json
+	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
+	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
 test: setup  ## Run every test
 	@# After a crash xdist can wait for ever for tests that no worker runs.
