@@ -13,7 +13,8 @@ from shop_cli.local.processes import Shop
 from shop_testkit.smoke import smoke_calls
 
 ECHO = "echo"
-MEMORY_SECONDS = 15
+MEMORY_CALLS = 100_000
+MEMORY_SECONDS = 60
 _ROUNDS = 5
 _ROUND_CALLS = 6_000
 # A service that writes to disk gets fewer calls: as many as it answers in this time.
@@ -85,12 +86,13 @@ def _summary(figures: Figures, echo: Figures, pid: int) -> dict[str, float]:
 
 
 async def memory_under_load(shop: Shop) -> dict[str, dict[str, float]]:
-    """Return each service's resident memory after MEMORY_SECONDS of load and after as many calls again."""
+    """Return each service's resident memory after MEMORY_CALLS calls, or those of MEMORY_SECONDS, and as many again."""
     rows: dict[str, dict[str, float]] = {}
     for name, target in targets_in(shop).items():
-        calls = await target.calls_in(MEMORY_SECONDS)
+        calls = min(MEMORY_CALLS, await target.calls_in(MEMORY_SECONDS))
         await target.load(calls)
         first = resident_megabytes(target.pid)
         await target.load(calls)
-        rows[name] = {"megabytes": round(first, 1), "megabytes_later": round(resident_megabytes(target.pid), 1)}
+        second = resident_megabytes(target.pid)
+        rows[name] = {"calls": calls, "megabytes": round(first, 1), "megabytes_later": round(second, 1)}
     return rows
