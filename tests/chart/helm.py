@@ -9,17 +9,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from helm_python.chart import Chart, lint
+from helm_python.chart import Chart
 from helm_python.errors import HelmError
 
 
 def main(path: str) -> None:
     with Chart.load(path) as chart:
-        functions: dict[str, Callable[..., Any]] = {
-            "render": chart.render,
-            "validate_schema": chart.validate_schema,
-            "lint": lambda values: lint(path, values, strict=True, kube_version="v1.34.0"),
-        }
+        functions: dict[str, Callable[..., Any]] = {"render": chart.render, "validate_schema": chart.validate_schema}
         for line in sys.stdin:
             function, arguments = json.loads(line)
             response: dict[str, Any]
