@@ -30,7 +30,7 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 
 lock: | $(UV)
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --emit-build-options \
-		$(addprefix --no-emit-package ,shop-protos shop-chassis shop-cli employee-api) \
+		$(addprefix --no-emit-package ,shop-protos shop-chassis shop-cli employee-api checkout-service) \
 		--group pyproject.toml:test --group pyproject.toml:lint --group pyproject.toml:chart \
 		$(addsuffix /pyproject.toml,$(PACKAGES)) --output-file requirements.lock
 
