@@ -140,7 +140,7 @@ SENT_EVENTS = """
 
 SET_DONE = """
     UPDATE orders SET state = 'DONE', updated_at = {now}
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND {active} AND state = 'SHIPPED'
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND state = 'SHIPPED'
         AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
     RETURNING order_id
 """
