@@ -19,6 +19,7 @@ from chassis.errors import (
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
 from shop import address_pb2, checkout_pb2, payment_pb2
+from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
@@ -571,3 +572,12 @@ async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retr
 
     await until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+# Benchmarks
+
+
+async def test_a_checkout_without_a_journal_places_orders(peers: FakePeers, start: Start, request_of: Request) -> None:
+    async with peers.serving() as address, start(address, open_journal=open_no_journal) as checkout:
+        assert (await checkout.place(request_of())).response.order.shipping_tracking_id
+        assert await checkout.listed() == []
