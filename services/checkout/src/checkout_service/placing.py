@@ -95,16 +95,16 @@ class OrderPlacer:
         pending = _PendingRequest(request, fingerprint(request, self._hmac_key), _answer_by())
         if key is not None:
             scope = scope_of(request.user_id, "key", key)
-            known = await self._journal.find(scope)
-            if known is not None:
-                return await self._join(_require_same_request(known, pending), pending)
+            existing = await self._journal.find(scope)
+            if existing is not None:
+                return await self._join(_require_same_request(existing, pending), pending)
         address, card = validate(request)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await self._read_cart(request.user_id, read_until)
         if key is None:
-            scope, known = await self._find_by_cart(cart, pending)
-            if known is not None:
-                return await self._join(known, pending)
+            scope, existing = await self._find_by_cart(cart, pending)
+            if existing is not None:
+                return await self._join(existing, pending)
         new = await self._quote(scope, pending, address, cart, read_until)
         return await self._begin(new, card, pending)
 
@@ -132,16 +132,16 @@ class OrderPlacer:
         own: tuple[str, Entry] | None = None
         for generation in count():
             scope = scope_of(user_id, "cart", f"{generation}:{cart.etag}")
-            known = await self._journal.find(scope)
-            if known is None:
+            existing = await self._journal.find(scope)
+            if existing is None:
                 return own or (scope, None)
-            failed = known.state in REFUSED | {State.ABANDONED}
-            if known.fingerprint == pending.fingerprint:
-                own = scope, known
+            failed = existing.state in REFUSED | {State.ABANDONED}
+            if existing.fingerprint == pending.fingerprint:
+                own = scope, existing
             elif not failed:
-                raise _cart_conflict(known)
+                raise _cart_conflict(existing)
             if not failed:
-                return scope, known
+                return scope, existing
         raise AssertionError("unreachable")
 
     async def _quote(
@@ -165,14 +165,14 @@ class OrderPlacer:
             return Placement(run.placed, replayed=False)
         if result in {None, SagaResult.UNFINISHED}:
             raise OrderInProgress(new.order.order_id)
-        known = await self._journal.find(new.scope)
-        if known is None:
-            raise AssertionError("the journal has lost an order")
-        return await self._join(_require_same_request(known, pending), pending)
+        existing = await self._journal.find(new.scope)
+        if existing is None:
+            raise AssertionError("an order is missing from the journal")
+        return await self._join(_require_same_request(existing, pending), pending)
 
-    async def _join(self, known: Entry, pending: _PendingRequest) -> Placement:
+    async def _join(self, existing: Entry, pending: _PendingRequest) -> Placement:
         """Return the outcome of an order that another call began; continue the order if no worker does."""
-        entry: Entry | None = known
+        entry: Entry | None = existing
         while entry is not None:
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
@@ -182,7 +182,7 @@ class OrderPlacer:
             if placed is not None:
                 return Placement(placed, replayed=True)
             entry = await self._journal.read(entry.order_id)
-        raise AssertionError("the journal has lost an order")
+        raise AssertionError("an order is missing from the journal")
 
     async def _follow(self, entry: Entry, pending: _PendingRequest) -> PlacedOrder | None:
         """Wait for the order's worker. None: read the journal again. Raises OrderInProgress and OrderInFlight."""
@@ -229,14 +229,14 @@ async def _wait_for(run: Run, until: float) -> SagaResult | None:
     return run.task.result() if run.task.done() else None
 
 
-def _require_same_request(known: Entry, pending: _PendingRequest) -> Entry:
-    if known.fingerprint != pending.fingerprint:
+def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
+    if existing.fingerprint != pending.fingerprint:
         raise IdempotencyKeyReused
-    return known
+    return existing
 
 
-def _cart_conflict(known: Entry) -> OrderInFlight | CartOrdered:
-    return OrderInFlight(known.order_id) if known.placed is None else CartOrdered(known.order_id)
+def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
+    return OrderInFlight(existing.order_id) if existing.placed is None else CartOrdered(existing.order_id)
 
 
 def _traceparent() -> str:

@@ -206,7 +206,7 @@ class Payment(Protocol):
     """Charges cards, once per key."""
 
     async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
-        """Charge the card. A retry is Unsupported by a peer that is not known to deduplicate by key."""
+        """Charge the card. Return Unsupported for a retry if the peer may not deduplicate by key."""
 
     async def resolve(self, key: str) -> ChargeOutcome:
         """Return the outcome of the key's charge; if there is none, fence the key."""

@@ -34,8 +34,8 @@ CONVERSION_TTL_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
-"""Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS without AlreadyExists and Unimplemented,
-which say nothing about the order: a peer that answers a read with them is unavailable to us."""
+"""Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
+Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable."""
 
 
 class DependencyUnavailable(Unavailable):
@@ -108,8 +108,8 @@ class ShopQuotes(Quotes):
             raise DependencyUnavailable("product-catalog") from error
         return money_from_wire(product.price_usd)
 
-    async def _fetch_conversion(self, wanted: tuple[Money, str]) -> Money:
-        amount, to_code = wanted
+    async def _fetch_conversion(self, conversion: tuple[Money, str]) -> Money:
+        amount, to_code = conversion
         request = currency_pb2.CurrencyConversionRequest(to_code=to_code)
         getattr(request, "from").CopyFrom(money_to_wire(amount))  # a keyword of Python
         try:
