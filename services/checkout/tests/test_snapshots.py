@@ -80,7 +80,7 @@ UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tr
 
 
 def insert(url: str, row: dict[str, Any]) -> None:
-    """Insert a row into an empty journal."""
+    """Insert a row into the table `orders`."""
     database.migrate(url, MIGRATIONS)
     columns = ", ".join(row)
     path = database.sqlite_path(url)
@@ -141,3 +141,14 @@ def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., N
     snapshot = snapshots.dump(new_order().order).replace(b'"version":1', b'"version":2')
     with pytest.raises(ValueError, match="unknown version 2"):
         snapshots.load({"order_id": "id", "snapshot": snapshot})
+
+
+async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> None:
+    """As after a rollback from a release with another version."""
+    insert(journal_url, OLD_ROW | UNFINISHED)
+    unreadable = {"order_id": "unreadable", "scope": "unreadable", "snapshot": b'{"version":2}'}
+    insert(journal_url, OLD_ROW | UNFINISHED | unreadable)
+    async with open_journal(journal_url, worker="one") as journal:
+        claimed = await journal.claim_expired(10)
+        listed = await journal.list_orders([], stuck=False, limit=10)
+    assert [entry.order_id for entry in claimed] == [entry.order_id for entry in listed] == [ORDER.order_id]

@@ -1,15 +1,19 @@
 """Converts between records of `ports` and rows of the journal's tables."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 import orjson
+import structlog
 
 from chassis.errors import FieldViolation
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.journal.database import Row
 from checkout_service.ports import Entry, Event, NewOrder
+
+log = structlog.get_logger()
 
 _STEPS = {
     State.DECLINED: "declined",
@@ -69,6 +73,17 @@ def entry_from_row(row: Row) -> Entry:
         updated_at=row["updated_at"],
         stuck=bool(row["stuck"]),
     )
+
+
+def readable_entries(rows: Iterable[Row]) -> list[Entry]:
+    """Return the entries in the rows. Log a row that cannot be decoded, so that it does not block the others."""
+    entries = []
+    for row in rows:
+        try:
+            entries.append(entry_from_row(row))
+        except Exception:
+            log.exception("order cannot be decoded", order_id=row["order_id"])
+    return entries
 
 
 def first_entry(rows: list[Row]) -> Entry | None:

@@ -10,10 +10,10 @@ from checkout_service.domain import PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement
 from checkout_service.journal.rows import (
-    entry_from_row,
     event_from_row,
     first_entry,
     new_order_to_row,
+    readable_entries,
     steps_of,
     transition_to_row,
 )
@@ -82,7 +82,7 @@ class SqlJournal(Journal):
         claimed, _ = await self._database.write(
             self._statement(statements.CLAIM_EXPIRED, limit=limit), self._statement(statements.CLAIM_EVENTS)
         )
-        return [entry_from_row(row) for row in claimed]
+        return readable_entries(claimed)
 
     @override
     async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
@@ -118,9 +118,13 @@ class SqlJournal(Journal):
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
-        found = map(entry_from_row, await self._read(statements.READ_MANY, items))
+        found = readable_entries(await self._read(statements.READ_MANY, items))
         placed = {entry.order_id: PlacedOrder(entry.order, entry.tracking_id) for entry in found}
-        return [OutboxItem(row["kind"], row["failures"], placed[row["order_id"]]) for row in claimed]
+        return [
+            OutboxItem(row["kind"], row["failures"], placed[row["order_id"]])
+            for row in claimed
+            if row["order_id"] in placed
+        ]
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
@@ -146,7 +150,7 @@ class SqlJournal(Journal):
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         items = [{"state": state} for state in states or State]
         found = await self._read(statements.LIST_STUCK if stuck else statements.LIST, items, limit=limit)
-        return [entry_from_row(row) for row in found]
+        return readable_entries(found)
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
