@@ -1,6 +1,6 @@
 #!/bin/sh
-# Generates protos/gen from protos/shop and protos/shop_internal. grpcio-tools 1.76 emits code that loads on every
-# grpcio >= 1.76 and protobuf >= 6.33; newer ones emit code that refuses older runtimes.
+# Generates protos/gen from protos/shop and protos/shop_internal. The version of grpcio-tools is the lower bound of the
+# runtime: code of 1.76 loads with grpcio >= 1.76 and protobuf >= 6.33, code of a newer version with newer runtimes only.
 set -eu
 cd "$(dirname "$0")"
 out=${1:-gen}
@@ -12,6 +12,6 @@ uv run --quiet --no-project --isolated --python 3.11 \
   --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet,only_async:$out" \
   shop/*.proto shop_internal/*.proto
 for package in shop shop_internal; do
-  printf '"""Generated from protos/%s: `make protos` writes it anew."""\n' "$package" >"$out/$package/__init__.py"
+  printf '"""Generated from protos/%s by `make protos`; do not edit."""\n' "$package" >"$out/$package/__init__.py"
   : >"$out/$package/py.typed"
 done

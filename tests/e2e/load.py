@@ -101,7 +101,7 @@ class Shop:
 
     @staticmethod
     def _channel(name: str, service: str, retried: list[str]) -> client.grpc.aio.Channel:
-        return client.channel(os.environ[f"{name}_ADDR"], f"shop.{service}", timeout_seconds=15, retried=retried)
+        return client.channel(os.environ[f"{name}_ADDR"], f"shop.{service}", timeout_seconds=15, retryable=retried)
 
     async def product_ids(self) -> list[str]:
         """List the catalog."""

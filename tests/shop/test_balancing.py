@@ -47,7 +47,7 @@ async def stacks(backends: list[Backend]) -> AsyncIterator[dict[str, tuple[str, 
 @pytest_asyncio.fixture(loop_scope="session")
 async def stub(stacks: dict[str, tuple[str, AsyncExitStack]]) -> AsyncIterator[AdServiceStub]:
     addresses = ",".join(address for address, _ in stacks.values())
-    opened = channel(f"ipv4:///{addresses}", "shop.AdService", timeout_seconds=5, retried=["GetAds"])
+    opened = channel(f"ipv4:///{addresses}", "shop.AdService", timeout_seconds=5, retryable=["GetAds"])
     yield AdServiceStub(opened)
     await opened.close()
 

@@ -11,9 +11,10 @@ import structlog
 import uvloop
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis import database, logging, telemetry
+from chassis import database, logging, otlp
 from chassis.errors import DomainError
 from chassis.settings import load
+from chassis.telemetry import Telemetry
 from employee_api import process
 from employee_api.composition import MIGRATIONS, compose, now
 from employee_api.passwords import Passwords
@@ -45,7 +46,7 @@ def main() -> None:
 
 def _serve(settings: EmployeeApiSettings) -> None:
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # names that will stay
-    measured = telemetry.configure("employee-api")
+    measured = otlp.configure("employee-api")
     logging.configure("employee-api", level=settings.log_level, logger=measured.logger)
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: everybody who reaches this API may do everything")
@@ -59,7 +60,7 @@ def _serve(settings: EmployeeApiSettings) -> None:
         measured.shutdown()
 
 
-async def _run(settings: EmployeeApiSettings, measured: telemetry.Telemetry) -> None:
+async def _run(settings: EmployeeApiSettings, measured: Telemetry) -> None:
     engine = database.engine(settings.database_url.get_secret_value())
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         _trace_sql(engine)

@@ -1,1 +1,1 @@
-"""Generated from protos/shop: `make protos` writes it anew."""
+"""Generated from protos/shop by `make protos`; do not edit."""

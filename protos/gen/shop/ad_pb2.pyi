@@ -25,7 +25,7 @@ class AdRequest(_message.Message):
     CONTEXT_KEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def context_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Important key words of the current page that describe its context."""
+        """Keywords that describe the current page, in any case; at most 100."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Ad(_message.Message):
     REDIRECT_URL_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     redirect_url: _builtins.str
-    """URL to go to when the ad is clicked."""
+    """URL to open when the ad is clicked."""
     text: _builtins.str
-    """Short advertisement text."""
+    """Short text of the ad."""
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class AdServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Advertisements for a page.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,10 +43,11 @@ class AdServiceStub(object):
 
 
 class AdServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Advertisements for a page.
+    """
 
     def GetAds(self, request, context):
-        """Ads that fit the context keys; some ads when none fits.
+        """Returns the ads for the context keys; house ads when no ad matches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,7 +70,8 @@ def add_AdServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Advertisements for a page.
+    """
 
     @staticmethod
     def GetAds(request,

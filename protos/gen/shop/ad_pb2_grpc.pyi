@@ -13,17 +13,21 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdServiceStub:
+    """Advertisements for a page."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetAds: _aio.UnaryUnaryMultiCallable[_ad_pb2.AdRequest, _ad_pb2.AdResponse]
-    """Ads that fit the context keys; some ads when none fits."""
+    """Returns the ads for the context keys; house ads when no ad matches."""
 
 class AdServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Advertisements for a page."""
+
     @_abc_1.abstractmethod
     def GetAds(
         self,
         request: _ad_pb2.AdRequest,
         context: _aio.ServicerContext[_ad_pb2.AdRequest, _abc.Awaitable[_ad_pb2.AdResponse]],
     ) -> _abc.Awaitable[_ad_pb2.AdResponse]:
-        """Ads that fit the context keys; some ads when none fits."""
+        """Returns the ads for the context keys; house ads when no ad matches."""
 
 def add_AdServiceServicer_to_server(servicer: AdServiceServicer, server: _aio.Server) -> None: ...

@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Address(_message.Message):
-    """Where an order is shipped to."""
+    """A shipping address. Texts have at most 256 characters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -31,6 +31,7 @@ class Address(_message.Message):
     city: _builtins.str
     state: _builtins.str
     country: _builtins.str
+    """Name, or ISO 3166 code of two or three letters."""
     zip_code: _builtins.int
     def __init__(
         self,

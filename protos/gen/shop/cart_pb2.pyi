@@ -47,8 +47,11 @@ class AddItemRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     ITEM_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
+    """1 to 128 characters."""
     @_builtins.property
-    def item(self) -> Global___CartItem: ...
+    def item(self) -> Global___CartItem:
+        """A product id of 1 to 64 characters, a quantity of 1 to 10,000. Required."""
+
     def __init__(
         self,
         *,
@@ -90,7 +93,9 @@ class Cart(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     @_builtins.property
-    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___CartItem]: ...
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___CartItem]:
+        """Sorted by product id; one item per product."""
+
     def __init__(
         self,
         *,

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class CartServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shopping carts, one per user.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -53,25 +54,28 @@ class CartServiceStub(object):
 
 
 class CartServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shopping carts, one per user.
+    """
 
     def AddItem(self, request, context):
-        """Adds a quantity of a product; the same product adds up.
-        Metadata: a request with the same idempotency-key has its effect once.
+        """Adds a quantity of a product. Quantities of the same product add up.
+        Metadata: requests with the same idempotency-key take effect once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCart(self, request, context):
-        """An unknown user has an empty cart. Trailing metadata: etag changes whenever the cart does.
+        """Returns the cart of a user; an empty one for an unknown user.
+        Trailing metadata: etag identifies this state of the cart and changes whenever the cart does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EmptyCart(self, request, context):
-        """Metadata: with if-match the cart is emptied only while its etag is the given one.
+        """Removes all items.
+        Metadata: with if-match, only if that is the current etag of the cart; otherwise the call has no effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +108,8 @@ def add_CartServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CartService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shopping carts, one per user.
+    """
 
     @staticmethod
     def AddItem(request,

@@ -14,25 +14,33 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CartServiceStub:
+    """Shopping carts, one per user."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     AddItem: _aio.UnaryUnaryMultiCallable[_cart_pb2.AddItemRequest, _empty_pb2.Empty]
-    """Adds a quantity of a product; the same product adds up.
-    Metadata: a request with the same idempotency-key has its effect once.
+    """Adds a quantity of a product. Quantities of the same product add up.
+    Metadata: requests with the same idempotency-key take effect once.
     """
     GetCart: _aio.UnaryUnaryMultiCallable[_cart_pb2.GetCartRequest, _cart_pb2.Cart]
-    """An unknown user has an empty cart. Trailing metadata: etag changes whenever the cart does."""
+    """Returns the cart of a user; an empty one for an unknown user.
+    Trailing metadata: etag identifies this state of the cart and changes whenever the cart does.
+    """
     EmptyCart: _aio.UnaryUnaryMultiCallable[_cart_pb2.EmptyCartRequest, _empty_pb2.Empty]
-    """Metadata: with if-match the cart is emptied only while its etag is the given one."""
+    """Removes all items.
+    Metadata: with if-match, only if that is the current etag of the cart; otherwise the call has no effect.
+    """
 
 class CartServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Shopping carts, one per user."""
+
     @_abc_1.abstractmethod
     def AddItem(
         self,
         request: _cart_pb2.AddItemRequest,
         context: _aio.ServicerContext[_cart_pb2.AddItemRequest, _abc.Awaitable[_empty_pb2.Empty]],
     ) -> _abc.Awaitable[_empty_pb2.Empty]:
-        """Adds a quantity of a product; the same product adds up.
-        Metadata: a request with the same idempotency-key has its effect once.
+        """Adds a quantity of a product. Quantities of the same product add up.
+        Metadata: requests with the same idempotency-key take effect once.
         """
 
     @_abc_1.abstractmethod
@@ -41,7 +49,9 @@ class CartServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cart_pb2.GetCartRequest,
         context: _aio.ServicerContext[_cart_pb2.GetCartRequest, _abc.Awaitable[_cart_pb2.Cart]],
     ) -> _abc.Awaitable[_cart_pb2.Cart]:
-        """An unknown user has an empty cart. Trailing metadata: etag changes whenever the cart does."""
+        """Returns the cart of a user; an empty one for an unknown user.
+        Trailing metadata: etag identifies this state of the cart and changes whenever the cart does.
+        """
 
     @_abc_1.abstractmethod
     def EmptyCart(
@@ -49,6 +59,8 @@ class CartServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cart_pb2.EmptyCartRequest,
         context: _aio.ServicerContext[_cart_pb2.EmptyCartRequest, _abc.Awaitable[_empty_pb2.Empty]],
     ) -> _abc.Awaitable[_empty_pb2.Empty]:
-        """Metadata: with if-match the cart is emptied only while its etag is the given one."""
+        """Removes all items.
+        Metadata: with if-match, only if that is the current etag of the cart; otherwise the call has no effect.
+        """
 
 def add_CartServiceServicer_to_server(servicer: CartServiceServicer, server: _aio.Server) -> None: ...

@@ -29,11 +29,15 @@ class PlaceOrderRequest(_message.Message):
     EMAIL_FIELD_NUMBER: _builtins.int
     CREDIT_CARD_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
+    """The owner of the cart."""
     user_currency: _builtins.str
-    """ISO 4217 code of the currency that the order is charged in."""
+    """ISO 4217 code of the currency in which the order is charged."""
     email: _builtins.str
+    """Recipient of the confirmation."""
     @_builtins.property
-    def address(self) -> _address_pb2.Address: ...
+    def address(self) -> _address_pb2.Address:
+        """Shipping address. Required."""
+
     @_builtins.property
     def credit_card(self) -> _payment_pb2.CreditCardInfo: ...
     def __init__(

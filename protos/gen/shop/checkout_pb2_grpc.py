@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class CheckoutServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Orders.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,10 +43,13 @@ class CheckoutServiceStub(object):
 
 
 class CheckoutServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Orders.
+    """
 
     def PlaceOrder(self, request, context):
-        """Metadata: requests with the same idempotency-key place one order and get the same answer.
+        """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
+        Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
+        of the cart serves as one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,7 +72,8 @@ def add_CheckoutServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CheckoutService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Orders.
+    """
 
     @staticmethod
     def PlaceOrder(request,

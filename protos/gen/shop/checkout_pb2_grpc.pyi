@@ -13,17 +13,27 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CheckoutServiceStub:
+    """Orders."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     PlaceOrder: _aio.UnaryUnaryMultiCallable[_checkout_pb2.PlaceOrderRequest, _checkout_pb2.PlaceOrderResponse]
-    """Metadata: requests with the same idempotency-key place one order and get the same answer."""
+    """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
+    Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
+    of the cart serves as one.
+    """
 
 class CheckoutServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Orders."""
+
     @_abc_1.abstractmethod
     def PlaceOrder(
         self,
         request: _checkout_pb2.PlaceOrderRequest,
         context: _aio.ServicerContext[_checkout_pb2.PlaceOrderRequest, _abc.Awaitable[_checkout_pb2.PlaceOrderResponse]],
     ) -> _abc.Awaitable[_checkout_pb2.PlaceOrderResponse]:
-        """Metadata: requests with the same idempotency-key place one order and get the same answer."""
+        """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
+        Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
+        of the cart serves as one.
+        """
 
 def add_CheckoutServiceServicer_to_server(servicer: CheckoutServiceServicer, server: _aio.Server) -> None: ...

@@ -47,7 +47,7 @@ class CurrencyConversionRequest(_message.Message):
     FROM_FIELD_NUMBER: _builtins.int
     TO_CODE_FIELD_NUMBER: _builtins.int
     to_code: _builtins.str
-    """ISO 4217 code."""
+    """ISO 4217 code of the target currency."""
     def __init__(
         self,
         *,

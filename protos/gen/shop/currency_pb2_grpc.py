@@ -28,7 +28,8 @@ if _version_not_supported:
 
 
 class CurrencyServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Currency conversion at daily reference rates.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -49,16 +50,18 @@ class CurrencyServiceStub(object):
 
 
 class CurrencyServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Currency conversion at daily reference rates.
+    """
 
     def GetSupportedCurrencies(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the currencies that have a rate, sorted by code.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Convert(self, request, context):
-        """Answers the amount in to_code, exact to the nano.
+        """Converts an amount into another currency, rounded half-even to nanos.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -86,7 +89,8 @@ def add_CurrencyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CurrencyService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Currency conversion at daily reference rates.
+    """
 
     @staticmethod
     def GetSupportedCurrencies(request,

@@ -15,18 +15,24 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CurrencyServiceStub:
+    """Currency conversion at daily reference rates."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSupportedCurrencies: _aio.UnaryUnaryMultiCallable[_empty_pb2.Empty, _currency_pb2.GetSupportedCurrenciesResponse]
+    """Lists the currencies that have a rate, sorted by code."""
     Convert: _aio.UnaryUnaryMultiCallable[_currency_pb2.CurrencyConversionRequest, _money_pb2.Money]
-    """Answers the amount in to_code, exact to the nano."""
+    """Converts an amount into another currency, rounded half-even to nanos."""
 
 class CurrencyServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Currency conversion at daily reference rates."""
+
     @_abc_1.abstractmethod
     def GetSupportedCurrencies(
         self,
         request: _empty_pb2.Empty,
         context: _aio.ServicerContext[_empty_pb2.Empty, _abc.Awaitable[_currency_pb2.GetSupportedCurrenciesResponse]],
-    ) -> _abc.Awaitable[_currency_pb2.GetSupportedCurrenciesResponse]: ...
+    ) -> _abc.Awaitable[_currency_pb2.GetSupportedCurrenciesResponse]:
+        """Lists the currencies that have a rate, sorted by code."""
 
     @_abc_1.abstractmethod
     def Convert(
@@ -34,6 +40,6 @@ class CurrencyServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _currency_pb2.CurrencyConversionRequest,
         context: _aio.ServicerContext[_currency_pb2.CurrencyConversionRequest, _abc.Awaitable[_money_pb2.Money]],
     ) -> _abc.Awaitable[_money_pb2.Money]:
-        """Answers the amount in to_code, exact to the nano."""
+        """Converts an amount into another currency, rounded half-even to nanos."""
 
 def add_CurrencyServiceServicer_to_server(servicer: CurrencyServiceServicer, server: _aio.Server) -> None: ...

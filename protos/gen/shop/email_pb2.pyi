@@ -24,8 +24,11 @@ class SendOrderConfirmationRequest(_message.Message):
     EMAIL_FIELD_NUMBER: _builtins.int
     ORDER_FIELD_NUMBER: _builtins.int
     email: _builtins.str
+    """One plain e-mail address of at most 254 ASCII characters."""
     @_builtins.property
-    def order(self) -> _order_pb2.OrderResult: ...
+    def order(self) -> _order_pb2.OrderResult:
+        """Required."""
+
     def __init__(
         self,
         *,

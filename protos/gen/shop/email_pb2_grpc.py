@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class EmailServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """E-mails to customers.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -43,10 +44,12 @@ class EmailServiceStub(object):
 
 
 class EmailServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """E-mails to customers.
+    """
 
     def SendOrderConfirmation(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Sends the confirmation of an order. Returns once the e-mail is handed over to a relay or stored.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -68,7 +71,8 @@ def add_EmailServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EmailService(object):
-    """Missing associated documentation comment in .proto file."""
+    """E-mails to customers.
+    """
 
     @staticmethod
     def SendOrderConfirmation(request,

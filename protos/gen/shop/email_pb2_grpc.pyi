@@ -14,15 +14,21 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EmailServiceStub:
+    """E-mails to customers."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     SendOrderConfirmation: _aio.UnaryUnaryMultiCallable[_email_pb2.SendOrderConfirmationRequest, _empty_pb2.Empty]
+    """Sends the confirmation of an order. Returns once the e-mail is handed over to a relay or stored."""
 
 class EmailServiceServicer(metaclass=_abc_1.ABCMeta):
+    """E-mails to customers."""
+
     @_abc_1.abstractmethod
     def SendOrderConfirmation(
         self,
         request: _email_pb2.SendOrderConfirmationRequest,
         context: _aio.ServicerContext[_email_pb2.SendOrderConfirmationRequest, _abc.Awaitable[_empty_pb2.Empty]],
-    ) -> _abc.Awaitable[_empty_pb2.Empty]: ...
+    ) -> _abc.Awaitable[_empty_pb2.Empty]:
+        """Sends the confirmation of an order. Returns once the e-mail is handed over to a relay or stored."""
 
 def add_EmailServiceServicer_to_server(servicer: EmailServiceServicer, server: _aio.Server) -> None: ...

@@ -18,6 +18,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Empty(_message.Message):
+    """A message without fields."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(

@@ -30,7 +30,9 @@ class Money(_message.Message):
     units: _builtins.int
     """Whole units of the amount: minus 1.75 is units=-1, nanos=-750000000."""
     nanos: _builtins.int
-    """Units of 10^-9, from -999,999,999 to +999,999,999. Its sign is that of units, unless units is zero."""
+    """Fraction of the amount in units of 10^-9, from -999,999,999 to +999,999,999. Has the sign of units unless units is
+    zero.
+    """
     def __init__(
         self,
         *,

@@ -23,6 +23,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class OrderItem(_message.Message):
+    """A product in an order."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ITEM_FIELD_NUMBER: _builtins.int
@@ -31,7 +33,7 @@ class OrderItem(_message.Message):
     def item(self) -> _cart_pb2.CartItem: ...
     @_builtins.property
     def cost(self) -> _money_pb2.Money:
-        """Of the whole line: unit price times quantity, in the currency of the order."""
+        """Cost of the whole item: unit price times quantity, in the currency of the order."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ Global___OrderItem: _TypeAlias = OrderItem  # noqa: Y015
 
 @_typing.final
 class OrderResult(_message.Message):
-    """A placed order: the sum of its items' costs and the shipping cost was charged."""
+    """A placed order. The amount charged is the sum of the costs of its items and the shipping cost."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

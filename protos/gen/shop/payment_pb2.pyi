@@ -19,6 +19,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CreditCardInfo(_message.Message):
+    """Card data. It is never logged, and only checkout and payment process it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CREDIT_CARD_NUMBER_FIELD_NUMBER: _builtins.int
@@ -26,9 +28,13 @@ class CreditCardInfo(_message.Message):
     CREDIT_CARD_EXPIRATION_YEAR_FIELD_NUMBER: _builtins.int
     CREDIT_CARD_EXPIRATION_MONTH_FIELD_NUMBER: _builtins.int
     credit_card_number: _builtins.str
+    """12 to 19 digits; spaces and hyphens are ignored."""
     credit_card_cvv: _builtins.int
+    """Security code as a number: 012 is 12."""
     credit_card_expiration_year: _builtins.int
+    """Four digits."""
     credit_card_expiration_month: _builtins.int
+    """1 to 12. The card is valid through the last day of this month."""
     def __init__(
         self,
         *,
@@ -75,6 +81,7 @@ class ChargeResponse(_message.Message):
 
     TRANSACTION_ID_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
+    """Derived from the idempotency-key, random without one."""
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class PaymentServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Card payments.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,10 +43,12 @@ class PaymentServiceStub(object):
 
 
 class PaymentServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Card payments.
+    """
 
     def Charge(self, request, context):
-        """Metadata: requests with the same idempotency-key charge the card once.
+        """Charges a card.
+        Metadata: requests with the same idempotency-key charge the card once and get the same response.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,7 +71,8 @@ def add_PaymentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PaymentService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Card payments.
+    """
 
     @staticmethod
     def Charge(request,

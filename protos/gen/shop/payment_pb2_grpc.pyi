@@ -13,17 +13,25 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PaymentServiceStub:
+    """Card payments."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Charge: _aio.UnaryUnaryMultiCallable[_payment_pb2.ChargeRequest, _payment_pb2.ChargeResponse]
-    """Metadata: requests with the same idempotency-key charge the card once."""
+    """Charges a card.
+    Metadata: requests with the same idempotency-key charge the card once and get the same response.
+    """
 
 class PaymentServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Card payments."""
+
     @_abc_1.abstractmethod
     def Charge(
         self,
         request: _payment_pb2.ChargeRequest,
         context: _aio.ServicerContext[_payment_pb2.ChargeRequest, _abc.Awaitable[_payment_pb2.ChargeResponse]],
     ) -> _abc.Awaitable[_payment_pb2.ChargeResponse]:
-        """Metadata: requests with the same idempotency-key charge the card once."""
+        """Charges a card.
+        Metadata: requests with the same idempotency-key charge the card once and get the same response.
+        """
 
 def add_PaymentServiceServicer_to_server(servicer: PaymentServiceServicer, server: _aio.Server) -> None: ...

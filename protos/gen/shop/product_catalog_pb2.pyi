@@ -33,11 +33,12 @@ class Product(_message.Message):
     name: _builtins.str
     description: _builtins.str
     picture: _builtins.str
+    """Path of the image."""
     @_builtins.property
     def price_usd(self) -> _money_pb2.Money: ...
     @_builtins.property
     def categories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Labels such as clothing or kitchen, usable to look up related products."""
+        """Labels such as clothing or kitchen, which related products share."""
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class SearchProductsRequest(_message.Message):
 
     QUERY_FIELD_NUMBER: _builtins.int
     query: _builtins.str
+    """At most 256 characters. Case and punctuation are ignored."""
     def __init__(
         self,
         *,

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class ProductCatalogServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """The products on sale.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -53,22 +54,26 @@ class ProductCatalogServiceStub(object):
 
 
 class ProductCatalogServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """The products on sale.
+    """
 
     def ListProducts(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists all products.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetProduct(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns one product. An unknown id is NOT_FOUND.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchProducts(self, request, context):
-        """Finds the query's words in name, description and categories; best match first.
+        """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+        description, whole or as the beginning of a word.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,7 +106,8 @@ def add_ProductCatalogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProductCatalogService(object):
-    """Missing associated documentation comment in .proto file."""
+    """The products on sale.
+    """
 
     @staticmethod
     def ListProducts(request,

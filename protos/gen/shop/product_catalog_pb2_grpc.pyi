@@ -14,26 +14,36 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ProductCatalogServiceStub:
+    """The products on sale."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListProducts: _aio.UnaryUnaryMultiCallable[_empty_pb2.Empty, _product_catalog_pb2.ListProductsResponse]
+    """Lists all products."""
     GetProduct: _aio.UnaryUnaryMultiCallable[_product_catalog_pb2.GetProductRequest, _product_catalog_pb2.Product]
+    """Returns one product. An unknown id is NOT_FOUND."""
     SearchProducts: _aio.UnaryUnaryMultiCallable[_product_catalog_pb2.SearchProductsRequest, _product_catalog_pb2.SearchProductsResponse]
-    """Finds the query's words in name, description and categories; best match first."""
+    """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+    description, whole or as the beginning of a word.
+    """
 
 class ProductCatalogServiceServicer(metaclass=_abc_1.ABCMeta):
+    """The products on sale."""
+
     @_abc_1.abstractmethod
     def ListProducts(
         self,
         request: _empty_pb2.Empty,
         context: _aio.ServicerContext[_empty_pb2.Empty, _abc.Awaitable[_product_catalog_pb2.ListProductsResponse]],
-    ) -> _abc.Awaitable[_product_catalog_pb2.ListProductsResponse]: ...
+    ) -> _abc.Awaitable[_product_catalog_pb2.ListProductsResponse]:
+        """Lists all products."""
 
     @_abc_1.abstractmethod
     def GetProduct(
         self,
         request: _product_catalog_pb2.GetProductRequest,
         context: _aio.ServicerContext[_product_catalog_pb2.GetProductRequest, _abc.Awaitable[_product_catalog_pb2.Product]],
-    ) -> _abc.Awaitable[_product_catalog_pb2.Product]: ...
+    ) -> _abc.Awaitable[_product_catalog_pb2.Product]:
+        """Returns one product. An unknown id is NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def SearchProducts(
@@ -41,6 +51,8 @@ class ProductCatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _product_catalog_pb2.SearchProductsRequest,
         context: _aio.ServicerContext[_product_catalog_pb2.SearchProductsRequest, _abc.Awaitable[_product_catalog_pb2.SearchProductsResponse]],
     ) -> _abc.Awaitable[_product_catalog_pb2.SearchProductsResponse]:
-        """Finds the query's words in name, description and categories; best match first."""
+        """Finds products, best match first. Every word of the query must occur in the product's name, categories or
+        description, whole or as the beginning of a word.
+        """
 
 def add_ProductCatalogServiceServicer_to_server(servicer: ProductCatalogServiceServicer, server: _aio.Server) -> None: ...

@@ -25,8 +25,11 @@ class ListRecommendationsRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     PRODUCT_IDS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
+    """Different users get different recommendations. May be empty."""
     @_builtins.property
-    def product_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def product_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The products on the current page, at most 1,000. Unknown ids are ignored."""
+
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class RecommendationServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Product recommendations.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -42,10 +43,11 @@ class RecommendationServiceStub(object):
 
 
 class RecommendationServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Product recommendations.
+    """
 
     def ListRecommendations(self, request, context):
-        """At most five products that go with the given ones, never one of them.
+        """Recommends at most five products related to the given ones, and none of the given ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -68,7 +70,8 @@ def add_RecommendationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RecommendationService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Product recommendations.
+    """
 
     @staticmethod
     def ListRecommendations(request,

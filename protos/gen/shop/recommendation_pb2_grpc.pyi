@@ -13,17 +13,21 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RecommendationServiceStub:
+    """Product recommendations."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListRecommendations: _aio.UnaryUnaryMultiCallable[_recommendation_pb2.ListRecommendationsRequest, _recommendation_pb2.ListRecommendationsResponse]
-    """At most five products that go with the given ones, never one of them."""
+    """Recommends at most five products related to the given ones, and none of the given ones."""
 
 class RecommendationServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Product recommendations."""
+
     @_abc_1.abstractmethod
     def ListRecommendations(
         self,
         request: _recommendation_pb2.ListRecommendationsRequest,
         context: _aio.ServicerContext[_recommendation_pb2.ListRecommendationsRequest, _abc.Awaitable[_recommendation_pb2.ListRecommendationsResponse]],
     ) -> _abc.Awaitable[_recommendation_pb2.ListRecommendationsResponse]:
-        """At most five products that go with the given ones, never one of them."""
+        """Recommends at most five products related to the given ones, and none of the given ones."""
 
 def add_RecommendationServiceServicer_to_server(servicer: RecommendationServiceServicer, server: _aio.Server) -> None: ...

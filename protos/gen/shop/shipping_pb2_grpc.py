@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ShippingServiceStub(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shipping quotes and shipments.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -47,16 +48,19 @@ class ShippingServiceStub(object):
 
 
 class ShippingServiceServicer(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shipping quotes and shipments.
+    """
 
     def GetQuote(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the cost of shipping the items to the address.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ShipOrder(self, request, context):
-        """Metadata: the tracking id derives from idempotency-key, so a repeated request ships once.
+        """Ships the items to the address.
+        Metadata: requests with the same idempotency-key are one shipment with one tracking id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,7 +88,8 @@ def add_ShippingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShippingService(object):
-    """Missing associated documentation comment in .proto file."""
+    """Shipping quotes and shipments.
+    """
 
     @staticmethod
     def GetQuote(request,

@@ -13,18 +13,26 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShippingServiceStub:
+    """Shipping quotes and shipments."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetQuote: _aio.UnaryUnaryMultiCallable[_shipping_pb2.GetQuoteRequest, _shipping_pb2.GetQuoteResponse]
+    """Returns the cost of shipping the items to the address."""
     ShipOrder: _aio.UnaryUnaryMultiCallable[_shipping_pb2.ShipOrderRequest, _shipping_pb2.ShipOrderResponse]
-    """Metadata: the tracking id derives from idempotency-key, so a repeated request ships once."""
+    """Ships the items to the address.
+    Metadata: requests with the same idempotency-key are one shipment with one tracking id.
+    """
 
 class ShippingServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Shipping quotes and shipments."""
+
     @_abc_1.abstractmethod
     def GetQuote(
         self,
         request: _shipping_pb2.GetQuoteRequest,
         context: _aio.ServicerContext[_shipping_pb2.GetQuoteRequest, _abc.Awaitable[_shipping_pb2.GetQuoteResponse]],
-    ) -> _abc.Awaitable[_shipping_pb2.GetQuoteResponse]: ...
+    ) -> _abc.Awaitable[_shipping_pb2.GetQuoteResponse]:
+        """Returns the cost of shipping the items to the address."""
 
     @_abc_1.abstractmethod
     def ShipOrder(
@@ -32,6 +40,8 @@ class ShippingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _shipping_pb2.ShipOrderRequest,
         context: _aio.ServicerContext[_shipping_pb2.ShipOrderRequest, _abc.Awaitable[_shipping_pb2.ShipOrderResponse]],
     ) -> _abc.Awaitable[_shipping_pb2.ShipOrderResponse]:
-        """Metadata: the tracking id derives from idempotency-key, so a repeated request ships once."""
+        """Ships the items to the address.
+        Metadata: requests with the same idempotency-key are one shipment with one tracking id.
+        """
 
 def add_ShippingServiceServicer_to_server(servicer: ShippingServiceServicer, server: _aio.Server) -> None: ...

@@ -1,1 +1,1 @@
-"""Generated from protos/shop_internal: `make protos` writes it anew."""
+"""Generated from protos/shop_internal by `make protos`; do not edit."""

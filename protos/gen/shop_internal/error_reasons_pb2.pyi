@@ -117,8 +117,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: The relay refuses mail for this address permanently."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is the
-    reason on the wire, and its comment begins with the status code. A peer that is not ours may send others.
+    """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is
+    the reason on the wire; its comment begins with the status code. Services outside this project may send others.
     buf:lint:ignore ENUM_VALUE_PREFIX
     """
 

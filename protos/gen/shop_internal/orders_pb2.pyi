@@ -29,41 +29,41 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     DESCRIPTOR: _descriptor.EnumDescriptor
     ORDER_STATE_UNSPECIFIED: _OrderState.ValueType  # 0
     ORDER_STATE_CHARGING: _OrderState.ValueType  # 1
-    """Its charge was asked for; whether the card was charged is not recorded yet."""
+    """The charge was requested; its outcome is not recorded yet."""
     ORDER_STATE_SHIPPED: _OrderState.ValueType  # 2
-    """Charged, shipped and answered; the e-mail or the emptying of the cart is still to come."""
+    """Charged and shipped, with the response recorded; the e-mail or the clearing of the cart is still pending."""
     ORDER_STATE_DONE: _OrderState.ValueType  # 3
-    """Nothing is left to do."""
+    """Complete."""
     ORDER_STATE_DECLINED: _OrderState.ValueType  # 4
     """The card was refused."""
     ORDER_STATE_VOIDING: _OrderState.ValueType  # 5
-    """Shipping refused for good, the charge is being released."""
+    """Shipping refused the order permanently; the charge is being released."""
     ORDER_STATE_VOIDED: _OrderState.ValueType  # 6
     """The charge was released."""
     ORDER_STATE_NEEDS_REFUND: _OrderState.ValueType  # 7
-    """The charge could not be released: somebody has to refund it."""
+    """The charge could not be released; an operator must refund it."""
     ORDER_STATE_ABANDONED: _OrderState.ValueType  # 8
-    """Never charged, and fenced so that it never will be; its client may try again under the same key."""
+    """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
 ORDER_STATE_UNSPECIFIED: OrderState.ValueType  # 0
 ORDER_STATE_CHARGING: OrderState.ValueType  # 1
-"""Its charge was asked for; whether the card was charged is not recorded yet."""
+"""The charge was requested; its outcome is not recorded yet."""
 ORDER_STATE_SHIPPED: OrderState.ValueType  # 2
-"""Charged, shipped and answered; the e-mail or the emptying of the cart is still to come."""
+"""Charged and shipped, with the response recorded; the e-mail or the clearing of the cart is still pending."""
 ORDER_STATE_DONE: OrderState.ValueType  # 3
-"""Nothing is left to do."""
+"""Complete."""
 ORDER_STATE_DECLINED: OrderState.ValueType  # 4
 """The card was refused."""
 ORDER_STATE_VOIDING: OrderState.ValueType  # 5
-"""Shipping refused for good, the charge is being released."""
+"""Shipping refused the order permanently; the charge is being released."""
 ORDER_STATE_VOIDED: OrderState.ValueType  # 6
 """The charge was released."""
 ORDER_STATE_NEEDS_REFUND: OrderState.ValueType  # 7
-"""The charge could not be released: somebody has to refund it."""
+"""The charge could not be released; an operator must refund it."""
 ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
-"""Never charged, and fenced so that it never will be; its client may try again under the same key."""
+"""Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -87,20 +87,20 @@ class Order(_message.Message):
     state: Global___OrderState.ValueType
     user_id: _builtins.str
     attempt: _builtins.int
-    """Counts charges asked for under keys of their own: 1, more after an abandoned one."""
+    """Number of charges requested, each under its own key: 1, and one more after each abandoned attempt."""
     epoch: _builtins.int
-    """Counts the workers that took the order over."""
+    """Number of workers that have owned the order."""
     tracking_id: _builtins.str
-    """Empty until it is shipped."""
+    """Empty until the order is shipped."""
     stuck: _builtins.bool
-    """Open and past its lease, in doubt, or in need of a refund."""
+    """Open with an expired lease, in doubt, or in need of a refund."""
     failures: _builtins.int
-    """How often recovery took the order up in vain since its last step forward."""
+    """Number of failed recovery attempts since the order last made progress."""
     reason: _builtins.str
-    """The reason of the last failure or refusal, as ErrorInfo gives it. Empty when there was none."""
+    """Reason of the last failure or refusal, as in ErrorInfo. Empty if there was none."""
     @_builtins.property
     def total(self) -> _money_pb2.Money:
-        """The sum that the order charges."""
+        """The amount to charge."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
@@ -108,7 +108,7 @@ class Order(_message.Message):
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def outbox(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What is left of the outbox: email, empty_cart."""
+        """Pending notifications: email, empty_cart."""
 
     def __init__(
         self,
@@ -146,13 +146,13 @@ class OrderEvent(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     step: _builtins.str
-    """What happened: inserted, charged, shipped, email_sent, cart_emptied, taken_over, fenced ..."""
+    """The step: inserted, charged, shipped, email_sent, cart_emptied, taken_over, fenced ..."""
     state: Global___OrderState.ValueType
-    """The state after it."""
+    """The state after the step."""
     attempt: _builtins.int
     epoch: _builtins.int
     detail: _builtins.str
-    """More of it: a reason, a tracking id, the worker. Often empty."""
+    """Details such as a reason, a tracking id or the worker. Often empty."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -183,10 +183,10 @@ class ListOrdersRequest(_message.Message):
     stuck: _builtins.bool
     """Only stuck orders, oldest first."""
     limit: _builtins.int
-    """At most so many, up to 1,000; 0 means 50."""
+    """Maximum number of orders, up to 1,000; 0 means 50."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OrderState.ValueType]:
-        """Only orders in one of these states; none means all."""
+        """Only orders in one of these states; empty for all."""
 
     def __init__(
         self,

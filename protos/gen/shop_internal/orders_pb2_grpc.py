@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class OrderJournalStub(object):
-    """The orders that checkout knows of and their history, for operators. Never holds card data.
+    """The orders in checkout's journal and their history, for operators. Contains no card data.
     """
 
     def __init__(self, channel):
@@ -48,18 +48,18 @@ class OrderJournalStub(object):
 
 
 class OrderJournalServicer(object):
-    """The orders that checkout knows of and their history, for operators. Never holds card data.
+    """The orders in checkout's journal and their history, for operators. Contains no card data.
     """
 
     def ListOrders(self, request, context):
-        """Newest first.
+        """Lists orders, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetOrder(self, request, context):
-        """An unknown id is NOT_FOUND.
+        """Returns an order with its history. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_OrderJournalServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OrderJournal(object):
-    """The orders that checkout knows of and their history, for operators. Never holds card data.
+    """The orders in checkout's journal and their history, for operators. Contains no card data.
     """
 
     @staticmethod

@@ -13,16 +13,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class OrderJournalStub:
-    """The orders that checkout knows of and their history, for operators. Never holds card data."""
+    """The orders in checkout's journal and their history, for operators. Contains no card data."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListOrdersRequest, _orders_pb2.ListOrdersResponse]
-    """Newest first."""
+    """Lists orders, newest first."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
-    """An unknown id is NOT_FOUND."""
+    """Returns an order with its history. An unknown id is NOT_FOUND."""
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
-    """The orders that checkout knows of and their history, for operators. Never holds card data."""
+    """The orders in checkout's journal and their history, for operators. Contains no card data."""
 
     @_abc_1.abstractmethod
     def ListOrders(
@@ -30,7 +30,7 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.ListOrdersRequest,
         context: _aio.ServicerContext[_orders_pb2.ListOrdersRequest, _abc.Awaitable[_orders_pb2.ListOrdersResponse]],
     ) -> _abc.Awaitable[_orders_pb2.ListOrdersResponse]:
-        """Newest first."""
+        """Lists orders, newest first."""
 
     @_abc_1.abstractmethod
     def GetOrder(
@@ -38,6 +38,6 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.GetOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.GetOrderRequest, _abc.Awaitable[_orders_pb2.GetOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.GetOrderResponse]:
-        """An unknown id is NOT_FOUND."""
+        """Returns an order with its history. An unknown id is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...

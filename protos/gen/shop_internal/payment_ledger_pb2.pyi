@@ -23,7 +23,7 @@ class ResolveOrFenceRequest(_message.Message):
 
     CHARGE_KEY_FIELD_NUMBER: _builtins.int
     charge_key: _builtins.str
-    """The idempotency-key that was sent with Charge."""
+    """The idempotency-key of the Charge request."""
     def __init__(
         self,
         *,
@@ -134,7 +134,7 @@ class Declined(_message.Message):
 
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """The reason of the refusal, as ErrorInfo gives it."""
+    """Reason of the decline, as in ErrorInfo."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PaymentLedgerStub(object):
-    """What became of a charge, for a checkout that recovers an order without knowing its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
     """
 
     def __init__(self, channel):
@@ -48,18 +48,18 @@ class PaymentLedgerStub(object):
 
 
 class PaymentLedgerServicer(object):
-    """What became of a charge, for a checkout that recovers an order without knowing its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
     """
 
     def ResolveOrFence(self, request, context):
-        """Answers the charge made under the key, or fences the key: a later Charge with it fails.
+        """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Void(self, request, context):
-        """Releases a charge whose order can't be fulfilled. Repeating it changes nothing; an unknown key is NOT_FOUND.
+        """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_PaymentLedgerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PaymentLedger(object):
-    """What became of a charge, for a checkout that recovers an order without knowing its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
     """
 
     @staticmethod

@@ -13,16 +13,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PaymentLedgerStub:
-    """What became of a charge, for a checkout that recovers an order without knowing its card."""
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ResolveOrFenceRequest, _payment_ledger_pb2.ResolveOrFenceResponse]
-    """Answers the charge made under the key, or fences the key: a later Charge with it fails."""
+    """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails."""
     Void: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.VoidRequest, _payment_ledger_pb2.VoidResponse]
-    """Releases a charge whose order can't be fulfilled. Repeating it changes nothing; an unknown key is NOT_FOUND."""
+    """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
 
 class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
-    """What became of a charge, for a checkout that recovers an order without knowing its card."""
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card."""
 
     @_abc_1.abstractmethod
     def ResolveOrFence(
@@ -30,7 +30,7 @@ class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_ledger_pb2.ResolveOrFenceRequest,
         context: _aio.ServicerContext[_payment_ledger_pb2.ResolveOrFenceRequest, _abc.Awaitable[_payment_ledger_pb2.ResolveOrFenceResponse]],
     ) -> _abc.Awaitable[_payment_ledger_pb2.ResolveOrFenceResponse]:
-        """Answers the charge made under the key, or fences the key: a later Charge with it fails."""
+        """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails."""
 
     @_abc_1.abstractmethod
     def Void(
@@ -38,6 +38,6 @@ class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_ledger_pb2.VoidRequest,
         context: _aio.ServicerContext[_payment_ledger_pb2.VoidRequest, _abc.Awaitable[_payment_ledger_pb2.VoidResponse]],
     ) -> _abc.Awaitable[_payment_ledger_pb2.VoidResponse]:
-        """Releases a charge whose order can't be fulfilled. Repeating it changes nothing; an unknown key is NOT_FOUND."""
+        """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
 
 def add_PaymentLedgerServicer_to_server(servicer: PaymentLedgerServicer, server: _aio.Server) -> None: ...

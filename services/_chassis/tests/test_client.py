@@ -15,14 +15,14 @@ REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 
 
 class Carts(cart_pb2_grpc.CartServiceServicer):
-    def __init__(self, answer: Callable[[Context], Awaitable[cart_pb2.Cart]]) -> None:
-        self.answer = answer
+    def __init__(self, handle: Callable[[Context], Awaitable[cart_pb2.Cart]]) -> None:
+        self.handle = handle
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        return await self.answer(context)
+        return await self.handle(context)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
-        await self.answer(context)
+        await self.handle(context)
         return empty_pb2.Empty()
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
@@ -33,61 +33,61 @@ class CartLost(errors.NotFound):
     pass
 
 
-async def answer(_context: Context) -> cart_pb2.Cart:
+async def get_cart(_context: Context) -> cart_pb2.Cart:
     return cart_pb2.Cart(user_id="u")
 
 
-def stub(address: str, *, retried: tuple[str, ...] = (), recorded: Recorded | None = None) -> Any:
+def stub(address: str, *, retryable: tuple[str, ...] = (), recorded: Recorded | None = None) -> Any:
     channel = client.channel(
         address,
         "shop.CartService",
         timeout_seconds=5,
-        retried=retried,
+        retryable=retryable,
         telemetry=recorded.telemetry if recorded else None,
     )
     return cart_pb2_grpc.CartServiceStub(channel)
 
 
-async def test_a_peer_s_error_comes_back_as_the_kind_that_was_raised() -> None:
-    async def lose(_context: Context) -> cart_pb2.Cart:
+async def test_an_error_of_a_peer_is_raised_as_the_same_kind() -> None:
+    async def fail(_context: Context) -> cart_pb2.Cart:
         raise CartLost("lost", metadata={"a": "b"}, retry_after_seconds=2)
 
-    async with serve((REGISTER, Carts(lose))) as address:
+    async with serve((REGISTER, Carts(fail))) as address:
         with pytest.raises(errors.NotFound) as failure:
             await stub(address).GetCart(cart_pb2.GetCartRequest())
     assert (failure.value.reason, failure.value.metadata) == ("CART_LOST", {"a": "b"})
     assert failure.value.retry_after_seconds == 2
 
 
-async def test_broken_fields_come_back_with_their_names() -> None:
-    async def refuse(_context: Context) -> cart_pb2.Cart:
+async def test_field_violations_of_a_peer_are_preserved() -> None:
+    async def reject(_context: Context) -> cart_pb2.Cart:
         raise errors.InvalidArgument.field("user_id", "must not be empty")
 
-    async with serve((REGISTER, Carts(refuse))) as address:
+    async with serve((REGISTER, Carts(reject))) as address:
         with pytest.raises(errors.InvalidArgument) as failure:
             await stub(address).GetCart(cart_pb2.GetCartRequest())
     assert failure.value.violations == (errors.FieldViolation("user_id", "must not be empty"),)
 
 
-async def test_channels_to_one_address_share_no_connection() -> None:
+async def test_channels_to_the_same_address_share_no_connection() -> None:
     callers = []
 
-    async def note_caller(context: Context) -> cart_pb2.Cart:
+    async def record_caller(context: Context) -> cart_pb2.Cart:
         callers.append(context.peer())
         return cart_pb2.Cart()
 
-    async with serve((REGISTER, Carts(note_caller))) as address:
-        for one in [stub(address) for _ in range(3)]:
-            await one.GetCart(cart_pb2.GetCartRequest())
+    async with serve((REGISTER, Carts(record_caller))) as address:
+        for carts in [stub(address) for _ in range(3)]:
+            await carts.GetCart(cart_pb2.GetCartRequest())
     assert len(set(callers)) == 3
 
 
-async def test_a_peer_that_is_not_there_is_unavailable() -> None:
+async def test_an_unreachable_peer_is_unavailable() -> None:
     with pytest.raises(errors.Unavailable):
         await stub("127.0.0.1:1").GetCart(cart_pb2.GetCartRequest())
 
 
-async def test_a_peer_that_does_not_answer_is_given_up_at_the_deadline() -> None:
+async def test_a_call_to_a_hanging_peer_ends_at_its_deadline() -> None:
     async def hang(_context: Context) -> cart_pb2.Cart:
         await asyncio.Event().wait()
         return cart_pb2.Cart()
@@ -97,14 +97,14 @@ async def test_a_peer_that_does_not_answer_is_given_up_at_the_deadline() -> None
             await stub(address).GetCart(cart_pb2.GetCartRequest(), timeout=0.2)
 
 
-async def test_a_call_never_outlives_the_call_being_served() -> None:
+async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
     seen: list[float] = []
 
-    async def look(context: Context) -> cart_pb2.Cart:
+    async def record_deadline(context: Context) -> cart_pb2.Cart:
         seen.append(context.time_remaining())
         return cart_pb2.Cart()
 
-    async with serve((REGISTER, Carts(look))) as address:
+    async with serve((REGISTER, Carts(record_deadline))) as address:
         calls.deadline.set(asyncio.get_running_loop().time() + 1)
         await stub(address).GetCart(cart_pb2.GetCartRequest())
         calls.deadline.set(asyncio.get_running_loop().time() - 1)
@@ -114,8 +114,8 @@ async def test_a_call_never_outlives_the_call_being_served() -> None:
     assert seen[0] <= 1.1
 
 
-@pytest.mark.parametrize(("retried", "tries"), [(("GetCart",), 3), ((), 1)])
-async def test_only_methods_that_may_run_twice_are_tried_again(retried: tuple[str, ...], tries: int) -> None:
+@pytest.mark.parametrize(("retryable", "attempts"), [(("GetCart",), 3), ((), 1)])
+async def test_only_retryable_methods_are_retried(retryable: tuple[str, ...], attempts: int) -> None:
     count = 0
 
     async def fail(_context: Context) -> cart_pb2.Cart:
@@ -125,22 +125,22 @@ async def test_only_methods_that_may_run_twice_are_tried_again(retried: tuple[st
 
     async with serve((REGISTER, Carts(fail))) as address:
         with pytest.raises(errors.Unavailable):
-            await stub(address, retried=retried).GetCart(cart_pb2.GetCartRequest())
-    assert count == tries
+            await stub(address, retryable=retryable).GetCart(cart_pb2.GetCartRequest())
+    assert count == attempts
 
 
-async def test_trailing_metadata_is_there_after_the_answer() -> None:
-    async def tag(context: Context) -> cart_pb2.Cart:
+async def test_trailing_metadata_is_available_after_the_response() -> None:
+    async def add_etag(context: Context) -> cart_pb2.Cart:
         context.set_trailing_metadata((("etag", "1"),))
         return cart_pb2.Cart()
 
-    async with serve((REGISTER, Carts(tag))) as address:
+    async with serve((REGISTER, Carts(add_etag))) as address:
         call = stub(address).GetCart(cart_pb2.GetCartRequest())
         await call
         assert dict(await call.trailing_metadata())["etag"] == "1"
 
 
-async def test_a_cancelled_caller_cancels_the_call() -> None:
+async def test_cancelling_the_caller_cancels_the_call() -> None:
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
     async def hang(_context: Context) -> cart_pb2.Cart:
@@ -159,7 +159,7 @@ async def test_a_cancelled_caller_cancels_the_call() -> None:
 
 
 async def test_caller_and_peer_share_one_trace(recorded: Recorded) -> None:
-    async with serve((REGISTER, Carts(answer)), telemetry=recorded.telemetry) as address:
+    async with serve((REGISTER, Carts(get_cart)), telemetry=recorded.telemetry) as address:
         await stub(address, recorded=recorded).GetCart(cart_pb2.GetCartRequest())
     served, called = recorded.spans()
     assert served.parent is not None
@@ -175,7 +175,7 @@ async def test_caller_and_peer_share_one_trace(recorded: Recorded) -> None:
     }
 
 
-async def test_calls_are_spread_over_all_backends_of_a_name() -> None:
+async def test_calls_are_balanced_over_all_backends() -> None:
     counts: dict[str, int] = {}
 
     def count(name: str) -> Callable[[Context], Awaitable[cart_pb2.Cart]]:

@@ -82,7 +82,7 @@ async def test_migrating_runs_every_migration_in_order(opened: AsyncEngine, url:
     assert await texts(opened) == ["migrated"]
 
 
-async def test_of_many_who_migrate_at_once_one_does(url: str, migrations: Path) -> None:
+async def test_concurrent_migrations_run_once(url: str, migrations: Path) -> None:
     with ThreadPoolExecutor(4) as replicas:
         list(replicas.map(lambda _: database.migrate(url, migrations), range(4)))
     engine = database.engine(url)
@@ -90,7 +90,7 @@ async def test_of_many_who_migrate_at_once_one_does(url: str, migrations: Path) 
     await engine.dispose()
 
 
-async def test_a_migration_that_fails_leaves_nothing_behind(url: str, migrations: Path, opened: AsyncEngine) -> None:
+async def test_a_failed_migration_is_rolled_back(url: str, migrations: Path, opened: AsyncEngine) -> None:
     (migrations / "versions" / "0003_failing.py").write_text(FAILING)
     with pytest.raises(Exception, match="nowhere"):
         database.migrate(url, migrations)
@@ -98,7 +98,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(url: str, migrations
     assert await texts(opened) == ["migrated"]
 
 
-async def test_what_a_newer_release_has_migrated_is_left_alone(url: str, migrations: Path, opened: AsyncEngine) -> None:
+async def test_a_database_of_a_newer_release_is_not_changed(url: str, migrations: Path, opened: AsyncEngine) -> None:
     async with opened.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
     database.migrate(url, migrations)
@@ -116,7 +116,7 @@ def test_an_empty_database_has_no_revision(url: str) -> None:
     assert database.stored_revision(url) is None
 
 
-def test_two_newest_migrations_are_an_error(tmp_path: Path, migrations: Path) -> None:
+def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> None:
     (migrations / "versions" / "0002_other.py").write_text('revision = "0002b"\ndown_revision = "0001"\n')
     with pytest.raises(ValueError, match="one newest revision"):
         database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
@@ -130,30 +130,30 @@ def test_two_newest_migrations_are_an_error(tmp_path: Path, migrations: Path) ->
         "postgresql+psycopg://user:secret@host:1/name?sslmode=require",
     ],
 )
-def test_every_spelling_of_a_postgresql_address_is_understood(url: str) -> None:
+def test_every_form_of_a_postgresql_url_is_accepted(url: str) -> None:
     assert database.libpq_url(url) == "postgresql://user:secret@host:1/name?sslmode=require"
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])
-def test_another_address_is_refused_without_its_text(url: str) -> None:
+def test_any_other_url_is_rejected_without_quoting_it(url: str) -> None:
     assert database.sqlite_path(url) is None
-    with pytest.raises(ValueError, match="begins with sqlite:/// or postgresql://") as refused:
+    with pytest.raises(ValueError, match="begins with sqlite:/// or postgresql://") as rejected:
         database.engine(url)
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(rejected.value)
 
 
 async def test_writers_wait_for_each_other_instead_of_failing(opened: AsyncEngine) -> None:
-    async def add_what_follows() -> None:
+    async def count_and_add() -> None:
         async with opened.begin() as connection:
             count = (await connection.exec_driver_sql("SELECT count(*) FROM notes")).scalar_one()
             await asyncio.sleep(0)
             await connection.execute(text("INSERT INTO notes (author) VALUES (:count)"), {"count": str(count)})
 
-    await asyncio.gather(*(add_what_follows() for _ in range(30)))
+    await asyncio.gather(*(count_and_add() for _ in range(30)))
     assert len(await texts(opened)) == 31
 
 
-async def test_a_reader_is_not_kept_waiting_by_a_writer(opened: AsyncEngine) -> None:
+async def test_a_writer_does_not_block_readers(opened: AsyncEngine) -> None:
     reads = opened.execution_options(isolation_level="AUTOCOMMIT")
     async with opened.begin() as writer:
         await writer.exec_driver_sql("INSERT INTO notes (text) VALUES ('not yet')")
@@ -161,15 +161,15 @@ async def test_a_reader_is_not_kept_waiting_by_a_writer(opened: AsyncEngine) -> 
             assert (await reader.exec_driver_sql("SELECT count(*) FROM notes")).scalar_one() == 1
 
 
-async def test_errors_do_not_tell_the_values_of_parameters(opened: AsyncEngine) -> None:
+async def test_errors_do_not_contain_parameter_values(opened: AsyncEngine) -> None:
     adding = text("INSERT INTO notes (text, author) VALUES (:text, :author)")
     async with opened.connect() as connection:
-        with pytest.raises(IntegrityError) as failed:
+        with pytest.raises(IntegrityError) as failure:
             await connection.execute(adding, {"text": "migrated", "author": "secret"})
-    assert "secret" not in str(failed.value)
+    assert "secret" not in str(failure.value)
 
 
-async def test_a_sqlite_file_has_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
+async def test_a_sqlite_file_uses_wal_and_enforces_foreign_keys(tmp_path: Path) -> None:
     engine = database.engine(f"sqlite:///{tmp_path}/notes.db")
     async with engine.connect() as connection:
         journal = (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one()
@@ -178,7 +178,7 @@ async def test_a_sqlite_file_has_a_write_ahead_log_and_foreign_keys(tmp_path: Pa
     assert (journal, foreign_keys) == ("wal", 1)
 
 
-def test_an_up_to_date_sqlite_file_is_found_so_without_alembic_or_sqlalchemy(tmp_path: Path, migrations: Path) -> None:
+def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Path, migrations: Path) -> None:
     url = f"sqlite:///{tmp_path}/notes.db"
     database.migrate(url, migrations)
     code = (
@@ -190,7 +190,7 @@ def test_an_up_to_date_sqlite_file_is_found_so_without_alembic_or_sqlalchemy(tmp
     assert ran.stdout == "[]\n"
 
 
-def test_a_file_that_is_no_database_is_an_error_not_an_empty_one(tmp_path: Path, migrations: Path) -> None:
-    (tmp_path / "notes.db").write_text("no database, but long enough to be told so" * 100)
+def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path, migrations: Path) -> None:
+    (tmp_path / "notes.db").write_text("not a database, but long enough to be recognized as none" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)

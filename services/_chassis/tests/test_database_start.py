@@ -18,7 +18,7 @@ def upgrade() -> None:
 """
 
 
-def pump(source: socket.socket, target: socket.socket) -> None:
+def forward(source: socket.socket, target: socket.socket) -> None:
     with source, target:
         while data := source.recv(65_536):
             target.sendall(data)
@@ -28,13 +28,13 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 def connect_to(host: str, port: int) -> socket.socket:
     if not host.startswith("/"):
         return socket.create_connection((host, port))
-    opened = socket.socket(socket.AF_UNIX)
-    opened.connect(f"{host}/.s.PGSQL.{port}")
-    return opened
+    connected = socket.socket(socket.AF_UNIX)
+    connected.connect(f"{host}/.s.PGSQL.{port}")
+    return connected
 
 
 def relay_after_one_refusal(listener: socket.socket, host: str, port: int, refusals: list[None]) -> None:
-    """Hangs up on the first client, as a server that is starting does; passes the later ones on."""
+    """Close the first connection, as a server that is starting does; relay the later ones."""
     listener.accept()[0].close()
     refusals.append(None)
     while True:
@@ -44,12 +44,12 @@ def relay_after_one_refusal(listener: socket.socket, host: str, port: int, refus
             return
         upstream = connect_to(host, port)
         for source, target in ((client, upstream), (upstream, client)):
-            threading.Thread(target=pump, args=(source.dup(), target.dup()), daemon=True).start()
+            threading.Thread(target=forward, args=(source.dup(), target.dup()), daemon=True).start()
         client.close()
         upstream.close()
 
 
-def test_a_database_that_is_starting_is_waited_for(postgres_url: str, tmp_path: Path) -> None:
+def test_migrating_waits_for_a_database_that_is_starting(postgres_url: str, tmp_path: Path) -> None:
     versions = tmp_path / "versions"
     versions.mkdir()
     (versions / "0001_orders.py").write_text(MIGRATION)
@@ -58,12 +58,12 @@ def test_a_database_that_is_starting_is_waited_for(postgres_url: str, tmp_path: 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(
             target=relay_after_one_refusal,
-            args=(listener, str(server["host"]), int(server.get("port", 5432)), refusals),
+            args=(listener, str(server["host"]), int(server.get("port") or 5432), refusals),
             daemon=True,
         ).start()
         login = f"{server.get('user', 'postgres')}:{server.get('password', '')}"
-        address = f"postgresql://{login}@127.0.0.1:{listener.getsockname()[1]}/{server['dbname']}"
-        database.migrate(address, tmp_path)
+        url = f"postgresql://{login}@127.0.0.1:{listener.getsockname()[1]}/{server['dbname']}"
+        database.migrate(url, tmp_path)
         listener.shutdown(socket.SHUT_RDWR)
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM orders").fetchone() == (0,)

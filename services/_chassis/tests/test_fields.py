@@ -10,23 +10,23 @@ def test_lengths_count_code_points() -> None:
         fields.require_text("😀" * 9, "name", max_length=8)
 
 
-def test_an_empty_text_is_refused_where_one_is_required() -> None:
+def test_an_empty_required_text_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match="name: must not be empty"):
         fields.require_text("", "name", max_length=8)
     assert fields.limit_text("", "name", max_length=8) == ""
 
 
 @pytest.mark.parametrize("value", [0, 11])
-def test_a_number_outside_its_range_is_refused(value: int) -> None:
+def test_a_number_outside_its_range_is_rejected(value: int) -> None:
     with pytest.raises(InvalidArgument, match="quantity: must lie between 1 and 10"):
         fields.require_between(value, "quantity", 1, 10)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "ä", "a" * 256, "a\n"])
-def test_a_key_is_visible_ascii_of_at_most_255_characters(key: str) -> None:
+def test_an_idempotency_key_is_visible_ascii_of_at_most_255_characters(key: str) -> None:
     with pytest.raises(InvalidArgument, match="idempotency-key"):
         fields.parse_idempotency_key(key)
 
 
-def test_a_key_of_255_characters_is_taken() -> None:
+def test_an_idempotency_key_of_255_characters_is_accepted() -> None:
     assert fields.parse_idempotency_key("~" * 255)

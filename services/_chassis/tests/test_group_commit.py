@@ -8,7 +8,7 @@ from chassis.group_commit import GroupCommit
 
 
 class Disk:
-    """Doubles numbers, one flush at a time, as slowly as a test wants; a negative number breaks the flush."""
+    """Doubles numbers, one flush at a time. Waits while `free` is not set; a negative number fails the flush."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -21,7 +21,7 @@ class Disk:
         self.free.wait()
         self.batches.append(list(numbers))
         if min(numbers) < 0:
-            raise OSError("broken")
+            raise OSError("flush failed")
         return [2 * number for number in numbers]
 
 
@@ -31,7 +31,7 @@ async def test_each_caller_gets_the_result_of_its_own_work() -> None:
     await commits.close()
 
 
-async def test_what_gathers_during_a_flush_shares_the_next_one() -> None:
+async def test_work_that_arrives_during_a_flush_shares_the_next_one() -> None:
     disk = Disk()
     commits = GroupCommit(disk.flush)
     disk.free.clear()
@@ -45,20 +45,20 @@ async def test_what_gathers_during_a_flush_shares_the_next_one() -> None:
     assert disk.batches == [[0], [1, 2, 3]]
 
 
-async def test_a_caller_who_gives_up_does_not_undo_its_work_or_that_of_others() -> None:
+async def test_cancelling_a_caller_cancels_neither_its_work_nor_that_of_others() -> None:
     disk = Disk()
     commits = GroupCommit(disk.flush)
     disk.free.clear()
-    impatient, patient = (asyncio.create_task(commits.run(number)) for number in (1, 2))
+    cancelled, waiting = (asyncio.create_task(commits.run(number)) for number in (1, 2))
     await asyncio.sleep(0)
-    impatient.cancel()
+    cancelled.cancel()
     disk.free.set()
-    assert await patient == 4
+    assert await waiting == 4
     await commits.close()
     assert disk.batches == [[1, 2]]
 
 
-async def test_a_failed_flush_fails_those_whose_work_it_was_and_no_later_one() -> None:
+async def test_a_failed_flush_fails_only_the_work_of_its_batch() -> None:
     commits = GroupCommit(Disk().flush)
     failed = await asyncio.gather(commits.run(-1), commits.run(1), return_exceptions=True)
     assert [type(error) for error in failed] == [OSError, OSError]
@@ -66,7 +66,7 @@ async def test_a_failed_flush_fails_those_whose_work_it_was_and_no_later_one() -
     await commits.close()
 
 
-async def test_closing_waits_for_what_was_begun() -> None:
+async def test_closing_waits_for_pending_work() -> None:
     disk = Disk()
     commits = GroupCommit(disk.flush)
     running = asyncio.create_task(commits.run(1))
@@ -77,7 +77,7 @@ async def test_closing_waits_for_what_was_begun() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 500])
-async def test_work_is_done_in_the_order_it_came(count: int) -> None:
+async def test_work_is_done_in_order_of_arrival(count: int) -> None:
     disk = Disk()
     commits = GroupCommit(disk.flush)
     await asyncio.gather(*(commits.run(number) for number in range(count)))

@@ -4,7 +4,7 @@ from pathlib import Path
 from chassis import hmac_key
 
 
-def test_the_kept_key_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_concurrent_starts_create_one_key_that_only_its_owner_can_read(tmp_path: Path) -> None:
     database = tmp_path / "new" / "orders.db"
     with ThreadPoolExecutor(max_workers=8) as threads:
         keys = set(threads.map(hmac_key.load_or_create, [database] * 8))

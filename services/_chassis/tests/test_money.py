@@ -16,7 +16,7 @@ def as_fraction(money: Money) -> Fraction:
 
 
 @given(nanos)
-def test_units_and_nanos_are_the_amount_and_share_its_sign(amount: int) -> None:
+def test_units_and_nanos_add_up_to_the_amount_and_share_its_sign(amount: int) -> None:
     money = Money("EUR", amount)
     assert as_fraction(money) == Fraction(amount, 10**9)
     assert money.units * money.nanos >= 0
@@ -34,15 +34,15 @@ def test_multiplying_is_exact(amount: int, quantity: int) -> None:
 
 
 @given(nanos, st.integers(0, 3))
-def test_rounding_goes_to_the_nearest_minor_unit_and_ties_to_the_even_one(amount: int, digits: int) -> None:
+def test_amounts_are_rounded_half_even_to_the_minor_unit(amount: int, digits: int) -> None:
     rounded = Fraction(round_to_digits(Money("EUR", amount), digits).total_nanos, 10**9)
     assert rounded == Fraction(round(Fraction(amount, 10**9) * 10**digits), 10**digits)
 
 
 @given(int64, st.integers(-(2**31), 2**31 - 1))
-def test_a_money_message_is_taken_exactly_when_the_sign_rules_hold(units: int, part: int) -> None:
-    fits = abs(part) <= 999_999_999 and not (units > 0 > part) and not (units < 0 < part)
-    if fits:
+def test_a_money_message_is_accepted_exactly_when_the_sign_rules_hold(units: int, part: int) -> None:
+    valid = abs(part) <= 999_999_999 and not (units > 0 > part) and not (units < 0 < part)
+    if valid:
         assert as_fraction(parse_money("EUR", units, part, field="amount")) == units + Fraction(part, 10**9)
     else:
         with pytest.raises(InvalidArgument, match="amount.nanos"):
@@ -55,13 +55,14 @@ def test_a_currency_code_is_three_capital_letters(code: str) -> None:
         parse_money(code, 1, 0, field="amount")
 
 
-def test_currencies_do_not_add_up() -> None:
+def test_amounts_in_different_currencies_cannot_be_added() -> None:
     with pytest.raises(ValueError, match="EUR and USD"):
         total("EUR", [Money("USD", 1)])
 
 
 def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
-    assert Money.of("EUR", 2**63 - 1, 999_999_999).in_range()
+    largest = Money.of("EUR", 2**63 - 1, 999_999_999)
+    assert largest.in_range() == largest
     with pytest.raises(AmountOutOfRange):
         Money.of("EUR", 2**63).in_range()
 
@@ -70,5 +71,5 @@ def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
     ("nanos", "text"),
     [(-1_750_000_000, "-1.75 EUR"), (5, "0.000000005 EUR"), (0, "0.00 EUR"), (12_300_000_000, "12.30 EUR")],
 )
-def test_an_amount_reads_as_a_decimal(nanos: int, text: str) -> None:
+def test_an_amount_is_formatted_as_a_decimal(nanos: int, text: str) -> None:
     assert str(Money("EUR", nanos)) == text

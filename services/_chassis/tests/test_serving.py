@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -14,18 +14,18 @@ from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, connect, serve
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Answer = Callable[[Context], Awaitable[cart_pb2.Cart]]
+Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 
 
 class Carts(cart_pb2_grpc.CartServiceServicer):
-    """GetCart does what the test says."""
+    """GetCart calls the handler that a test passes."""
 
-    def __init__(self, answer: Answer | None = None) -> None:
-        self.answer = answer
+    def __init__(self, handle: Handler | None = None) -> None:
+        self.handle = handle
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        return await self.answer(context) if self.answer else cart_pb2.Cart(user_id=request.user_id)
+        return await self.handle(context) if self.handle else cart_pb2.Cart(user_id=request.user_id)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
         return empty_pb2.Empty()
@@ -38,24 +38,30 @@ class CartLost(errors.NotFound):
     pass
 
 
-def raising(error: BaseException) -> Answer:
-    async def answer(_context: Context) -> cart_pb2.Cart:
+def raising(error: BaseException) -> Handler:
+    async def fail(_context: Context) -> cart_pb2.Cart:
         raise error
 
-    return answer
+    return fail
 
 
-async def failure_of(answer: Answer, recorded: Recorded | None = None) -> grpc.aio.AioRpcError:
+async def failure_of(handle: Handler, recorded: Recorded | None = None) -> grpc.aio.AioRpcError:
     telemetry = recorded.telemetry if recorded else None
-    async with connect((REGISTER, Carts(answer)), telemetry=telemetry) as channel:
+    async with connect((REGISTER, Carts(handle)), telemetry=telemetry) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u"))
     return failure.value
 
 
+def untyped(channel: grpc.aio.Channel, method: str) -> Callable[[bytes], Awaitable[bytes]]:
+    """A method of shop.CartService that sends any bytes."""
+    call: Any = channel.unary_unary(f"/shop.CartService/{method}")
+    return cast("Callable[[bytes], Awaitable[bytes]]", call)
+
+
 def details_of(error: grpc.aio.AioRpcError) -> dict[str, Any]:
     found = {}
-    status = rpc_status.from_call(error)
+    status = rpc_status.from_call(cast("grpc.Call", error))  # an AioRpcError has all that is read
     for packed in status.details:
         for kind in (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo):
             message = kind()
@@ -91,25 +97,25 @@ async def test_an_error_carries_its_reason_and_metadata() -> None:
     )
 
 
-async def test_a_broken_field_is_named() -> None:
+async def test_a_field_violation_names_the_field() -> None:
     details = details_of(await failure_of(raising(errors.InvalidArgument.field("item.quantity", "must be 1"))))
     violation = details["BadRequest"].field_violations[0]
     assert (violation.field, violation.description) == ("item.quantity", "must be 1")
 
 
-async def test_an_error_says_when_to_try_again() -> None:
+async def test_an_error_carries_its_retry_delay() -> None:
     details = details_of(await failure_of(raising(errors.Unavailable("down", retry_after_seconds=1.5))))
     assert details["RetryInfo"].retry_delay.ToNanoseconds() == 1_500_000_000
 
 
-async def test_an_unexpected_error_is_silent_outside_and_loud_inside() -> None:
+async def test_an_unexpected_error_is_logged_and_hidden_from_the_caller() -> None:
     with capture_logs() as logs:
         error = await failure_of(raising(ValueError("the secret")))
     assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["unexpected error"]
 
 
-async def test_a_peer_s_internal_error_reaches_our_caller_without_its_words() -> None:
+async def test_the_text_of_a_peer_s_internal_error_is_hidden_from_the_caller() -> None:
     assert (await failure_of(raising(errors.Internal("their secret")))).details() == "internal error"
 
 
@@ -117,12 +123,12 @@ async def test_a_peer_s_internal_error_reaches_our_caller_without_its_words() ->
 async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
     async with connect((REGISTER, Carts())) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await channel.unary_unary("/shop.CartService/GetCart")(raw)
+            await untyped(channel, "GetCart")(raw)
     assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert details_of(failure.value)["ErrorInfo"].reason == "MALFORMED_MESSAGE"
 
 
-async def test_a_control_character_is_refused_in_any_string() -> None:
+async def test_a_control_character_is_rejected_in_any_string() -> None:
     async with connect((REGISTER, Carts())) as channel:
         request = cart_pb2.AddItemRequest(user_id="u", item=cart_pb2.CartItem(product_id="a\x7f"))
         with pytest.raises(grpc.aio.AioRpcError) as failure:
@@ -133,11 +139,11 @@ async def test_a_control_character_is_refused_in_any_string() -> None:
 async def test_an_unknown_method_is_unimplemented() -> None:
     async with connect((REGISTER, Carts())) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await channel.unary_unary("/shop.CartService/Steal")(b"")
+            await untyped(channel, "Steal")(b"")
     assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_call_beyond_the_limit_is_shed_and_told_when_to_return() -> None:
+async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
     async def wait(_context: Context) -> cart_pb2.Cart:
@@ -160,14 +166,14 @@ async def test_a_call_beyond_the_limit_is_shed_and_told_when_to_return() -> None
     assert details_of(failure.value)["RetryInfo"].retry_delay.ToMilliseconds() == 500
 
 
-async def test_the_caller_s_deadline_is_known_to_the_handler() -> None:
+async def test_the_handler_sees_the_caller_s_deadline() -> None:
     seen: list[float | None] = []
 
-    async def look(_context: Context) -> cart_pb2.Cart:
+    async def record_deadline(_context: Context) -> cart_pb2.Cart:
         seen.append(calls.remaining_seconds())
         return cart_pb2.Cart()
 
-    async with connect((REGISTER, Carts(look))) as channel:
+    async with connect((REGISTER, Carts(record_deadline))) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
         await stub.GetCart(cart_pb2.GetCartRequest(), timeout=30)
         await stub.GetCart(cart_pb2.GetCartRequest())
@@ -176,7 +182,7 @@ async def test_the_caller_s_deadline_is_known_to_the_handler() -> None:
     assert seen[1] is None
 
 
-async def test_a_call_is_one_span_with_its_outcome(recorded: Recorded) -> None:
+async def test_a_call_is_one_span_with_its_status(recorded: Recorded) -> None:
     await failure_of(raising(CartLost("lost")), recorded)
     (span,) = recorded.spans()
     assert span.name == "shop.CartService/GetCart"
@@ -189,16 +195,16 @@ async def test_a_call_is_one_span_with_its_outcome(recorded: Recorded) -> None:
     assert span.status.status_code is StatusCode.UNSET
 
 
-async def test_a_server_s_own_fault_makes_its_span_an_error_without_its_words(recorded: Recorded) -> None:
+async def test_a_server_error_sets_the_span_status_without_the_error_text(recorded: Recorded) -> None:
     await failure_of(raising(ValueError("the secret")), recorded)
     (span,) = recorded.spans()
     assert span.status.status_code is StatusCode.ERROR
     assert "secret" not in span.to_json()
 
 
-async def test_each_call_is_counted_by_method_and_outcome(recorded: Recorded) -> None:
+async def test_each_call_is_recorded_by_method_and_status(recorded: Recorded) -> None:
     await failure_of(raising(CartLost("lost")), recorded)
     ((attributes, series),) = recorded.telemetry.server_durations.series.items()
     assert dict(attributes)["rpc.response.status_code"] == "NOT_FOUND"
     assert sum(series.counts) == 1
-    assert [call.span.span_id for call in series.examples.values()] == [recorded.spans()[0].context.span_id]
+    assert [exemplar.span.span_id for exemplar in series.exemplars.values()] == [recorded.spans()[0].context.span_id]

@@ -1,4 +1,6 @@
 import logging as standard_logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
-from chassis import logging, otlp, telemetry
+from chassis import logging, otlp
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import connect
 
@@ -25,28 +27,28 @@ class Collector(
     metrics_service_pb2_grpc.MetricsServiceServicer,
     logs_service_pb2_grpc.LogsServiceServicer,
 ):
-    """Receives OTLP and keeps it."""
+    """An OTLP receiver that keeps every request in `received`."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []
 
     def Export(self, request: Any, context: Any) -> Any:
         self.received.append(request)
-        answers = {
+        responses = {
             "ExportTraceServiceRequest": trace_service_pb2.ExportTraceServiceResponse,
             "ExportMetricsServiceRequest": metrics_service_pb2.ExportMetricsServiceResponse,
             "ExportLogsServiceRequest": logs_service_pb2.ExportLogsServiceResponse,
         }
-        return answers[type(request).__name__]()
+        return responses[type(request).__name__]()
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     receiver = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)
-    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(receiver, server)
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
+    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
@@ -68,12 +70,12 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 
 
 async def exported(collector: Collector) -> SimpleNamespace:
-    """One call's span, histogram point and log record, as they reached the collector."""
-    measured = telemetry.configure("cart")
-    logging.configure("cart", logger=measured.logger)
-    async with connect((cart_pb2_grpc.add_CartServiceServicer_to_server, Carts()), telemetry=measured) as channel:
+    """Make one call and return its span, metrics and log records as the collector received them."""
+    telemetry = otlp.configure("cart")
+    logging.configure("cart", logger=telemetry.logger)
+    async with connect((cart_pb2_grpc.add_CartServiceServicer_to_server, Carts()), telemetry=telemetry) as channel:
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
-    measured.shutdown()
+    telemetry.shutdown()
     spans = [
         s
         for r in collector.received
@@ -98,28 +100,37 @@ async def exported(collector: Collector) -> SimpleNamespace:
     return SimpleNamespace(spans=spans, metrics=metrics, records=records)
 
 
-async def test_a_call_leaves_as_a_span_a_histogram_with_its_exemplar_and_a_log_with_its_trace(
+async def test_a_call_is_exported_as_a_span_a_histogram_with_an_exemplar_and_a_correlated_log(
     collector: Collector,
 ) -> None:
-    seen = await exported(collector)
-    (span,) = seen.spans
-    (point,) = seen.metrics["rpc.server.call.duration"].histogram.data_points
-    (record,) = [record for record in seen.records if record.body.string_value == "cart read"]
-    assert (point.count, seen.metrics["rpc.server.call.duration"].unit) == (1, "s")
+    found = await exported(collector)
+    (span,) = found.spans
+    (point,) = found.metrics["rpc.server.call.duration"].histogram.data_points
+    (record,) = [record for record in found.records if record.body.string_value == "cart read"]
+    assert (point.count, found.metrics["rpc.server.call.duration"].unit) == (1, "s")
     assert [(e.trace_id, e.span_id) for e in point.exemplars] == [(span.trace_id, span.span_id)]
     assert (record.trace_id, record.span_id) == (span.trace_id, span.span_id)
     assert {a.key: a.value.int_value for a in record.attributes if a.key == "items"} == {"items": 3}
 
 
 async def test_resident_memory_is_a_metric(collector: Collector) -> None:
-    seen = await exported(collector)
-    (point,) = seen.metrics["process.memory.usage"].gauge.data_points
+    found = await exported(collector)
+    (point,) = found.metrics["process.memory.usage"].gauge.data_points
     assert point.as_int > 1_000_000 or point.as_double > 1_000_000
 
 
-def test_nothing_is_measured_without_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp, "exporting", lambda _name: pytest.fail("exporting"))
-    assert not telemetry.configure("cart", {}).tracer.start_span("x").is_recording()
+def test_without_an_endpoint_nothing_is_recorded() -> None:
+    assert not otlp.configure("cart", {}).tracer.start_span("x").is_recording()
+
+
+def test_without_an_endpoint_neither_the_sdk_nor_a_database_library_is_imported() -> None:
+    program = (
+        "import sys; from chassis import otlp, server; otlp.configure('cart', {});"
+        "heavy = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sqlalchemy', 'alembic', 'psycopg');"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
 
 
 def test_an_event_is_one_json_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -130,14 +141,14 @@ def test_an_event_is_one_json_line(capsysbinary: pytest.CaptureFixture[bytes]) -
     assert event == {"event": "charged", "order_id": "7", "level": "info", "service": "cart"}
 
 
-def test_events_below_the_level_are_left_out(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_events_below_the_level_are_dropped(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     logging.configure("cart", level="warning")
     structlog.get_logger().info("charged")
     assert capsysbinary.readouterr().out == b""
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242"])
-def test_a_traceback_quotes_no_long_number(capsysbinary: pytest.CaptureFixture[bytes], number: str) -> None:
+def test_long_numbers_in_a_traceback_are_masked(capsysbinary: pytest.CaptureFixture[bytes], number: str) -> None:
     logging.configure("payment")
     try:
         int(f"bad card {number}!")
@@ -148,7 +159,7 @@ def test_a_traceback_quotes_no_long_number(capsysbinary: pytest.CaptureFixture[b
     assert "bad card [number]!'" in line
 
 
-def test_what_libraries_log_comes_out_the_same_way(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_log_records_of_libraries_have_the_same_format(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     logging.configure("cart")
     standard_logging.getLogger("grpc").warning("lost %s", "it")
     assert orjson.loads(capsysbinary.readouterr().out)["event"] == "lost it"

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from chassis.otlp import exporting
+from chassis import otlp
 from shop_cli.local.otlp_receiver import exporting_to, receiving
 
 
@@ -12,7 +12,7 @@ async def test_spans_metrics_and_logs_that_a_service_exports_are_kept(
     for name, value in exporting_to(port).items():
         monkeypatch.setenv(name, value)
     async with receiving(port) as received:
-        telemetry = exporting("ad")
+        telemetry = otlp.configure("ad")
         with telemetry.tracer.start_as_current_span("work", attributes={"lines": 3}):
             pass
         await asyncio.to_thread(telemetry.shutdown)

@@ -11,42 +11,42 @@ HOUSE = Ad("/", "Free shipping")
 INVENTORY = Inventory([PAN, HOUSE, KNIFE, TENT])
 
 
-def test_a_key_gets_all_the_ads_of_its_context() -> None:
-    assert INVENTORY.fitting(["kitchen"]) == [PAN, KNIFE]
+def test_a_key_selects_all_ads_of_its_context() -> None:
+    assert INVENTORY.select(["kitchen"]) == [PAN, KNIFE]
 
 
 @pytest.mark.parametrize("key", ["OUTDOORS", "Outdoors", " outdoors ", "STRASSE"])
-def test_case_and_surrounding_blanks_do_not_matter(key: str) -> None:
-    assert INVENTORY.fitting([key]) == [TENT]
+def test_case_and_surrounding_spaces_do_not_matter(key: str) -> None:
+    assert INVENTORY.select([key]) == [TENT]
 
 
-def test_ads_come_in_the_order_of_the_keys() -> None:
-    assert INVENTORY.fitting(["outdoors", "gifts"]) == [TENT, PAN]
+def test_ads_are_in_the_order_of_the_keys() -> None:
+    assert INVENTORY.select(["outdoors", "gifts"]) == [TENT, PAN]
 
 
-def test_an_ad_that_fits_several_keys_comes_once() -> None:
-    assert INVENTORY.fitting(["gifts", "kitchen", "KITCHEN"]) == [PAN, KNIFE]
+def test_an_ad_that_matches_several_keys_is_returned_once() -> None:
+    assert INVENTORY.select(["gifts", "kitchen", "KITCHEN"]) == [PAN, KNIFE]
 
 
 @pytest.mark.parametrize("keys", [[], ["submarines"], ["", " "]])
-def test_house_ads_fill_in_when_nothing_fits(keys: list[str]) -> None:
-    assert INVENTORY.fitting(keys) == [HOUSE]
+def test_house_ads_are_returned_when_nothing_matches(keys: list[str]) -> None:
+    assert INVENTORY.select(keys) == [HOUSE]
 
 
-def test_house_ads_stay_away_when_something_fits() -> None:
-    assert HOUSE not in INVENTORY.fitting(["kitchen", "submarines"])
+def test_house_ads_are_left_out_when_something_matches() -> None:
+    assert HOUSE not in INVENTORY.select(["kitchen", "submarines"])
 
 
 def test_a_hundred_keys_are_accepted() -> None:
-    assert INVENTORY.fitting(["kitchen"] * 100) == [PAN, KNIFE]
+    assert INVENTORY.select(["kitchen"] * 100) == [PAN, KNIFE]
 
 
-def test_more_than_a_hundred_keys_are_refused() -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        INVENTORY.fitting(["kitchen"] * 101)
-    assert refused.value.violations[0].field == "context_keys"
+def test_more_than_a_hundred_keys_are_rejected() -> None:
+    with pytest.raises(InvalidArgument) as rejected:
+        INVENTORY.select(["kitchen"] * 101)
+    assert rejected.value.violations[0].field == "context_keys"
 
 
-def test_ads_without_a_house_ad_are_refused() -> None:
+def test_ads_without_a_house_ad_are_rejected() -> None:
     with pytest.raises(ValueError, match="without contexts"):
         Inventory([PAN])

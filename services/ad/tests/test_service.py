@@ -16,7 +16,6 @@ from shop_testkit.serving import connect
 PAN = {"redirect_url": "/product/pan", "text": "Pans", "contexts": ["kitchen"]}
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
 
-
 Ads = DataFile[Inventory]
 
 
@@ -46,7 +45,7 @@ async def texts(stub: AdServiceStub, *keys: str) -> list[str]:
     return [ad.text for ad in response.ads]
 
 
-async def test_an_ad_tells_its_text_and_where_it_leads(stub: AdServiceStub) -> None:
+async def test_an_ad_has_its_text_and_its_url(stub: AdServiceStub) -> None:
     response = await stub.GetAds(ad_pb2.AdRequest(context_keys=["Kitchen"]))
     assert list(response.ads) == [ad_pb2.Ad(redirect_url="/product/pan", text="Pans")]
 
@@ -56,9 +55,9 @@ async def test_a_page_without_context_gets_a_house_ad(stub: AdServiceStub) -> No
 
 
 async def test_too_many_keys_are_an_invalid_argument(stub: AdServiceStub) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(grpc.aio.AioRpcError) as rejected:
         await texts(stub, *["kitchen"] * 101)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert rejected.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_changed_file_is_served_without_a_restart(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
@@ -67,7 +66,7 @@ async def test_a_changed_file_is_served_without_a_restart(stub: AdServiceStub, a
     assert await texts(stub, "kitchen") == ["Better pans"]
 
 
-async def test_a_broken_file_leaves_the_old_ads_in_place(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
-    write(ads_file, {"text": "no address"}, HOUSE)
+async def test_an_invalid_file_leaves_the_previous_ads_in_place(stub: AdServiceStub, ads: Ads, ads_file: Path) -> None:
+    write(ads_file, {"text": "no url"}, HOUSE)
     ads.refresh()
     assert await texts(stub, "kitchen") == ["Pans"]

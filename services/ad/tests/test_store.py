@@ -1,4 +1,5 @@
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -9,11 +10,11 @@ from ad_service.store import parse_ads
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
 
 
-def parsed(*entries: dict[str, object]) -> Inventory:
+def parse(*entries: Mapping[str, object]) -> Inventory:
     return parse_ads(json.dumps([*entries, HOUSE]).encode())
 
 
-def test_the_package_has_ads_for_eight_contexts_at_least() -> None:
+def test_the_packaged_file_covers_at_least_eight_contexts() -> None:
     assert len(parse_ads(Settings().ads_file.read_bytes()).contexts) >= 8
 
 
@@ -28,17 +29,17 @@ def test_the_package_has_ads_for_eight_contexts_at_least() -> None:
         ({"redirect_url": "/product/pan", "text": "Pans", "context": ["kitchen"]}, "0.context"),
     ],
 )
-def test_a_bad_entry_is_refused_by_the_name_of_its_field(entry: dict[str, object], named: str) -> None:
+def test_an_invalid_entry_is_rejected_with_the_name_of_its_field(entry: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        parsed(entry)
+        parse(entry)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff"])
-def test_what_is_no_list_of_ads_is_refused(raw: bytes) -> None:
+def test_anything_but_a_list_of_ads_is_rejected(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"Invalid JSON|valid array"):
         parse_ads(raw)
 
 
-def test_an_ad_written_twice_is_refused() -> None:
+def test_a_duplicate_ad_is_rejected() -> None:
     with pytest.raises(ValueError, match="twice"):
-        parsed(HOUSE)
+        parse(HOUSE)

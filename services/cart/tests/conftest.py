@@ -6,12 +6,12 @@ import pytest
 
 from cart_service.domain import CartStore
 from cart_service.store import MemoryCartStore
-from cart_service.valkey import connected
+from cart_service.valkey import open_valkey_store
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
-# Long enough for a thousand additions at once on the slowest of machines.
-PATIENT_SECONDS = 60
+# Long enough for a thousand concurrent additions on a slow machine.
+TIMEOUT_SECONDS = 60
 
 
 def open_memory(ttl_seconds: float = 3600) -> AbstractAsyncContextManager[CartStore]:
@@ -19,12 +19,12 @@ def open_memory(ttl_seconds: float = 3600) -> AbstractAsyncContextManager[CartSt
 
 
 def open_valkey(url: str, ttl_seconds: float = 3600) -> AbstractAsyncContextManager[CartStore]:
-    return connected(url, ttl_seconds, timeout_seconds=PATIENT_SECONDS)
+    return open_valkey_store(url, ttl_seconds, timeout_seconds=TIMEOUT_SECONDS)
 
 
 @pytest.fixture(params=["memory", "valkey"])
 def open_store(request: pytest.FixtureRequest) -> OpenStore:
-    """Every store there is, empty: what is asked of one is asked of all."""
+    """Opens each kind of store in turn, empty: one suite tests them all."""
     if request.param == "memory":
         return open_memory
     return partial(open_valkey, request.getfixturevalue("empty_valkey_url"))

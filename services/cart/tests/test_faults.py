@@ -1,4 +1,4 @@
-"""The service as a process of its own, before a Valkey that is killed and started again."""
+"""The service in its own process, with a Valkey that is killed and restarted."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def stub(valkey: ValkeyServer) -> AsyncIterator[CartServiceStub]:
-    """A client as other services have it, of a cart service that keeps its carts in `valkey`."""
+    """A client, as other services use it, of a cart service with its store in `valkey`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cart_service"),
         env={
@@ -41,20 +41,21 @@ async def stub(valkey: ValkeyServer) -> AsyncIterator[CartServiceStub]:
         },
         stdout=asyncio.subprocess.PIPE,
     )
+    assert process.stdout is not None
     try:
         while (line := json.loads(await process.stdout.readline()))["event"] != "serving":
             pass
-        drained = asyncio.create_task(process.stdout.read())  # a full pipe would stop the service
-        opened = channel(f"127.0.0.1:{line['port']}", "shop.CartService", timeout_seconds=5)
-        yield CartServiceStub(opened)
-        await opened.close()
+        output = asyncio.create_task(process.stdout.read())  # a full pipe would block the service
+        connection = channel(f"127.0.0.1:{line['port']}", "shop.CartService", timeout_seconds=5)
+        yield CartServiceStub(connection)
+        await connection.close()
     finally:
         process.terminate()
         assert await process.wait() == 0
-    await drained
+    await output
 
 
-async def until_it_answers(stub: CartServiceStub) -> cart_pb2.Cart:
+async def wait_until_it_responds(stub: CartServiceStub) -> cart_pb2.Cart:
     async with asyncio.timeout(60):
         while True:
             try:
@@ -64,7 +65,7 @@ async def until_it_answers(stub: CartServiceStub) -> cart_pb2.Cart:
 
 
 async def test_a_service_without_its_store_is_unavailable(stub: CartServiceStub, valkey: ValkeyServer) -> None:
-    await until_it_answers(stub)
+    await wait_until_it_responds(stub)
     valkey.terminate()
     with pytest.raises(Unavailable) as refused:
         await stub.GetCart(ADA)
@@ -72,9 +73,9 @@ async def test_a_service_without_its_store_is_unavailable(stub: CartServiceStub,
 
 
 async def test_a_service_recovers_with_its_store(stub: CartServiceStub, valkey: ValkeyServer) -> None:
-    await until_it_answers(stub)
+    await wait_until_it_responds(stub)
     valkey.terminate()
     with pytest.raises(Unavailable):
         await stub.GetCart(ADA)
     await asyncio.to_thread(valkey.start)
-    assert (await until_it_answers(stub)).user_id == "ada"
+    assert (await wait_until_it_responds(stub)).user_id == "ada"

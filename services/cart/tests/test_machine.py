@@ -1,4 +1,4 @@
-"""Any sequence of calls leaves a store as it leaves a dictionary."""
+"""A store compared with a model, a dictionary, over random sequences of calls."""
 
 import asyncio
 import uuid
@@ -20,7 +20,7 @@ KEYS = st.none() | st.sampled_from(["k1", "k2", "k3"])
 
 
 class CartMachine(RuleBasedStateMachine):
-    """A store beside a model: quantities by user and product, known keys, and the etags ever seen."""
+    """A store and its model: quantities by user and product, used keys, and all etags seen so far."""
 
     open_store: OpenStore
 
@@ -29,11 +29,11 @@ class CartMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.opened = self.open_store()
         self.store = self.runner.run(self.opened.__aenter__())
-        self.prefix = uuid.uuid4().hex  # a server outlives this machine
+        self.prefix = uuid.uuid4().hex  # the server is shared with other machines
         self.carts: dict[str, dict[str, int]] = {"ada": {}, "bob": {}}
         self.etags: dict[str, str] = {}
         self.keys: dict[tuple[str, str], tuple[str, int]] = {}
-        self.seen: set[str] = set()
+        self.seen_etags: set[str] = set()
 
     def teardown(self) -> None:
         self.runner.run(self.opened.__aexit__(None, None, None))
@@ -42,14 +42,14 @@ class CartMachine(RuleBasedStateMachine):
     @rule(user=USERS, product=PRODUCTS, quantity=st.integers(1, 3), key=KEYS)
     def add(self, user: str, product: str, quantity: int, key: str | None) -> None:
         added = (product, quantity)
-        known = self.keys.get((user, key)) if key else None
+        previous = self.keys.get((user, key)) if key else None
         try:
             self.runner.run(self.store.add(Addition(self.prefix + user, product, quantity, key)))
         except IdempotencyKeyReused:
-            assert known not in {None, added}
+            assert previous not in {None, added}
             return
-        assert known in {None, added}
-        if known is None:
+        assert previous in {None, added}
+        if previous is None:
             self.carts[user][product] = self.carts[user].get(product, 0) + quantity
             self.etags.pop(user, None)
         if key:
@@ -58,32 +58,32 @@ class CartMachine(RuleBasedStateMachine):
     @rule(user=USERS)
     def empty(self, user: str) -> None:
         self.runner.run(self.store.empty(self.prefix + user, None))
-        self._forget(user)
+        self._clear(user)
 
     @rule(user=USERS)
-    def empty_by_the_etag_last_read(self, user: str) -> None:
+    def empty_with_the_latest_etag(self, user: str) -> None:
         if etag := self.etags.get(user):
             self.runner.run(self.store.empty(self.prefix + user, etag))
-            self._forget(user)
+            self._clear(user)
 
     @rule(user=USERS, data=st.data())
-    def empty_by_a_stale_etag(self, user: str, data: st.DataObject) -> None:
-        if stale := sorted(self.seen - {self.etags.get(user)}):
+    def empty_with_a_stale_etag(self, user: str, data: st.DataObject) -> None:
+        if stale := sorted(self.seen_etags - {self.etags.get(user)}):
             self.runner.run(self.store.empty(self.prefix + user, data.draw(st.sampled_from(stale))))
 
     @invariant()
-    def the_store_tells_what_the_model_does(self) -> None:
+    def store_and_model_agree(self) -> None:
         for user, expected in self.carts.items():
             cart = self.runner.run(self.store.read(self.prefix + user))
             assert [(line.product_id, line.quantity) for line in cart.lines] == sorted(expected.items())
-            assert (cart.etag == self.etags.get(user)) == (cart.etag in self.seen)
+            assert (cart.etag == self.etags.get(user)) == (cart.etag in self.seen_etags)
             if expected and user in self.etags:
                 assert cart.etag == self.etags[user]
-            self.seen.add(cart.etag)
+            self.seen_etags.add(cart.etag)
             if expected:
                 self.etags[user] = cart.etag
 
-    def _forget(self, user: str) -> None:
+    def _clear(self, user: str) -> None:
         self.carts[user].clear()
         self.etags.pop(user, None)
 

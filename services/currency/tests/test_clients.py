@@ -22,7 +22,7 @@ from currency_service.domain import Rates
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
 
-KNOWN_DAY = date(2024, 12, 31)
+FALLBACK_DAY = date(2024, 12, 31)
 FRESH = (
     '<E xmlns="http://www.ecb.int/vocabulary/2002-08-01/eurofxref">'
     '<Cube time="{}"><Cube currency="USD" rate="{}"/></Cube></E>'
@@ -31,20 +31,20 @@ FRESH = (
 
 @dataclass
 class FixedRates:
-    value: Rates = field(default_factory=lambda: Rates(KNOWN_DAY, {"USD": Decimal(1)}))
+    value: Rates = field(default_factory=lambda: Rates(FALLBACK_DAY, {"USD": Decimal(1)}))
 
 
-def answer(body: str | bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
+def response(body: str | bytes, *, status: str = "200 OK", headers: str = "") -> bytes:
     raw = body if isinstance(body, bytes) else body.encode()
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n{headers}\r\n".encode() + raw
 
 
 class Publisher(socketserver.ThreadingTCPServer):
-    """An HTTP server with one answer for each request in turn, the last one for all that follow."""
+    """An HTTP server that sends its responses in turn; the last one repeatedly."""
 
-    def __init__(self, *answers: bytes, trickle: bool = False) -> None:
+    def __init__(self, *responses: bytes, trickle: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answers = list(answers)
+        self.responses = list(responses)
         self.trickle = trickle
         self.stopped = threading.Event()
 
@@ -55,16 +55,16 @@ class Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         while self.rfile.readline().strip():
             pass
-        answers = self.server.answers
-        with contextlib.suppress(OSError):  # the client may leave before the end
-            self.wfile.write(answers.pop(0) if len(answers) > 1 else answers[0])
+        responses = self.server.responses
+        with contextlib.suppress(OSError):  # the client may close the connection early
+            self.wfile.write(responses.pop(0) if len(responses) > 1 else responses[0])
             while self.server.trickle and not self.server.stopped.wait(0.01):
                 self.wfile.write(b" ")
 
 
 @contextmanager
-def publishing(*answers: bytes, trickle: bool = False) -> Iterator[str]:
-    with Publisher(*answers, trickle=trickle) as server:
+def publishing(*responses: bytes, trickle: bool = False) -> Iterator[str]:
+    with Publisher(*responses, trickle=trickle) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -81,54 +81,54 @@ def logged() -> Iterator[list[EventDict]]:
         yield events
 
 
-async def day_after_refresh(url: str, known: FixedRates | None = None, timeout_seconds: float = 5) -> date:
-    feed = RatesFeed(url, known or FixedRates(), timeout_seconds=timeout_seconds)
+async def day_after_refresh(url: str, fallback: FixedRates | None = None, timeout_seconds: float = 5) -> date:
+    feed = RatesFeed(url, fallback or FixedRates(), timeout_seconds=timeout_seconds)
     await feed.refresh()
     return feed.value.day
 
 
-async def test_published_rates_replace_the_known_ones() -> None:
-    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
+async def test_fetched_rates_replace_the_fallback() -> None:
+    with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
         assert await day_after_refresh(url) == date(2025, 1, 2)
 
 
-async def test_the_known_rates_count_until_something_is_fetched() -> None:
-    assert RatesFeed("http://127.0.0.1:1/", FixedRates()).value.day == KNOWN_DAY
+async def test_the_fallback_is_used_until_a_fetch_succeeds() -> None:
+    assert RatesFeed("http://127.0.0.1:1/", FixedRates()).value.day == FALLBACK_DAY
 
 
 async def test_rates_of_an_earlier_day_do_not_replace_later_ones() -> None:
-    with publishing(answer(FRESH.format("2023-12-29", "1.5"))) as url:
-        assert await day_after_refresh(url) == KNOWN_DAY
+    with publishing(response(FRESH.format("2023-12-29", "1.5"))) as url:
+        assert await day_after_refresh(url) == FALLBACK_DAY
 
 
-async def test_a_later_file_wins_over_what_was_fetched() -> None:
-    known = FixedRates()
-    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
-        feed = RatesFeed(url, known)
+async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -> None:
+    fallback = FixedRates()
+    with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
+        feed = RatesFeed(url, fallback)
         await feed.refresh()
-    known.value = Rates(date(2025, 1, 3), {"USD": Decimal(1)})
-    assert feed.value is known.value
+    fallback.value = Rates(date(2025, 1, 3), {"USD": Decimal(1)})
+    assert feed.value is fallback.value
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "unusable",
     [
-        answer("not found", status="404 Not Found"),
-        answer("broken", status="500 Internal Server Error"),
-        answer("", status="302 Found", headers="Location: http://127.0.0.1:1/\r\n"),
-        answer(""),
-        answer("<html>maintenance</html>"),
-        answer('<!DOCTYPE x [<!ENTITY a "ha">]>' + FRESH.format("2025-01-03", "1.5")),
-        answer(FRESH.format("2025-01-03", "-1")),
-        answer(FRESH.format("2025-01-03", "1.5") + " " * MAX_BYTES),
+        response("not found", status="404 Not Found"),
+        response("broken", status="500 Internal Server Error"),
+        response("", status="302 Found", headers="Location: http://127.0.0.1:1/\r\n"),
+        response(""),
+        response("<html>maintenance</html>"),
+        response('<!DOCTYPE x [<!ENTITY a "ha">]>' + FRESH.format("2025-01-03", "1.5")),
+        response(FRESH.format("2025-01-03", "-1")),
+        response(FRESH.format("2025-01-03", "1.5") + " " * MAX_BYTES),
         b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n<cut",
         b"no HTTP at all\r\n\r\n",
         b"",
     ],
-    ids=["404", "500", "redirect", "empty", "page", "dtd", "bad rate", "too long", "cut", "no HTTP", "closed"],
+    ids=["404", "500", "redirect", "empty", "page", "dtd", "negative rate", "too long", "cut", "no HTTP", "closed"],
 )
-async def test_the_rates_stay_whatever_goes_wrong(bad: bytes) -> None:
-    with publishing(answer(FRESH.format("2025-01-02", "1.5")), bad) as url:
+async def test_an_unusable_response_leaves_the_rates_unchanged(unusable: bytes) -> None:
+    with publishing(response(FRESH.format("2025-01-02", "1.5")), unusable) as url:
         feed = RatesFeed(url, FixedRates())
         await feed.refresh()
         fetched = feed.value
@@ -138,45 +138,47 @@ async def test_the_rates_stay_whatever_goes_wrong(bad: bytes) -> None:
         assert [event["log_level"] for event in events] == ["warning"]
 
 
-async def test_the_rates_stay_when_nobody_listens() -> None:
+async def test_an_unreachable_feed_leaves_the_rates_unchanged() -> None:
     with publishing(b"") as url:
         pass
-    assert await day_after_refresh(url) == KNOWN_DAY
+    assert await day_after_refresh(url) == FALLBACK_DAY
 
 
-async def test_a_publisher_that_answers_too_slowly_is_left_after_the_timeout() -> None:
+async def test_a_slow_response_is_abandoned_at_the_timeout() -> None:
     with publishing(b"HTTP/1.1 200 OK\r\n\r\n", trickle=True) as url:
         async with asyncio.timeout(30):
-            assert await day_after_refresh(url, timeout_seconds=0.2) == KNOWN_DAY
+            assert await day_after_refresh(url, timeout_seconds=0.2) == FALLBACK_DAY
 
 
-async def test_an_endless_answer_is_left_at_its_limit() -> None:
+async def test_an_endless_response_is_abandoned_at_the_size_limit() -> None:
     endless = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_BYTES + 1)
     with publishing(endless, trickle=True) as url:
         async with asyncio.timeout(30):
-            assert await day_after_refresh(url, timeout_seconds=60) == KNOWN_DAY
+            assert await day_after_refresh(url, timeout_seconds=60) == FALLBACK_DAY
 
 
-async def test_a_failure_does_not_log_the_address() -> None:
-    with publishing(answer("", status="403 Forbidden")) as url, logged() as events:
+async def test_a_failure_does_not_log_the_url() -> None:
+    with publishing(response("", status="403 Forbidden")) as url, logged() as events:
         await day_after_refresh(url)
     assert events
     assert "secret" not in str(events)
 
 
-async def test_following_fetches_again_after_each_interval() -> None:
-    with publishing(answer(FRESH.format("2025-01-02", "1.5")), b"", answer(FRESH.format("2025-01-03", "1.5"))) as url:
+async def test_rates_are_fetched_again_after_each_interval() -> None:
+    with publishing(
+        response(FRESH.format("2025-01-02", "1.5")), b"", response(FRESH.format("2025-01-03", "1.5"))
+    ) as url:
         feed = RatesFeed(url, FixedRates())
-        following = asyncio.create_task(feed.follow(0))
+        watch = asyncio.create_task(feed.watch(0))
         async with asyncio.timeout(30):
-            while feed.value.day < date(2025, 1, 3):  # noqa: ASYNC110 - the feed has nobody to tell
+            while feed.value.day < date(2025, 1, 3):  # noqa: ASYNC110 - the feed sends no notification
                 await asyncio.sleep(0)
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
 
-async def test_a_service_with_a_url_converts_at_what_is_published_there() -> None:
-    with publishing(answer(FRESH.format("2025-01-02", "1.5"))) as url:
+async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
+    with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
         settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, rates_url=HttpUrl(url))
         service = Service(settings, Telemetry())
         async with (

@@ -19,20 +19,20 @@ amounts = st.builds(Money, codes, st.integers(-(10**14), 10**14))
 rates = st.decimals("0.000000001", "999999999.999999999", places=9)
 
 
-def test_an_amount_becomes_what_its_euros_buy() -> None:
+def test_amounts_are_converted_through_the_euro() -> None:
     assert RATES.convert(Money.of("USD", 10), "EUR") == Money.of("EUR", 8)
     assert RATES.convert(Money.of("EUR", 8), "USD") == Money.of("USD", 10)
     assert RATES.convert(Money.of("USD", 10), "JPY") == Money.of("JPY", 1304, 480_000_000)
 
 
 @pytest.mark.parametrize(("nanos", "expected"), [(1, 0), (3, 2), (5, 2), (7, 4), (-1, 0), (-3, -2), (-5, -2), (-7, -4)])
-def test_half_a_nano_goes_to_the_even_neighbour(nanos: int, expected: int) -> None:
+def test_half_a_nano_is_rounded_to_even(nanos: int, expected: int) -> None:
     halved = Rates(DAY, {"HLF": Decimal("0.5")})
     assert halved.convert(Money("EUR", nanos), "HLF").total_nanos == expected
 
 
 @given(st.integers(-(10**27), 10**27), rates, rates)
-def test_the_result_is_the_exact_one_rounded_once(nanos: int, from_rate: Decimal, to_rate: Decimal) -> None:
+def test_the_result_is_the_exact_value_rounded_once(nanos: int, from_rate: Decimal, to_rate: Decimal) -> None:
     converted = Fraction(nanos) / Fraction(from_rate) * Fraction(to_rate)
     pair = Rates(DAY, {"AAA": from_rate, "BBB": to_rate})
     if abs(converted) < (MAX_UNITS + 1) * NANOS_PER_UNIT - 1:
@@ -43,23 +43,23 @@ def test_the_result_is_the_exact_one_rounded_once(nanos: int, from_rate: Decimal
 
 
 @given(amounts, codes)
-def test_a_debt_converts_as_the_same_sum_in_hand(amount: Money, to_code: str) -> None:
+def test_a_negative_amount_converts_like_the_positive_one(amount: Money, to_code: str) -> None:
     assert RATES.convert(amount * -1, to_code) == RATES.convert(amount, to_code) * -1
 
 
 @given(codes, st.integers(MIN_UNITS * NANOS_PER_UNIT, MAX_UNITS * NANOS_PER_UNIT))
-def test_the_same_currency_comes_back_to_the_nano(code: str, nanos: int) -> None:
+def test_converting_to_the_same_currency_changes_nothing(code: str, nanos: int) -> None:
     assert RATES.convert(Money(code, nanos), code) == Money(code, nanos)
 
 
 @given(st.lists(st.integers(0, 10**18), max_size=5))
-def test_parts_differ_from_their_sum_by_a_nano_each_at_most(parts: list[int]) -> None:
+def test_converted_parts_differ_from_their_sum_by_at_most_a_nano_each(parts: list[int]) -> None:
     converted = [RATES.convert(Money("USD", part), "JPY").total_nanos for part in parts]
     assert abs(sum(converted) - RATES.convert(Money("USD", sum(parts)), "JPY").total_nanos) <= len(parts) + 1
 
 
 @pytest.mark.parametrize("units", [MAX_UNITS, MIN_UNITS])
-def test_the_ends_of_an_int64_are_in_range(units: int) -> None:
+def test_the_limits_of_an_int64_are_in_range(units: int) -> None:
     assert RATES.convert(Money.of("EUR", units), "EUR").units == units
 
 
@@ -69,25 +69,25 @@ def test_a_result_beyond_an_int64_is_out_of_range(units: int) -> None:
         RATES.convert(Money.of("EUR", units), "USD")
 
 
-def test_too_small_a_rate_gives_zero_and_not_a_failure() -> None:
+def test_a_result_below_half_a_nano_is_zero() -> None:
     assert RATES.convert(Money("EUR", 1), "XTS") == Money("XTS", 0)
 
 
 @pytest.mark.parametrize("code", ["", "usd", "US", "USDX", "ÜSD", "XXX"])
-def test_a_currency_without_a_rate_is_refused_by_its_field(code: str) -> None:
+def test_a_currency_without_a_rate_is_rejected_with_the_name_of_its_field(code: str) -> None:
     with pytest.raises(CurrencyNotSupported) as to_unknown:
         RATES.convert(Money.of("USD", 1), code)
     with pytest.raises(CurrencyNotSupported) as from_unknown:
         RATES.convert(Money.of(code, 1), "USD")
-    assert [broken.field for broken in to_unknown.value.violations] == ["to_code"]
-    assert [broken.field for broken in from_unknown.value.violations] == ["from.currency_code"]
+    assert [violation.field for violation in to_unknown.value.violations] == ["to_code"]
+    assert [violation.field for violation in from_unknown.value.violations] == ["from.currency_code"]
 
 
-def test_a_refusal_does_not_repeat_what_was_given() -> None:
+def test_an_error_does_not_contain_the_value() -> None:
     with pytest.raises(InvalidArgument) as refused:
         RATES.convert(Money.of("USD", 1), "QQQ")
     assert "QQQ" not in refused.value.message
 
 
-def test_the_codes_are_sorted_and_hold_the_euro() -> None:
+def test_the_codes_are_sorted_and_include_the_euro() -> None:
     assert RATES.codes == ("EUR", "IDR", "JPY", "USD", "XTS")

@@ -53,22 +53,24 @@ async def test_the_supported_currencies_are_sorted(stub: CurrencyServiceStub) ->
     assert list(response.currency_codes) == ["EUR", "JPY", "USD"]
 
 
-async def test_an_amount_is_answered_in_the_other_currency(stub: CurrencyServiceStub) -> None:
+async def test_an_amount_is_returned_in_the_other_currency(stub: CurrencyServiceStub) -> None:
     assert await convert(stub, "EUR", "USD", 1, 500_000_000) == Money(currency_code="EUR", units=1, nanos=200_000_000)
 
 
-async def test_a_negative_amount_has_units_and_nanos_of_one_sign(stub: CurrencyServiceStub) -> None:
+async def test_units_and_nanos_of_a_negative_amount_share_its_sign(stub: CurrencyServiceStub) -> None:
     assert await convert(stub, "EUR", "USD", -1, -500_000_000) == Money(
         currency_code="EUR", units=-1, nanos=-200_000_000
     )
 
 
-async def test_less_than_a_unit_may_be_negative(stub: CurrencyServiceStub) -> None:
+async def test_an_amount_below_one_unit_may_be_negative(stub: CurrencyServiceStub) -> None:
     assert await convert(stub, "USD", "EUR", 0, -4) == Money(currency_code="USD", units=0, nanos=-5)
 
 
 @pytest.mark.parametrize(("units", "nanos"), [(INT64_MAX, 999_999_999), (-(2**63), -999_999_999), (0, 0)])
-async def test_the_same_currency_comes_back_as_it_was(stub: CurrencyServiceStub, units: int, nanos: int) -> None:
+async def test_converting_to_the_same_currency_returns_the_same_amount(
+    stub: CurrencyServiceStub, units: int, nanos: int
+) -> None:
     assert await convert(stub, "JPY", "JPY", units, nanos) == Money(currency_code="JPY", units=units, nanos=nanos)
 
 
@@ -94,11 +96,11 @@ async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub
         ("EUR", ("USD", 0, -1_000_000_000), "from.nanos"),
     ],
 )
-async def test_a_broken_rule_is_an_invalid_argument_by_its_field(
+async def test_an_invalid_field_is_an_invalid_argument_with_its_name(
     stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str
 ) -> None:
     error = await refusal(stub, to_code, *amount)
-    assert [broken.field for broken in error.violations] == [field]
+    assert [violation.field for violation in error.violations] == [field]
 
 
 async def test_an_unsupported_currency_has_its_own_reason(stub: CurrencyServiceStub) -> None:
@@ -106,7 +108,7 @@ async def test_an_unsupported_currency_has_its_own_reason(stub: CurrencyServiceS
 
 
 @pytest.mark.parametrize("units", [INT64_MAX, -(2**63)])
-async def test_a_result_that_no_int64_holds_is_out_of_range(stub: CurrencyServiceStub, units: int) -> None:
+async def test_a_result_beyond_an_int64_is_out_of_range(stub: CurrencyServiceStub, units: int) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await convert(stub, "JPY", "EUR", units)
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE

@@ -21,22 +21,22 @@ def feed(*quotes: str, day: str = "2025-01-02") -> bytes:
     return ENVELOPE.format(f'<Cube time="{day}">{"".join(quotes)}</Cube>').encode()
 
 
-def test_the_package_has_the_dated_rates_of_thirty_currencies_at_least() -> None:
+def test_the_packaged_file_has_dated_rates_of_at_least_thirty_currencies() -> None:
     rates = parse_rates(Settings().rates_file.read_bytes())
     assert len(rates.codes) >= 30
     assert rates.day == date(2024, 12, 31)
 
 
-def test_the_package_names_its_source() -> None:
+def test_the_packaged_file_names_its_source() -> None:
     assert b"European Central Bank" in Settings().rates_file.read_bytes()
 
 
-def test_the_package_says_what_a_euro_bought_that_day() -> None:
+def test_the_packaged_file_has_the_published_rate_of_its_day() -> None:
     rates = parse_rates(Settings().rates_file.read_bytes())
     assert rates.convert(Money.of("EUR", 1), "USD") == Money.of("USD", 1, 38_900_000)
 
 
-def test_a_rate_is_read_exactly() -> None:
+def test_rates_are_parsed_exactly() -> None:
     rates = parse_rates(feed('<Cube currency="USD" rate="1.234567891"/>'))
     assert rates.convert(Money.of("EUR", 1), "USD") == Money.of("USD", 1, 234_567_891)
 
@@ -56,7 +56,7 @@ def test_a_rate_is_read_exactly() -> None:
         ('<Cube currency="EUR" rate="1"/>', "quoted twice, or the euro"),
     ],
 )
-def test_a_bad_quote_is_refused_by_its_name(quote: str, named: str) -> None:
+def test_an_invalid_rate_is_rejected_with_its_name(quote: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_rates(feed(USD, quote))
 
@@ -71,13 +71,13 @@ def test_a_bad_quote_is_refused_by_its_name(quote: str, named: str) -> None:
         (b"<html>moved</html>", "not of 0"),
     ],
 )
-def test_what_is_not_the_rates_of_one_day_is_refused(raw: bytes, named: str) -> None:
+def test_anything_but_the_rates_of_one_day_is_rejected(raw: bytes, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_rates(raw)
 
 
 @pytest.mark.parametrize("declaration", [ENTITIES, EXTERNAL, "<!DOCTYPE x>"])
-def test_a_dtd_is_refused(declaration: str) -> None:
+def test_a_dtd_is_rejected(declaration: str) -> None:
     with pytest.raises(ValueError, match="DTDForbidden"):
         parse_rates(declaration.encode() + feed(USD))
 
@@ -93,12 +93,12 @@ def test_a_dtd_is_refused(declaration: str) -> None:
         b'<?xml version="1.0" encoding="shift_jis"?><a/>',
     ],
 )
-def test_what_is_no_xml_is_refused(raw: bytes) -> None:
+def test_malformed_xml_is_rejected(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"well-formed|encodings"):
         parse_rates(raw)
 
 
-def test_a_changed_file_is_read_anew_and_a_broken_one_is_not(tmp_path: Path) -> None:
+def test_a_changed_file_is_reloaded_and_an_invalid_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "rates.xml"
     path.write_bytes(feed(USD))
     file = DataFile(path, parse_rates)

@@ -5,7 +5,7 @@ import pytest
 from chassis.errors import InvalidArgument
 from chassis.fields import require_email_address
 from chassis.money import MAX_UNITS, AmountOutOfRange, Money
-from email_service.domain import Address, Letter, Line, Order
+from email_service.domain import Address, ConfirmationEmail, Line, Order
 
 ADDRESS = Address("1 Main Street", "Springfield", "IL", "US", 62704)
 
@@ -25,10 +25,10 @@ def order(
 
 
 def key(order_id: str) -> str:
-    return Letter(order_id, "jane@example.com", "", "", "").key
+    return ConfirmationEmail(order_id, "jane@example.com", "", "", "").key
 
 
-def test_the_total_is_the_lines_and_the_shipping() -> None:
+def test_the_total_is_the_sum_of_lines_and_shipping() -> None:
     assert order(line(), line()).total == Money.of("EUR", 25, 500_000_000)
 
 
@@ -38,7 +38,7 @@ def test_a_total_beyond_64_bits_is_out_of_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "field"),
+    ("invalid", "field"),
     [
         (lambda: order(order_id=""), "order.order_id"),
         (lambda: order(order_id="x" * 129), "order.order_id"),
@@ -50,9 +50,11 @@ def test_a_total_beyond_64_bits_is_out_of_range() -> None:
         (lambda: order(address=Address("", "", "", "x" * 257, 0)), "order.shipping_address.country"),
     ],
 )
-def test_an_order_beyond_a_limit_is_refused_by_its_field(broken: Callable[[], Order], field: str) -> None:
+def test_an_order_beyond_a_limit_is_rejected_with_the_name_of_the_field(
+    invalid: Callable[[], Order], field: str
+) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        broken()
+        invalid()
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
@@ -69,14 +71,14 @@ def test_an_address_has_no_blank_lines(address: Address, lines: list[str]) -> No
     assert address.lines == lines
 
 
-def test_a_letter_is_named_for_its_order() -> None:
+def test_an_email_has_the_id_of_its_order_as_its_key() -> None:
     assert key("3f2b8c1e-7a10") == "3f2b8c1e-7a10"
 
 
 @pytest.mark.parametrize(
     "order_id", ["../../etc/passwd", "..", ".", "a/b", "-rf", "a b", "a\x00b", "ü", "a>b", "x" * 129]
 )
-def test_an_id_that_can_t_name_a_file_is_digested(order_id: str) -> None:
+def test_an_order_id_that_is_unsafe_in_a_file_name_is_hashed(order_id: str) -> None:
     assert key(order_id).startswith("sha256-")
     assert key(order_id) != key(order_id + "2")
 
@@ -84,7 +86,7 @@ def test_an_id_that_can_t_name_a_file_is_digested(order_id: str) -> None:
 @pytest.mark.parametrize(
     "address", ["a@b", "jane.doe+shop@mail.example.com", "o'neil@example.com", "a" * 242 + "@example.com"]
 )
-def test_one_plain_address_is_accepted(address: str) -> None:
+def test_a_plain_address_is_accepted(address: str) -> None:
     assert require_email_address(address, "email") == address
 
 
@@ -111,7 +113,7 @@ def test_one_plain_address_is_accepted(address: str) -> None:
         "a" * 243 + "@example.com",
     ],
 )
-def test_anything_else_is_no_address(address: str) -> None:
+def test_anything_but_one_plain_address_is_rejected(address: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         require_email_address(address, "email")
     assert refused.value.violations[0].field == "email"

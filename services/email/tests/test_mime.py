@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from email_service.domain import Letter
+from email_service.domain import ConfirmationEmail
 from email_service.mime import Sender, parse_sender, to_mime
 
 SENDER = Sender("Shop", "orders@shop.example")
 SENT_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-LETTER = Letter("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
+EMAIL = ConfirmationEmail("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
 HEADERS = [
     "Date",
     "From",
@@ -24,18 +24,19 @@ HEADERS = [
 ]
 
 
-def read(letter: Letter, sender: Sender = SENDER) -> EmailMessage:
-    return message_from_bytes(to_mime(letter, sender, SENT_AT), policy=policy.default)
+def parse(email: ConfirmationEmail, sender: Sender = SENDER) -> EmailMessage:
+    return message_from_bytes(to_mime(email, sender, SENT_AT), policy=policy.default)
 
 
-def body(message: EmailMessage, form: str) -> str:
-    part = message.get_body((form,))
+def body(message: EmailMessage, subtype: str) -> str:
+    part = message.get_body((subtype,))
     assert part is not None
-    return part.get_content().replace("\r\n", "\n")
+    content: str = part.get_content()
+    return content.replace("\r\n", "\n")
 
 
-def test_the_headers_say_who_when_and_what() -> None:
-    message = read(LETTER)
+def test_the_headers_have_date_sender_recipient_subject_and_id() -> None:
+    message = parse(EMAIL)
     assert message["Date"].datetime == SENT_AT
     assert message["From"] == "Shop <orders@shop.example>"
     assert message["To"] == "jane@example.com"
@@ -43,47 +44,49 @@ def test_the_headers_say_who_when_and_what() -> None:
     assert message["Message-ID"] == "<o-1@shop>"
 
 
-def test_the_same_letter_has_the_same_message_id_whenever_it_is_sent() -> None:
-    later = message_from_bytes(to_mime(LETTER, SENDER, datetime.now(UTC)), policy=policy.default)
-    assert later["Message-ID"] == read(LETTER)["Message-ID"]
+def test_an_email_sent_twice_has_the_same_message_id() -> None:
+    later = message_from_bytes(to_mime(EMAIL, SENDER, datetime.now(UTC)), policy=policy.default)
+    assert later["Message-ID"] == parse(EMAIL)["Message-ID"]
 
 
-def test_text_comes_before_html_so_that_readers_prefer_html() -> None:
-    message = read(LETTER)
+def test_text_precedes_html_so_that_mail_clients_prefer_html() -> None:
+    message = parse(EMAIL)
     assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]
     assert (body(message, "plain"), body(message, "html")) == ("Hello €1\n", "<p>Hello €1</p>\n")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
-def test_any_text_comes_back_as_it_was(text: str) -> None:
-    message = read(Letter("o-1", "jane@example.com", "Hi", text, text))
+def test_any_text_survives_encoding(text: str) -> None:
+    message = parse(ConfirmationEmail("o-1", "jane@example.com", "Hi", text, text))
     assert body(message, "plain") == body(message, "html") == text + "\n"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=150))
-def test_any_subject_comes_back_as_one_line(text: str) -> None:
+def test_any_subject_survives_encoding_as_one_line(text: str) -> None:
     subject = " ".join(("Order", *text.split()))
     printable = "".join(c for c in subject if c.isprintable())
-    message = read(Letter("o-1", "jane@example.com", printable, "", ""))
+    message = parse(ConfirmationEmail("o-1", "jane@example.com", printable, "", ""))
     assert message.keys() == HEADERS
     assert "".join(str(message["Subject"]).split()) == "".join(printable.split())
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150))
 def test_no_order_id_can_add_a_header(order_id: str) -> None:
-    assert read(Letter(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
+    assert parse(ConfirmationEmail(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
 
 
-def test_no_text_can_end_the_part_that_it_is_in() -> None:
-    boundary = read(LETTER).get_boundary()
+def test_no_text_can_end_its_own_part() -> None:
+    boundary = parse(EMAIL).get_boundary()
     text = f"--{boundary}--\n--{boundary}\nContent-Type: text/html\n\n<b>\n.\n"
-    message = read(Letter("o-1", "jane@example.com", "Hi", text, "x"))
+    message = parse(ConfirmationEmail("o-1", "jane@example.com", "Hi", text, "x"))
     assert len(list(message.iter_parts())) == 2
     assert body(message, "plain") == text
 
 
-def test_no_line_is_longer_than_mail_allows() -> None:
-    mail = to_mime(Letter("o-1", "a" * 242 + "@example.com", "ü" * 150, "ü" * 5000, "y" * 5000), SENDER, SENT_AT)
+def test_no_line_exceeds_the_limit_of_smtp() -> None:
+    mail = to_mime(
+        ConfirmationEmail("o-1", "a" * 242 + "@example.com", "ü" * 150, "ü" * 5000, "y" * 5000), SENDER, SENT_AT
+    )
     assert max(map(len, mail.split(b"\r\n"))) <= 998
     assert b"\n" not in mail.replace(b"\r\n", b"")
 
@@ -99,12 +102,12 @@ def test_no_line_is_longer_than_mail_allows() -> None:
     ],
 )
 def test_a_sender_may_have_a_name(text: str, shown: str) -> None:
-    message = read(LETTER, parse_sender(text))
+    message = parse(EMAIL, parse_sender(text))
     assert message.keys() == HEADERS
     assert message["From"] == shown
 
 
 @pytest.mark.parametrize("text", ["", "Shop", "Shop <>", "a@b, c@d", "<a b@c>"])
-def test_what_is_no_sender_is_refused(text: str) -> None:
+def test_a_malformed_sender_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="must be an e-mail address"):
         parse_sender(text)

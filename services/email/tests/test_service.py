@@ -1,10 +1,12 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import grpc
 import pytest
 from pydantic import SecretStr
+from typing_extensions import override
 
 from chassis.errors import InvalidArgument
 from chassis.server import Service, serving
@@ -12,8 +14,8 @@ from chassis.settings import load
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from email_service.__main__ import Settings, build
-from email_service.domain import Letter, MailNotSent
-from email_service.letters import Stationery
+from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
+from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -41,55 +43,56 @@ def request(email: str = "jane@example.com") -> SendOrderConfirmationRequest:
 
 
 @dataclass
-class Pigeons:
-    """Carries letters, or not."""
+class FakeMailer(Mailer):
+    """Records e-mails in `sent`; fails while `failing` is set."""
 
-    carried: list[Letter] = field(default_factory=list)
-    on_strike: bool = False
+    sent: list[ConfirmationEmail] = field(default_factory=list)
+    failing: bool = False
 
-    async def send(self, letter: Letter) -> None:
-        if self.on_strike:
-            raise MailNotSent("the pigeons are on strike")
-        self.carried.append(letter)
-
-
-@pytest.fixture
-def pigeons() -> Pigeons:
-    return Pigeons()
+    @override
+    async def send(self, email: ConfirmationEmail) -> None:
+        if self.failing:
+            raise MailNotSent("the mailer fails")
+        self.sent.append(email)
 
 
 @pytest.fixture
-async def stub(pigeons: Pigeons) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(Stationery(), pigeons)
+def mailer() -> FakeMailer:
+    return FakeMailer()
+
+
+@pytest.fixture
+async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
+    servicer = EmailService(ConfirmationTemplates(), mailer)
     async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
         yield EmailServiceStub(channel)
 
 
-async def refusal(stub: EmailServiceStub, broken: SendOrderConfirmationRequest) -> list[str]:
+async def refusal(stub: EmailServiceStub, invalid: SendOrderConfirmationRequest) -> list[str]:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(broken)
+        await stub.SendOrderConfirmation(invalid)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     error = from_rpc_error(refused.value)
     assert isinstance(error, InvalidArgument)
     return [violation.field for violation in error.violations]
 
 
-async def test_a_confirmation_is_handed_over(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await stub.SendOrderConfirmation(request()) == Empty()
-    [letter] = pigeons.carried
-    assert (letter.recipient, letter.order_id) == ("jane@example.com", "o-1")
+    [email] = mailer.sent
+    assert (email.recipient, email.order_id) == ("jane@example.com", "o-1")
 
 
-async def test_a_confirmation_tells_the_whole_order(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     await stub.SendOrderConfirmation(request())
-    text = pigeons.carried[0].text
+    text = mailer.sent[0].text
     for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
         assert fact in text
 
 
-async def test_a_missing_order_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
+async def test_a_missing_order_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
-    assert not pigeons.carried
+    assert not mailer.sent
 
 
 @pytest.mark.parametrize(
@@ -104,47 +107,47 @@ async def test_a_missing_order_is_refused(stub: EmailServiceStub, pigeons: Pigeo
         "a" * 243 + "@example.com",
     ],
 )
-async def test_what_is_not_one_address_is_refused(stub: EmailServiceStub, pigeons: Pigeons, email: str) -> None:
+async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, mailer: FakeMailer, email: str) -> None:
     assert await refusal(stub, request(email)) == ["email"]
-    assert not pigeons.carried
+    assert not mailer.sent
 
 
-async def test_a_missing_shipping_cost_is_refused(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.ClearField("shipping_cost")
-    assert await refusal(stub, broken) == ["order.shipping_cost"]
+async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
+    invalid = request()
+    invalid.order.ClearField("shipping_cost")
+    assert await refusal(stub, invalid) == ["order.shipping_cost"]
 
 
 @pytest.mark.parametrize("part", ["item", "cost"])
-async def test_half_an_item_is_refused(stub: EmailServiceStub, part: str) -> None:
-    broken = request()
-    broken.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
-    assert await refusal(stub, broken) == [f"order.items[1].{part}"]
+async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: Literal["item", "cost"]) -> None:
+    invalid = request()
+    invalid.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
+    assert await refusal(stub, invalid) == [f"order.items[1].{part}"]
 
 
-async def test_an_amount_with_two_signs_is_refused(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.items[0].cost.CopyFrom(euros(1, -1))
-    assert await refusal(stub, broken) == ["order.items[0].cost.nanos"]
+async def test_an_amount_with_mixed_signs_is_rejected(stub: EmailServiceStub) -> None:
+    invalid = request()
+    invalid.order.items[0].cost.CopyFrom(euros(1, -1))
+    assert await refusal(stub, invalid) == ["order.items[0].cost.nanos"]
 
 
-async def test_a_header_in_an_order_id_is_refused(stub: EmailServiceStub, pigeons: Pigeons) -> None:
-    broken = request()
-    broken.order.order_id = "o-1\r\nBcc: all@example.com"
-    assert await refusal(stub, broken) == ["order.order_id"]
-    assert not pigeons.carried
+async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
+    invalid = request()
+    invalid.order.order_id = "o-1\r\nBcc: all@example.com"
+    assert await refusal(stub, invalid) == ["order.order_id"]
+    assert not mailer.sent
 
 
 async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
-    broken = request()
-    broken.order.items[0].cost.units = 2**63 - 1
+    invalid = request()
+    invalid.order.items[0].cost.units = 2**63 - 1
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(broken)
+        await stub.SendOrderConfirmation(invalid)
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
 
 
-async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, pigeons: Pigeons) -> None:
-    pigeons.on_strike = True
+async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, mailer: FakeMailer) -> None:
+    mailer.failing = True
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub.SendOrderConfirmation(request())
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -153,7 +156,7 @@ async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, pigeon
 @pytest.mark.parametrize(
     ("variable", "value"), [("SMTP_URL", "smtp://jane:hunter2/@relay"), ("EMAIL_FROM", "hunter2 at shop")]
 )
-def test_a_bad_setting_stops_the_start_by_its_name_alone(
+def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -168,7 +171,7 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_without_a_relay_mails_are_files_in_the_outbox(tmp_path: Path) -> None:
+async def test_without_a_relay_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
     settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path)
     service = Service(settings, Telemetry())
     async with (
@@ -179,7 +182,7 @@ async def test_without_a_relay_mails_are_files_in_the_outbox(tmp_path: Path) -> 
     assert files(tmp_path) == ["o-1.eml"]
 
 
-async def test_with_a_relay_nothing_is_written(tmp_path: Path) -> None:
+async def test_with_a_relay_the_outbox_is_not_used(tmp_path: Path) -> None:
     relay = SecretStr("smtp://127.0.0.1:1")
     settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path, smtp_url=relay)
     service = Service(settings, Telemetry())

@@ -10,7 +10,7 @@ from chassis.server import Service, serving
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from product_catalog_service.__main__ import Settings, build
-from product_catalog_service.service import ProductCatalogService, Shelf
+from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
@@ -41,13 +41,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(file: Path) -> DataFile[Shelf]:
-    return DataFile(file, lambda raw: Shelf(parse_catalog(raw)))
+def catalog(file: Path) -> DataFile[CatalogMessages]:
+    return DataFile(file, lambda raw: CatalogMessages(parse_catalog(raw)))
 
 
 @pytest.fixture
-async def stub(shelf: DataFile[Shelf]) -> AsyncIterator[ProductCatalogServiceStub]:
-    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(shelf))) as channel:
+async def stub(catalog: DataFile[CatalogMessages]) -> AsyncIterator[ProductCatalogServiceStub]:
+    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(catalog))) as channel:
         yield ProductCatalogServiceStub(channel)
 
 
@@ -66,11 +66,11 @@ async def test_a_product_has_every_field_of_the_contract(stub: ProductCatalogSer
     )
 
 
-async def test_the_list_holds_all_products_in_the_order_of_the_file(stub: ProductCatalogServiceStub) -> None:
+async def test_the_list_has_all_products_in_file_order(stub: ProductCatalogServiceStub) -> None:
     assert await ids(stub) == ["mug", "kettle"]
 
 
-async def test_an_unknown_product_is_not_found_for_a_reason(stub: ProductCatalogServiceStub) -> None:
+async def test_an_unknown_product_is_not_found_with_its_reason(stub: ProductCatalogServiceStub) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="spoon"))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -84,12 +84,12 @@ async def test_a_malformed_id_is_an_invalid_argument(stub: ProductCatalogService
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_search_answers_with_whole_products(stub: ProductCatalogServiceStub) -> None:
+async def test_a_search_returns_complete_products(stub: ProductCatalogServiceStub) -> None:
     response = await stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query="COPPER kitchen"))
     assert [(product.id, product.price_usd.units) for product in response.results] == [("kettle", 16)]
 
 
-async def test_a_search_that_finds_nothing_is_no_error(stub: ProductCatalogServiceStub) -> None:
+async def test_a_search_without_results_is_no_error(stub: ProductCatalogServiceStub) -> None:
     response = await stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query="%"))
     assert not response.results
 
@@ -101,24 +101,24 @@ async def test_too_long_a_query_is_an_invalid_argument(stub: ProductCatalogServi
 
 
 async def test_a_changed_file_is_served_without_a_restart(
-    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+    stub: ProductCatalogServiceStub, catalog: DataFile[CatalogMessages], file: Path
 ) -> None:
     write(file, KETTLE | {"name": "Silver kettle"})
-    shelf.refresh()
+    catalog.refresh()
     assert await ids(stub) == ["kettle"]
     product = await stub.GetProduct(product_catalog_pb2.GetProductRequest(id="kettle"))
     assert product.name == "Silver kettle"
 
 
-async def test_a_broken_file_leaves_the_old_products_in_place(
-    stub: ProductCatalogServiceStub, shelf: DataFile[Shelf], file: Path
+async def test_an_invalid_file_leaves_the_previous_products_in_place(
+    stub: ProductCatalogServiceStub, catalog: DataFile[CatalogMessages], file: Path
 ) -> None:
     write(file, KETTLE, KETTLE)
-    shelf.refresh()
+    catalog.refresh()
     assert await ids(stub) == ["mug", "kettle"]
 
 
-async def test_a_service_with_a_file_of_its_own_serves_that_file(file: Path) -> None:
+async def test_catalog_file_replaces_the_packaged_file(file: Path) -> None:
     settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, catalog_file=file)
     service = Service(settings, Telemetry())
     async with (

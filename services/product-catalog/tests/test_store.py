@@ -19,7 +19,7 @@ MUG: dict[str, object] = {
 }
 
 
-def parsed(*entries: dict[str, object]) -> Catalog:
+def parse(*entries: dict[str, object]) -> Catalog:
     return parse_catalog(json.dumps(entries).encode())
 
 
@@ -27,7 +27,7 @@ def without(field: str) -> dict[str, object]:
     return {name: value for name, value in MUG.items() if name != field}
 
 
-def test_the_package_has_forty_products_over_eight_categories_at_least() -> None:
+def test_the_packaged_file_has_at_least_forty_products_in_eight_categories() -> None:
     products = parse_catalog(Settings().catalog_file.read_bytes()).products
     assert len(products) >= 40
     assert len({category for product in products for category in product.categories}) >= 8
@@ -37,20 +37,20 @@ def test_the_package_has_forty_products_over_eight_categories_at_least() -> None
     ("price", "nanos"),
     [("16.25", 16_250_000_000), ("0.000000001", 1), ("7", 7_000_000_000), ("999999999999.999999999", 10**21 - 1)],
 )
-def test_a_price_is_read_exactly(price: str, nanos: int) -> None:
-    assert parsed(MUG | {"price_usd": price}).find("mug").price == Money("USD", nanos)
+def test_prices_are_parsed_exactly(price: str, nanos: int) -> None:
+    assert parse(MUG | {"price_usd": price}).find("mug").price == Money("USD", nanos)
 
 
 @pytest.mark.parametrize("price", ["0", "-1", "", "free", "NaN", "Infinity", "0.0000000001", "1234567890123.1", None])
-def test_a_bad_price_is_refused_by_the_entry_and_its_field(price: object) -> None:
+def test_an_invalid_price_is_rejected_with_its_entry_and_field(price: object) -> None:
     with pytest.raises(ValueError, match=r"\b1\.price_usd\b"):
-        parsed(MUG, MUG | {"id": "kettle", "price_usd": price})
+        parse(MUG, MUG | {"id": "kettle", "price_usd": price})
 
 
 @pytest.mark.parametrize("field", list(MUG))
-def test_a_missing_field_is_refused_by_the_entry_and_its_name(field: str) -> None:
+def test_a_missing_field_is_rejected_with_its_entry_and_name(field: str) -> None:
     with pytest.raises(ValueError, match=rf"\b0\.{field}\b"):
-        parsed(without(field))
+        parse(without(field))
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,24 @@ def test_a_missing_field_is_refused_by_the_entry_and_its_name(field: str) -> Non
         ({"colour": "blue"}, "0.colour"),
     ],
 )
-def test_a_bad_field_is_refused_by_the_entry_and_its_name(change: dict[str, object], named: str) -> None:
+def test_an_invalid_field_is_rejected_with_its_entry_and_name(change: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        parsed(MUG | change)
+        parse(MUG | change)
 
 
-def test_an_id_written_twice_is_refused_by_the_id() -> None:
+def test_a_duplicate_id_is_rejected_with_the_id() -> None:
     with pytest.raises(ValueError, match="two products have the id mug"):
-        parsed(MUG, MUG)
+        parse(MUG, MUG)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff", b"[" * 100_000])
-def test_what_is_no_list_of_products_is_refused(raw: bytes) -> None:
+def test_anything_but_a_list_of_products_is_rejected(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"Invalid JSON|valid array"):
         parse_catalog(raw)
 
 
-def test_a_broken_file_stops_the_start_with_its_name(tmp_path: Path) -> None:
+def test_an_invalid_file_fails_the_start_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "products.json"
     file.write_text("[]")
-    with pytest.raises(OSError, match=r"products\.json: there must be one product at least"):
+    with pytest.raises(OSError, match=r"products\.json: there must be at least one product"):
         DataFile(file, parse_catalog)

@@ -18,18 +18,18 @@ from shop_testkit.serving import Recorded, serve
 
 
 class ProductCatalog(ProductCatalogServiceServicer):
-    """A small catalog that a test can change, stop and hold back."""
+    """A small catalog; tests change its products, make it fail (`is_down`) or block it (`responds`)."""
 
     def __init__(self) -> None:
         self.categories = {"pan": ["kitchen"], "knife": ["kitchen"], "tent": ["outdoors"]}
         self.calls = 0
         self.is_down = False
-        self.answers = asyncio.Event()
-        self.answers.set()
+        self.responds = asyncio.Event()
+        self.responds.set()
 
     async def ListProducts(self, request: empty_pb2.Empty, context: Any) -> product_catalog_pb2.ListProductsResponse:
         self.calls += 1
-        await self.answers.wait()
+        await self.responds.wait()
         if self.is_down:
             raise Unavailable("down")
         products = [product_catalog_pb2.Product(id=id_, categories=of) for id_, of in self.categories.items()]
@@ -43,7 +43,7 @@ class ProductCatalog(ProductCatalogServiceServicer):
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -64,7 +64,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def catalog(product_catalog: ProductCatalog, clock: Clock, recorded: Recorded) -> AsyncIterator[CachedCatalog]:
-    """What recommendations come from, over a real channel; an answer is old after ten seconds."""
+    """The cached catalog, over a real channel; it expires after ten seconds."""
     async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30, telemetry=recorded.telemetry)
         async with aclosing(CachedCatalog(ProductCatalogServiceStub(opened), ttl_seconds=10, clock=clock)) as cached:

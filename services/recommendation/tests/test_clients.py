@@ -1,4 +1,4 @@
-"""The remembered catalog, over a channel to the catalog and with the clock of conftest.py."""
+"""The cached catalog, over a channel to the service and with the clock of conftest.py."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ TTL_SECONDS = 10
 
 
 async def refreshed(catalog: CachedCatalog) -> set[str]:
-    """The ids that the background has read when it is through."""
+    """The ids in the cache after the background refresh has finished."""
     await catalog.current()
     await asyncio.gather(*catalog._cache._fetches.values(), return_exceptions=True)
     return set((await catalog.current()).ids)
@@ -24,39 +24,39 @@ async def test_products_come_with_their_categories(catalog: CachedCatalog) -> No
     assert (await catalog.current()).related(["pan"]) == {"pan", "knife"}
 
 
-async def test_a_fresh_answer_is_not_asked_for_again(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
+async def test_a_fresh_catalog_is_not_read_again(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
     await catalog.current()
     clock.seconds = TTL_SECONDS - 1
     await refreshed(catalog)
     assert product_catalog.calls == 1
 
 
-async def test_many_who_wait_for_the_first_answer_share_one_call(catalog: CachedCatalog, product_catalog: Any) -> None:
+async def test_concurrent_first_reads_share_one_call(catalog: CachedCatalog, product_catalog: Any) -> None:
     await asyncio.gather(*(catalog.current() for _ in range(50)))
     assert product_catalog.calls == 1
 
 
-async def test_an_old_answer_is_replaced(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
+async def test_an_expired_catalog_is_replaced(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
     await catalog.current()
     product_catalog.categories = {"axe": []}
     clock.seconds = TTL_SECONDS
     assert await refreshed(catalog) == {"axe"}
 
 
-async def test_nobody_waits_for_a_new_answer_who_can_have_an_old_one(
+async def test_a_stale_catalog_is_served_without_waiting_for_its_refresh(
     catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
-    product_catalog.answers.clear()
+    product_catalog.responds.clear()
     clock.seconds = TTL_SECONDS
     for _ in range(50):
         await catalog.current()
-    product_catalog.answers.set()
+    product_catalog.responds.set()
     await refreshed(catalog)
     assert product_catalog.calls == 2
 
 
-async def test_an_old_answer_is_good_while_the_catalog_is_down(
+async def test_a_stale_catalog_is_served_while_the_product_catalog_is_down(
     catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
@@ -65,7 +65,7 @@ async def test_an_old_answer_is_good_while_the_catalog_is_down(
     assert await refreshed(catalog) == {"pan", "knife", "tent"}
 
 
-async def test_a_catalog_that_is_down_is_not_asked_at_every_call(
+async def test_a_failed_refresh_is_not_retried_on_every_call(
     catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()
@@ -76,7 +76,9 @@ async def test_a_catalog_that_is_down_is_not_asked_at_every_call(
     assert product_catalog.calls == 2
 
 
-async def test_a_catalog_that_is_back_is_read_again(catalog: CachedCatalog, product_catalog: Any, clock: Any) -> None:
+async def test_the_catalog_is_read_again_after_an_outage(
+    catalog: CachedCatalog, product_catalog: Any, clock: Any
+) -> None:
     await catalog.current()
     product_catalog.is_down = True
     clock.seconds = TTL_SECONDS
@@ -86,13 +88,13 @@ async def test_a_catalog_that_is_back_is_read_again(catalog: CachedCatalog, prod
     assert await refreshed(catalog) == {"axe"}
 
 
-async def test_without_any_answer_the_catalog_is_unavailable(catalog: CachedCatalog, product_catalog: Any) -> None:
+async def test_without_a_first_read_the_catalog_is_unavailable(catalog: CachedCatalog, product_catalog: Any) -> None:
     product_catalog.is_down = True
     with pytest.raises(CatalogUnavailable):
         await catalog.current()
 
 
-async def test_the_first_answer_is_asked_for_until_it_comes(catalog: CachedCatalog, product_catalog: Any) -> None:
+async def test_a_failed_first_read_is_retried_by_the_next_call(catalog: CachedCatalog, product_catalog: Any) -> None:
     product_catalog.is_down = True
     with pytest.raises(CatalogUnavailable):
         await catalog.current()
@@ -100,19 +102,17 @@ async def test_the_first_answer_is_asked_for_until_it_comes(catalog: CachedCatal
     assert (await catalog.current()).ids
 
 
-async def test_one_who_gives_up_waiting_does_not_spoil_it_for_the_others(
-    catalog: CachedCatalog, product_catalog: Any
-) -> None:
-    product_catalog.answers.clear()
-    first, second = asyncio.create_task(catalog.current()), asyncio.create_task(catalog.current())
+async def test_cancelling_one_caller_does_not_fail_the_others(catalog: CachedCatalog, product_catalog: Any) -> None:
+    product_catalog.responds.clear()
+    cancelled, waiting = asyncio.create_task(catalog.current()), asyncio.create_task(catalog.current())
     await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
-    product_catalog.answers.set()
-    assert (await second).ids
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    product_catalog.responds.set()
+    assert (await waiting).ids
 
 
-async def test_the_deadline_of_the_call_that_starts_a_refresh_does_not_end_it(
+async def test_a_refresh_is_not_bound_by_the_deadline_of_the_call_that_starts_it(
     catalog: CachedCatalog, product_catalog: Any, clock: Any
 ) -> None:
     await catalog.current()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from recommendation_service.domain import Catalog, Page, Product, recommend
+from recommendation_service.domain import Catalog, Product, RecommendationRequest, recommend
 
 KITCHEN = [Product(f"kitchen-{number}", ("kitchen",)) for number in range(8)]
 OUTDOORS = [Product(f"outdoors-{number}", ("outdoors",)) for number in range(8)]
@@ -17,10 +17,10 @@ SMALL = Catalog([*KITCHEN[:3], *OUTDOORS[:6]])
 
 
 def recommended(*product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG) -> list[str]:
-    return recommend(catalog, Page(user_id, product_ids))
+    return recommend(catalog, RecommendationRequest(user_id, product_ids))
 
 
-def test_there_are_five_when_the_catalog_has_enough() -> None:
+def test_five_products_are_recommended_when_the_catalog_has_enough() -> None:
     assert len(recommended("knife")) == 5
 
 
@@ -28,13 +28,13 @@ def test_products_of_the_same_category_come_first() -> None:
     assert all(product_id.startswith("kitchen") or product_id == "knife" for product_id in recommended("kitchen-1"))
 
 
-def test_others_fill_in_after_all_the_related_ones() -> None:
+def test_unrelated_products_follow_all_the_related_ones() -> None:
     chosen = recommended("kitchen-0", catalog=SMALL)
     assert sorted(chosen[:2]) == ["kitchen-1", "kitchen-2"]
     assert all(product_id.startswith("outdoors") for product_id in chosen[2:])
 
 
-def test_a_page_of_several_products_draws_on_all_their_categories() -> None:
+def test_recommendations_draw_on_every_category_of_a_product() -> None:
     chosen = {product_id for user in range(50) for product_id in recommended("knife", user_id=str(user))}
     assert {product_id.split("-")[0] for product_id in chosen} == {"kitchen", "outdoors"}
 
@@ -47,7 +47,7 @@ def test_a_product_without_categories_is_related_to_none() -> None:
     assert len(recommended("poem")) == 5
 
 
-def test_no_products_at_all_still_get_recommendations() -> None:
+def test_recommendations_need_no_given_products() -> None:
     assert len(recommended()) == 5
 
 
@@ -55,19 +55,19 @@ def test_an_empty_catalog_recommends_nothing() -> None:
     assert recommended("pan", catalog=Catalog([])) == []
 
 
-def test_the_order_and_repetition_of_the_given_do_not_matter() -> None:
+def test_order_and_repetition_of_the_given_products_do_not_matter() -> None:
     assert recommended("knife", "poem", "poem") == recommended("poem", "knife")
 
 
-def test_users_see_different_products() -> None:
+def test_different_users_get_different_recommendations() -> None:
     assert len({tuple(recommended("knife", user_id=str(user))) for user in range(20)}) > 10
 
 
-def test_another_process_recommends_the_same() -> None:
+def test_recommendations_are_the_same_in_every_process() -> None:
     program = (
         "from recommendation_service.domain import *\n"
         "catalog = Catalog(Product(str(number), ('a',)) for number in range(100))\n"
-        "print(recommend(catalog, Page('ada', ['7'])))"
+        "print(recommend(catalog, RecommendationRequest('ada', ['7'])))"
     )
     outputs = {
         subprocess.run(
@@ -82,7 +82,9 @@ ANY_ID = st.sampled_from([*CATALOG.ids, "submarine", ""])
 
 
 @given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
-def test_never_a_given_one_never_twice_never_more_than_five(product_ids: list[str], user_id: str) -> None:
+def test_at_most_five_distinct_products_are_recommended_and_none_of_the_given_ones(
+    product_ids: list[str], user_id: str
+) -> None:
     chosen = recommended(*product_ids, user_id=user_id)
     assert not set(chosen) & set(product_ids)
     assert len(set(chosen)) == len(chosen) <= 5
@@ -90,7 +92,7 @@ def test_never_a_given_one_never_twice_never_more_than_five(product_ids: list[st
 
 
 @given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
-def test_the_same_user_and_products_get_the_same(product_ids: list[str], user_id: str) -> None:
+def test_the_same_user_and_products_get_the_same_recommendations(product_ids: list[str], user_id: str) -> None:
     assert recommended(*product_ids, user_id=user_id) == recommended(*product_ids, user_id=user_id)
 
 
@@ -101,7 +103,7 @@ def test_a_thousand_products_may_be_given() -> None:
 @pytest.mark.parametrize(
     ("user_id", "product_ids", "field"), [("ada", ["pan"] * 1001, "product_ids"), ("x" * 129, [], "user_id")]
 )
-def test_what_is_too_long_is_refused(user_id: str, product_ids: list[str], field: str) -> None:
+def test_too_long_input_is_rejected(user_id: str, product_ids: list[str], field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        Page(user_id, product_ids)
+        RecommendationRequest(user_id, product_ids)
     assert refused.value.violations[0].field == field

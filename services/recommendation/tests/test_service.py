@@ -4,6 +4,7 @@ from typing import Any
 import grpc
 import pytest
 
+from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
@@ -30,21 +31,23 @@ async def refusal(stub: RecommendationServiceStub, *product_ids: str) -> grpc.ai
     return refused.value
 
 
-async def test_related_products_come_first_and_the_given_one_not_at_all(stub: RecommendationServiceStub) -> None:
+async def test_related_products_come_first_and_the_given_one_is_left_out(stub: RecommendationServiceStub) -> None:
     assert await recommended(stub, "pan") == ["knife", "tent"]
 
 
-async def test_the_same_question_has_the_same_answer(stub: RecommendationServiceStub) -> None:
+async def test_the_same_request_has_the_same_response(stub: RecommendationServiceStub) -> None:
     assert await recommended(stub) == await recommended(stub)
 
 
-async def test_too_many_products_are_refused_by_the_fields_name(stub: RecommendationServiceStub) -> None:
+async def test_too_many_products_are_rejected_with_the_name_of_the_field(stub: RecommendationServiceStub) -> None:
     error = await refusal(stub, *["pan"] * 1001)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert from_rpc_error(error).violations[0].field == "product_ids"
+    rejected = from_rpc_error(error)
+    assert isinstance(rejected, InvalidArgument)
+    assert rejected.violations[0].field == "product_ids"
 
 
-async def test_a_catalog_that_never_answered_is_unavailable(
+async def test_recommendations_are_unavailable_until_the_catalog_is_read_once(
     stub: RecommendationServiceStub, product_catalog: Any
 ) -> None:
     product_catalog.is_down = True
@@ -52,7 +55,7 @@ async def test_a_catalog_that_never_answered_is_unavailable(
     assert (error.code(), from_rpc_error(error).reason) == (grpc.StatusCode.UNAVAILABLE, "CATALOG_UNAVAILABLE")
 
 
-async def test_a_catalog_that_went_down_is_not_missed(
+async def test_recommendations_continue_while_the_product_catalog_is_down(
     stub: RecommendationServiceStub, product_catalog: Any, clock: Any
 ) -> None:
     before = await recommended(stub, "pan")
@@ -61,13 +64,15 @@ async def test_a_catalog_that_went_down_is_not_missed(
     assert await recommended(stub, "pan") == before
 
 
-async def test_the_question_to_the_catalog_is_part_of_the_callers_trace(
+async def test_the_call_to_the_product_catalog_is_part_of_the_caller_s_trace(
     stub: RecommendationServiceStub, recorded: Recorded
 ) -> None:
     await recommended(stub, "pan")
-    asked, served = recorded.spans()
-    assert (asked.name, served.name) == (
+    called, served = recorded.spans()
+    assert (called.name, served.name) == (
         "shop.ProductCatalogService/ListProducts",
         "shop.RecommendationService/ListRecommendations",
     )
-    assert asked.parent.span_id == served.context.span_id
+    assert called.parent is not None
+    assert served.context is not None
+    assert called.parent.span_id == served.context.span_id

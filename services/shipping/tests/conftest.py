@@ -1,4 +1,4 @@
-"""What the shipping tests share: a parcel that nothing is wrong with, and a rate card of round figures."""
+"""Fixtures of the shipping tests: a valid parcel and a rate card of round prices."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ def usd(units: int) -> Money:
 
 @pytest.fixture
 def parcel() -> Callable[..., Parcel]:
-    """Makes a parcel of three pieces to Germany, but for the named parts of its address, or its items."""
+    """A function that creates a parcel of three pieces to Germany, with changed items or parts of the address."""
 
     def make(items: tuple[Item, ...] = ITEMS, **changed: Any) -> Parcel:
         return Parcel(replace(ADDRESS, **changed), items)
@@ -29,6 +29,6 @@ def parcel() -> Callable[..., Parcel]:
 
 @pytest.fixture
 def rate_card() -> RateCard:
-    """Two brackets in Germany: up to 2 pieces 10, up to 5 20, each further one 3. Elsewhere 50, and 9 for each more."""
+    """Germany: 10 for up to 2 pieces, 20 for up to 5, 3 for each further one. Elsewhere: 50 and 9."""
     germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
     return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))

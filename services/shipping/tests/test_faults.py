@@ -1,4 +1,4 @@
-"""Real processes that die at the worst moment."""
+"""Service processes that are killed around a shipment."""
 
 import asyncio
 import json
@@ -22,20 +22,20 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 
 
 async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until it serves."""
+    """Wait until the service serves, and return its port."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
         if event["event"] == "serving":
             return int(event["port"])
-    pytest.fail("the service ended before it served")
+    pytest.fail("the service ended before it was serving")
 
 
 @asynccontextmanager
 async def process(
     manifest: Path, failpoints: str = ""
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, ShippingServiceStub]]:
-    """The service as its image runs it, on a free port."""
+    """Run the service in its own process, on a free port."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",
@@ -59,7 +59,7 @@ async def process(
 
 @pytest.mark.parametrize("metadata", [[("idempotency-key", "key")], []])
 @pytest.mark.parametrize(("point", "lines"), [("shipping.ship.before", 0), ("shipping.ship.after", 1)])
-async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
+async def test_a_kill_before_or_after_a_shipment_leaves_no_line_or_a_whole_one(
     tmp_path: Path, point: str, lines: int, metadata: list[tuple[str, str]]
 ) -> None:
     manifest = tmp_path / "shipments.jsonl"
@@ -70,7 +70,7 @@ async def test_a_kill_around_a_shipment_leaves_all_of_it_or_nothing(
     assert len(manifest.read_text().splitlines()) == lines
 
 
-async def test_a_shipment_repeated_after_a_kill_is_the_shipment_before_it(tmp_path: Path) -> None:
+async def test_a_shipment_repeated_after_a_kill_has_the_same_tracking_id(tmp_path: Path) -> None:
     manifest = tmp_path / "shipments.jsonl"
     metadata = [("idempotency-key", "key")]
     async with process(manifest, "shipping.ship.after=kill") as (_, stub):

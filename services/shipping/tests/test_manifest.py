@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shipping_service.domain import ManifestUnavailable, Parcel, Shipment
-from shipping_service.manifest import ManifestFile, NoManifest, open_manifest
+from shipping_service.manifest import ManifestFile, NullManifest, open_manifest
 
-Make = Callable[..., Parcel]
+MakeParcel = Callable[..., Parcel]
 
 
 @pytest.fixture
@@ -30,11 +30,13 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def readable(path: Path) -> list[str]:
-    """Tracking ids of the lines that are whole, as a carrier reads them."""
+    """The tracking ids of all complete lines, which is what a carrier reads."""
     return [json.loads(line)["tracking_id"] for line in path.read_text().splitlines() if line.endswith("}")]
 
 
-async def test_a_shipment_is_a_line_that_says_what_goes_where(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+async def test_a_shipment_is_a_line_with_its_street_address_and_items(
+    manifest: ManifestFile, path: Path, parcel: MakeParcel
+) -> None:
     await manifest.append(Shipment("SHOP-1", "key", parcel(street_address='Tab\t"7"\nRear building')))
     (line,) = lines(path)
     assert line.pop("time").endswith("+00:00")
@@ -46,14 +48,14 @@ async def test_a_shipment_is_a_line_that_says_what_goes_where(manifest: Manifest
     }
 
 
-async def test_many_shipments_at_once_are_a_line_each(manifest: ManifestFile, path: Path, parcel: Make) -> None:
+async def test_concurrent_shipments_are_one_line_each(manifest: ManifestFile, path: Path, parcel: MakeParcel) -> None:
     ids = [f"SHOP-{number}" for number in range(300)]
     await asyncio.gather(*(manifest.append(Shipment(tracking_id, None, parcel())) for tracking_id in ids))
     assert readable(path) == ids
 
 
-async def test_a_line_is_on_disk_before_the_shipment_is_told(
-    manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
+async def test_a_line_is_on_disk_before_append_returns(
+    manifest: ManifestFile, path: Path, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flushed: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda _descriptor: flushed.append(len(readable(path))))
@@ -61,7 +63,7 @@ async def test_a_line_is_on_disk_before_the_shipment_is_told(
     assert flushed == [1]
 
 
-async def test_another_process_appends_to_what_is_there(path: Path, parcel: Make) -> None:
+async def test_a_reopened_manifest_is_appended_to(path: Path, parcel: MakeParcel) -> None:
     for tracking_id in ("SHOP-1", "SHOP-2"):
         async with open_manifest(path) as manifest:
             await manifest.append(Shipment(tracking_id, None, parcel()))
@@ -70,23 +72,23 @@ async def test_another_process_appends_to_what_is_there(path: Path, parcel: Make
 
 @pytest.fixture
 def torn(path: Path) -> Path:
-    """A manifest whose writer died within a line."""
+    """A manifest whose last line is incomplete."""
     path.parent.mkdir()
     path.write_text('{"tracking_id":"SHOP-0","ke')
     return path
 
 
-async def test_a_line_that_a_crash_tore_does_not_spoil_the_next(torn: Path, parcel: Make) -> None:
+async def test_a_line_torn_by_a_crash_does_not_corrupt_the_next_one(torn: Path, parcel: MakeParcel) -> None:
     async with open_manifest(torn) as manifest:
         await manifest.append(Shipment("SHOP-1", None, parcel()))
     assert readable(torn) == ["SHOP-1"]
 
 
-async def test_a_shipment_that_can_not_be_written_is_refused_and_spoils_no_later_one(
-    manifest: ManifestFile, path: Path, parcel: Make, monkeypatch: pytest.MonkeyPatch
+async def test_a_failed_write_raises_and_does_not_corrupt_later_lines(
+    manifest: ManifestFile, path: Path, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fsync", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
         with pytest.raises(ManifestUnavailable):
             await manifest.append(Shipment("SHOP-1", None, parcel()))
     await manifest.append(Shipment("SHOP-2", None, parcel()))
@@ -97,14 +99,14 @@ def fail(_descriptor: int) -> None:
     raise OSError("disk")
 
 
-async def test_a_full_disk_refuses_shipments(parcel: Make) -> None:
+async def test_a_full_disk_makes_the_manifest_unavailable(parcel: MakeParcel) -> None:
     manifest = ManifestFile(Path("/dev/full"))
     with pytest.raises(ManifestUnavailable):
         await manifest.append(Shipment("SHOP-1", None, parcel()))
     await manifest.close()
 
 
-async def test_without_a_file_nothing_is_written_down(parcel: Make) -> None:
+async def test_without_a_file_nothing_is_recorded(parcel: MakeParcel) -> None:
     async with open_manifest(None) as manifest:
-        assert isinstance(manifest, NoManifest)
+        assert isinstance(manifest, NullManifest)
         await manifest.append(Shipment("SHOP-1", None, parcel()))

@@ -3,7 +3,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import grpc
 import pytest
@@ -12,7 +11,7 @@ from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
 from shipping_service.__main__ import Settings
-from shipping_service.domain import Dispatch
+from shipping_service.domain import Shipper
 from shipping_service.failpoints import FAILPOINTS
 from shipping_service.manifest import open_manifest
 from shipping_service.service import ShippingService
@@ -24,14 +23,13 @@ from shop_testkit.serving import connect
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
-Answer = TypeVar("Answer")
 
 
 @asynccontextmanager
 async def shipping(manifest: Path | None = None, failpoints: str = "") -> AsyncIterator[ShippingServiceStub]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
     async with open_manifest(manifest) as opened:
-        servicer = ShippingService(rate_card, Dispatch(opened), Failpoints(failpoints))
+        servicer = ShippingService(rate_card, Shipper(opened), Failpoints(failpoints))
         async with connect((add_ShippingServiceServicer_to_server, servicer)) as channel:
             yield ShippingServiceStub(channel)
 
@@ -51,8 +49,8 @@ async def ship(
     return (await stub.ShipOrder(request, metadata=metadata)).tracking_id
 
 
-async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
-    """The code and the reason that a call ends with."""
+async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
+    """Return the status code and the reason of a failing call."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
     return error.value.code(), from_rpc_error(error.value).reason
@@ -70,12 +68,12 @@ async def test_a_quote_is_in_dollars(stub: ShippingServiceStub) -> None:
 @pytest.mark.parametrize(
     ("address", "items"), [(None, [PAN]), (BREMEN, []), (BREMEN, [NO_ITEM]), (BREMEN, [PAN, NO_ITEM])]
 )
-async def test_what_is_not_quoted_is_not_shipped(
+async def test_what_cannot_be_quoted_cannot_be_shipped(
     stub: ShippingServiceStub, address: address_pb2.Address | None, items: list[cart_pb2.CartItem]
 ) -> None:
     quoted = stub.GetQuote(shipping_pb2.GetQuoteRequest(address=address, items=items))
     shipped = stub.ShipOrder(shipping_pb2.ShipOrderRequest(address=address, items=items))
-    codes = [(await refused(quoted))[0], (await refused(shipped))[0]]
+    codes = [(await failure_of(quoted))[0], (await failure_of(shipped))[0]]
     assert codes == [grpc.StatusCode.INVALID_ARGUMENT] * 2
 
 
@@ -83,44 +81,44 @@ async def test_a_key_ships_once(stub: ShippingServiceStub) -> None:
     assert await ship(stub, "key") == await ship(stub, "key")
 
 
-async def test_shipments_without_a_key_are_shipments_of_their_own(stub: ShippingServiceStub) -> None:
+async def test_shipments_without_a_key_are_distinct(stub: ShippingServiceStub) -> None:
     assert await ship(stub) != await ship(stub)
 
 
-async def test_a_key_that_comes_with_another_street_is_refused(stub: ShippingServiceStub) -> None:
+async def test_a_key_reused_with_another_street_is_rejected(stub: ShippingServiceStub) -> None:
     await ship(stub, "key")
     expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-    assert await refused(ship(stub, "key", street="Lindenweg 8")) == expected
+    assert await failure_of(ship(stub, "key", street="Lindenweg 8")) == expected
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256])
-async def test_a_key_of_another_form_is_refused(stub: ShippingServiceStub, key: str) -> None:
-    assert (await refused(ship(stub, key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+async def test_a_malformed_key_is_rejected(stub: ShippingServiceStub, key: str) -> None:
+    assert (await failure_of(ship(stub, key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_full_disk_is_unavailable() -> None:
     async with shipping(Path("/dev/full")) as stub:
-        assert await refused(ship(stub, "key")) == (grpc.StatusCode.UNAVAILABLE, "MANIFEST_UNAVAILABLE")
+        assert await failure_of(ship(stub, "key")) == (grpc.StatusCode.UNAVAILABLE, "MANIFEST_UNAVAILABLE")
 
 
 async def test_a_thousand_shipments_delivered_twice_are_a_thousand_shipments(tmp_path: Path) -> None:
     manifest = tmp_path / "shipments.jsonl"
-    at_once = asyncio.Semaphore(16)
+    concurrency = asyncio.Semaphore(16)
     async with shipping(manifest) as stub:
 
         async def deliver(number: int) -> str:
-            async with at_once:
+            async with concurrency:
                 return await ship(stub, f"key-{number}")
 
-        answers = await asyncio.gather(*(deliver(number) for number in range(1000) for _ in range(2)))
-    assert answers[::2] == answers[1::2]
-    assert len(set(answers)) == 1000
-    assert set(tracking_ids(manifest)) == set(answers)
+        shipped = await asyncio.gather(*(deliver(number) for number in range(1000) for _ in range(2)))
+    assert shipped[::2] == shipped[1::2]
+    assert len(set(shipped)) == 1000
+    assert set(tracking_ids(manifest)) == set(shipped)
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_shipment_that_failed_or_hung_on_the_way_is_one_shipment_when_repeated(
+async def test_a_shipment_repeated_after_an_error_or_a_hang_is_recorded_once(
     tmp_path: Path, point: str, action: str
 ) -> None:
     manifest = tmp_path / "shipments.jsonl"

@@ -18,9 +18,9 @@ def raw(*zones: dict[str, Any]) -> bytes:
     return json.dumps({"zones": zones}).encode()
 
 
-def test_the_package_knows_countries_of_six_zones() -> None:
+def test_the_packaged_rate_card_has_six_zones() -> None:
     card = parse_rate_card(Settings().rate_card_file.read_bytes())
-    assert {zone.name for zone in [*card.zones.values(), card.elsewhere]} == {
+    assert {zone.name for zone in [*card.zones.values(), card.default_zone]} == {
         "home",
         "neighbours",
         "europe",
@@ -32,7 +32,7 @@ def test_the_package_knows_countries_of_six_zones() -> None:
 
 def test_prices_are_exact() -> None:
     card = parse_rate_card(raw(ELSEWHERE | {"further_piece_usd": "0.10"}))
-    assert str(card.elsewhere.price(4)) == "20.30 USD"
+    assert str(card.default_zone.price(4)) == "20.30 USD"
 
 
 @pytest.mark.parametrize(
@@ -50,30 +50,30 @@ def test_prices_are_exact() -> None:
         ({"surcharge": "1.00"}, r"zones\.0\.surcharge"),
     ],
 )
-def test_a_bad_zone_is_refused_by_the_name_of_its_field(zone: dict[str, Any], named: str) -> None:
+def test_an_invalid_zone_is_rejected_with_the_name_of_its_field(zone: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         parse_rate_card(raw(HOME | zone, ELSEWHERE))
 
 
 @pytest.mark.parametrize(("pieces", "price"), [(1, "30.00"), (2, "19.99")])
-def test_brackets_that_do_not_rise_are_refused(pieces: int, price: str) -> None:
+def test_brackets_that_do_not_rise_are_rejected(pieces: int, price: str) -> None:
     falling = HOME | {"brackets": [*HOME["brackets"], {"pieces": pieces, "price_usd": price}]}
     with pytest.raises(ValueError, match="must rise"):
         parse_rate_card(raw(falling, ELSEWHERE))
 
 
-def test_a_country_in_two_zones_is_refused_by_name() -> None:
+def test_a_country_in_two_zones_is_rejected_by_name() -> None:
     with pytest.raises(ValueError, match="'us' is in two zones: 'home' and 'away'"):
         parse_rate_card(raw(HOME, HOME | {"name": "away", "countries": ["u.s."]}, ELSEWHERE))
 
 
 @pytest.mark.parametrize("zones", [[HOME], [ELSEWHERE, ELSEWHERE], []])
-def test_one_zone_must_be_for_all_other_countries(zones: list[dict[str, Any]]) -> None:
+def test_exactly_one_zone_must_have_no_countries(zones: list[dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="without countries"):
         parse_rate_card(raw(*zones))
 
 
-@pytest.mark.parametrize("broken", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
-def test_what_is_no_rate_card_is_refused(broken: bytes) -> None:
+@pytest.mark.parametrize("malformed", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
+def test_a_malformed_rate_card_is_rejected(malformed: bytes) -> None:
     with pytest.raises(ValueError, match="JSON|zones|object"):
-        parse_rate_card(broken)
+        parse_rate_card(malformed)

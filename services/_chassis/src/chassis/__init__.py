@@ -1,1 +1,1 @@
-"""What every service needs that is not its business. Each module is one concern."""
+"""Infrastructure shared by all services, one module per concern."""

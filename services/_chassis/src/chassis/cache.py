@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 MAX_ENTRIES = 10_000
 RETRY_SECONDS = 1.0
-"""How long a stale value is served after a failed refresh before the next one."""
+"""How long a stale value is served after a failed refresh, before the next attempt."""
 
 
 @dataclass(slots=True)
@@ -28,14 +28,14 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """Fetches missing values. A failed fetch is not cached; every caller that waits for it gets its error.
+    """Fetches missing values. A failed fetch is not cached; every caller waiting for it gets its error.
 
     Args:
-        fetch: loads the value of a key, without the deadline of the call that happens to need it first.
-        ttl_seconds: how long a value stays fresh.
-        serve_stale: return an expired value at once and refresh it in the background; when the refresh fails, keep
-            serving it. Otherwise an expired value counts as missing.
-        max_entries: the oldest entries make room for new ones.
+        fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
+        ttl_seconds: age at which a value expires.
+        serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
+            to serve it. Otherwise an expired value counts as missing.
+        max_entries: beyond this number the oldest entry is evicted.
         clock: monotonic seconds.
     """
 
@@ -57,18 +57,18 @@ class TtlCache(Generic[K, V]):
         self._fetches: dict[K, asyncio.Task[V]] = {}
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the values in the order of the keys. Raises what a fetch raises. A hit creates no task."""
+        """Return the values in the order of the keys. Raise the error of a failed fetch."""
         now = self._clock()
         found = {key: entry.value for key in keys if (entry := self._usable(key, now)) is not None}
         missing = [key for key in dict.fromkeys(keys) if key not in found]
         if missing:
-            # Shielded: a caller that gives up does not end the fetch for the others.
+            # Shielded: a cancelled caller does not cancel the fetch for the others.
             fetches = [asyncio.shield(self._start_fetch(key)) for key in missing]
             found.update(zip(missing, await asyncio.gather(*fetches), strict=True))
         return [found[key] for key in keys]
 
     async def aclose(self) -> None:
-        """Cancel the fetches under way."""
+        """Cancel the fetches in progress."""
         fetches = list(self._fetches.values())
         for fetch in fetches:
             fetch.cancel()
@@ -91,7 +91,7 @@ class TtlCache(Generic[K, V]):
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
-        calls.deadline.set(None)  # the deadline of the first caller is not that of the others
+        calls.deadline.set(None)  # callers with later deadlines may join this fetch
         try:
             value = await self._fetch(key)
         except Exception as error:
@@ -109,6 +109,6 @@ class TtlCache(Generic[K, V]):
 
 
 def _mark_retrieved(fetch: "asyncio.Task[V]") -> None:
-    """Every waiter may have been cancelled: asyncio would then report the error as never retrieved."""
+    # If every waiter was cancelled, asyncio would report the error as never retrieved.
     if not fetch.cancelled():
         fetch.exception()

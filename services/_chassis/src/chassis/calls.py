@@ -1,4 +1,4 @@
-"""What the call being served brings along: its metadata, and a deadline that no call made on its behalf may outlive."""
+"""Context of the call being served: its deadline, which bounds every outgoing call, and its metadata."""
 
 import asyncio
 from contextvars import ContextVar
@@ -6,18 +6,18 @@ from typing import Any
 
 import grpc
 
-# On the event loop's clock; none where nobody waits, as in background work.
+# On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 
 def remaining_seconds() -> float | None:
-    """Seconds until the deadline of the call being served, negative when it passed; None when there is none."""
-    at = deadline.get()
-    return None if at is None else at - asyncio.get_running_loop().time()
+    """Return the seconds until the deadline of the call being served, negative once it has passed; None without one."""
+    expires_at = deadline.get()
+    return None if expires_at is None else expires_at - asyncio.get_running_loop().time()
 
 
 def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> str | None:
-    """Text that the caller sent beside the request, such as its `idempotency-key`: the first of several."""
+    """Return the first metadata value of this name, such as the `idempotency-key`; None when the caller sent none."""
     for key, value in context.invocation_metadata() or ():
         if key == name:
             return str(value)

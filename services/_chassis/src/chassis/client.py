@@ -1,4 +1,4 @@
-"""Channels to other services: each call has a deadline, a span and a metric, and fails with a `chassis.errors` kind."""
+"""Channels to other services: every call has a deadline, a span and a metric, and raises a kind of `chassis.errors`."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ from chassis.telemetry import Telemetry
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _OPTIONS = (
-    # A peer that vanished without a word is found after about two seconds, not after the kernel's minutes.
+    # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A closed connection re-resolves the name: this is how new pods are found.
+    # A closed connection triggers a new DNS lookup, which finds new pods.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
     # Two channels that share a connection may crash the process: see the chassis's README.
@@ -39,36 +39,36 @@ def channel(
     service: str,
     *,
     timeout_seconds: float,
-    retried: Sequence[str] = (),
+    retryable: Sequence[str] = (),
     telemetry: Telemetry | None = None,
 ) -> grpc.aio.Channel:
-    """A channel to one service, balanced over all its addresses.
+    """Open a channel to one service, balanced over all its addresses.
 
     Args:
-        target: `host:port`; the host's DNS name yields all backends.
-        service: full name such as `shop.CartService`; backends that are not healthy under it get no calls.
-        timeout_seconds: of each call, shortened to what is left of the call being served.
-        retried: methods that may safely run twice (reads, and writes with a key): on UNAVAILABLE they are tried
-            up to three times.
-        telemetry: where spans and metrics go.
+        target: `host:port`, where the host's DNS name resolves to all backends; or any gRPC target URI.
+        service: full name such as `shop.CartService`; backends that report it as unhealthy get no calls.
+        timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
+        retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
+            are attempted up to three times.
+        telemetry: records spans and durations; by default none.
     """
-    options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retried)))
+    options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     raw = grpc.aio.insecure_channel(name, options=options)
-    # Stubs use two methods of a channel, unary_unary and close: this one has them.
+    # Stubs use only unary_unary and close, which _Channel has.
     return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry()))
 
 
-def _service_config(service: str, retried: Sequence[str]) -> str:
+def _service_config(service: str, retryable: Sequence[str]) -> str:
     config: dict[str, Any] = {
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
         "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
     }
-    if retried:
+    if retryable:
         config["methodConfig"] = [
             {
-                "name": [{"service": service, "method": method} for method in retried],
+                "name": [{"service": service, "method": method} for method in retryable],
                 "retryPolicy": {
                     "maxAttempts": 3,
                     "initialBackoff": "0.05s",
@@ -82,7 +82,7 @@ def _service_config(service: str, retried: Sequence[str]) -> str:
 
 
 class _Channel:
-    """What generated stubs need of a channel, with our wrapping around each method."""
+    """The part of grpc.aio.Channel that generated stubs use; every method is wrapped once, when a stub is created."""
 
     def __init__(self, raw: grpc.aio.Channel, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
         self._raw = raw
@@ -97,21 +97,17 @@ class _Channel:
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = None,
     ) -> "_Method":
-        """A callable for one method, as stubs ask for it."""
-        bare = self._raw.unary_unary(method, request_serializer, response_deserializer)
-        return _Method(method.lstrip("/"), bare, self._target, self._timeout_seconds, self._telemetry)
+        raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
+        return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
 
     async def close(self, grace: float | None = None) -> None:
-        """Close the connections."""
         await self._raw.close(grace)
 
 
 class _Method:
-    """One method of a peer."""
-
-    def __init__(self, name: str, bare: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+    def __init__(self, name: str, raw: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
         self.name = name
-        self.bare = bare
+        self.raw = raw
         self.timeout_seconds = timeout_seconds
         self.tracer = telemetry.tracer
         self.durations = telemetry.client_durations
@@ -128,8 +124,8 @@ class _Method:
     ) -> "_Call":
         return _Call(self, request, timeout or self.timeout_seconds, metadata)
 
-    def cut_to_deadline(self, timeout_seconds: float) -> float:
-        """The timeout, or what the caller of the call being served leaves us."""
+    def limit_to_deadline(self, timeout_seconds: float) -> float:
+        """Shorten a timeout to the time left of the call being served. Raise DeadlineExceeded when none is left."""
         remaining = calls.remaining_seconds()
         if remaining is None:
             return timeout_seconds
@@ -137,8 +133,8 @@ class _Method:
             raise DeadlineExceeded(f"no time left to call {self.name}")
         return min(timeout_seconds, remaining)
 
-    def finish(self, span: Span, code: str, seconds: float) -> None:
-        """End the span and count the call."""
+    def record(self, span: Span, code: str, seconds: float) -> None:
+        """End the span and record the duration."""
         if span.is_recording():
             span.set_attribute("rpc.response.status_code", code)
             if code != "OK":
@@ -157,32 +153,32 @@ class _Call:
         self._request = request
         self._timeout_seconds = timeout
         self._metadata = metadata
-        self._bare: Any = None
+        self._raw: Any = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._run().__await__()
 
     async def trailing_metadata(self) -> Any:
-        """The peer's trailing metadata, after the response."""
-        return await self._bare.trailing_metadata()
+        """Return the trailing metadata; only after the call itself was awaited."""
+        return await self._raw.trailing_metadata()
 
     async def _run(self) -> Any:
         method = self._method
-        timeout_seconds = method.cut_to_deadline(self._timeout_seconds)
+        timeout_seconds = method.limit_to_deadline(self._timeout_seconds)
         span = method.tracer.start_span(method.name, None, SpanKind.CLIENT, method.span_attributes)
         started = time.perf_counter()
         code = "OK"
         try:
-            self._bare = method.bare(self._request, timeout=timeout_seconds, metadata=self._metadata_with(span))
-            return await self._bare
+            self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=self._metadata_with(span))
+            return await self._raw
         except grpc.aio.AioRpcError as error:
             code = error.code().name
-            raise from_rpc_error(error) from None  # the RPC's own text may quote the request
+            raise from_rpc_error(error) from None  # AioRpcError's own text may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise
         finally:
-            method.finish(span, code, time.perf_counter() - started)
+            method.record(span, code, time.perf_counter() - started)
 
     def _metadata_with(self, span: Span) -> tuple[tuple[str, str], ...]:
         carrier: dict[str, str] = {}

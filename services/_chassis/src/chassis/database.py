@@ -1,10 +1,10 @@
-"""Where a service keeps rows, a SQLite file or PostgreSQL, and the migrations that shape them.
+"""Database URLs, engines and schema migrations, for a SQLite file or PostgreSQL.
 
-Addresses are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://user:password@host:port/name`. A
-folder of migrations needs nothing but `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
+URLs are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://user:password@host:port/name`. A folder of
+migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-SQLAlchemy and Alembic take most of a second to import, longer than a service may take to serve: they are imported by
-the functions that need them, and `migrate` needs neither when nothing is pending.
+Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start. They are imported
+inside the functions that need them; `migrate` needs neither when no migration is pending.
 """
 
 import re
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 StoreT = TypeVar("StoreT")
 
 BUSY_TIMEOUT_SECONDS = 10
-"""How long a writer waits for the one before it: SQLite has room for one."""
+"""How long a writer waits for the lock: SQLite allows one writer at a time."""
 
-START_PATIENCE_SECONDS = 30
-"""How long a starting service waits for PostgreSQL to answer: both may start at the same moment."""
+CONNECT_TIMEOUT_SECONDS = 30
+"""How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
@@ -34,19 +34,19 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Tell the file of a `sqlite:///` address; None for any other address."""
+    """Return the file of a `sqlite:///` URL; None for any other URL."""
     name = url.removeprefix("sqlite:///")
     return Path(name) if name != url and name else None
 
 
 def libpq_url(url: str) -> str:
-    """Tell a PostgreSQL address as libpq and psycopg read it, without SQLAlchemy's driver.
+    """Return a PostgreSQL URL as libpq and psycopg expect it, without the name of SQLAlchemy's driver.
 
-    Raises ValueError for any other address, without its text: it may hold a password.
+    Raise ValueError for any other URL. The message does not quote it: it may contain a password.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
-        raise ValueError("a database address begins with sqlite:/// or postgresql://")
+        raise ValueError("a database URL begins with sqlite:/// or postgresql://")
     return f"postgresql://{rest}"
 
 
@@ -56,11 +56,11 @@ def open_store(
     sqlite: Callable[[Path], AbstractAsyncContextManager[StoreT]],
     postgres: Callable[[str], AbstractAsyncContextManager[StoreT]],
 ) -> AbstractAsyncContextManager[StoreT]:
-    """Open the store that a URL names.
+    """Open the SQLite or PostgreSQL store that a URL names.
 
     Args:
         url: see this module's docstring.
-        sqlite: opens a store in a file. Each of the two imports its driver when called: only one is needed.
+        sqlite: opens a store in a file. Both openers import their driver when called, so that only one is loaded.
         postgres: opens a store at a libpq URL.
     """
     path = sqlite_path(url)
@@ -68,11 +68,11 @@ def open_store(
 
 
 def engine(url: str) -> "AsyncEngine":
-    """Open a pool of connections, lazily: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL.
+    """Create an engine: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL. It connects on first use.
 
-    On SQLite a transaction takes the write lock when it begins, so that it waits for its turn instead of failing in the
-    middle. Reads that want no lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors never tell the
-    values of a statement's parameters.
+    On SQLite a transaction takes the write lock when it begins, so that it waits at that point instead of failing
+    later. Reads without a lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors do not contain the
+    parameter values of a statement.
     """
     from sqlalchemy import event  # noqa: PLC0415 - see the module's docstring
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
@@ -81,20 +81,20 @@ def engine(url: str) -> "AsyncEngine":
     if path is None:
         return create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True, hide_parameters=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    opened = create_async_engine(
+    created = create_async_engine(
         f"sqlite+aiosqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, hide_parameters=True
     )
-    event.listen(opened.sync_engine, "connect", _set_up_sqlite)
-    event.listen(opened.sync_engine, "begin", _begin_immediate)
-    return opened
+    event.listen(created.sync_engine, "connect", _set_up_sqlite)
+    event.listen(created.sync_engine, "begin", _begin_immediate)
+    return created
 
 
 def migrate(url: str, migrations: Path) -> None:
-    """Bring the database to the newest revision in `migrations`, creating a SQLite file and its folder if need be.
+    """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Any number of processes may call this at once: one migrates, the others wait for it and find nothing to do. A
-    database at a revision this folder does not know, one of a newer release, is left as it is.
-    PostgreSQL gets half a minute to answer, then the driver's own error is raised.
+    Safe to call from many processes at once: one migrates, the others wait and find nothing pending. A database at a
+    revision that is not in this folder, that of a newer release, is not changed. Raise the driver's error when
+    PostgreSQL accepts no connection within CONNECT_TIMEOUT_SECONDS.
     """
     if not is_pending(stored_revision(url), migrations):
         return
@@ -109,13 +109,13 @@ def migrate(url: str, migrations: Path) -> None:
 
 
 def stored_revision(url: str) -> str | None:
-    """Read the revision a database is at; None when it has none yet."""
+    """Return the revision of a database; None before its first migration."""
     path = sqlite_path(url)
     if path is not None:
         return _sqlite_revision(path)
-    import psycopg  # noqa: PLC0415 - a third of a second that SQLite does not need
+    import psycopg  # noqa: PLC0415 - takes a third of a second, which SQLite saves
 
-    with _connect_patiently(url) as connection:
+    with _connect_with_retries(url) as connection:
         try:
             row = connection.execute(STORED_REVISION).fetchone()
         except psycopg.errors.UndefinedTable:
@@ -123,10 +123,10 @@ def stored_revision(url: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _connect_patiently(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
-    import psycopg  # noqa: PLC0415 - a third of a second that SQLite does not need
+def _connect_with_retries(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
+    import psycopg  # noqa: PLC0415 - see `stored_revision`
 
-    deadline = time.monotonic() + START_PATIENCE_SECONDS
+    deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     while True:
         try:
             return psycopg.connect(libpq_url(url))
@@ -137,18 +137,18 @@ def _connect_patiently(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Tell whether a migration of this folder is still to run on a database at revision `stored`.
+    """Return whether a database at revision `stored` lacks a migration of this folder.
 
-    False for a revision the folder does not know: during a rollout replicas of the older release go on serving beside a
-    database that the newer one has migrated already.
+    False for a revision that is not in the folder: during a rollout, replicas of the older release continue to serve
+    while the newer release has already migrated the database.
     """
-    known, replaced = _revisions(migrations)
-    return stored is None or (stored in known and stored in replaced)
+    revisions, superseded = _revisions(migrations)
+    return stored is None or (stored in revisions and stored in superseded)
 
 
-async def is_current(opened: "AsyncEngine", migrations: Path) -> bool:
-    """Ask the database through the pool whether every migration of this folder has run, for a readiness check."""
-    async with opened.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+async def is_current(connections: "AsyncEngine", migrations: Path) -> bool:
+    """Return whether every migration of this folder has run, for a readiness check."""
+    async with connections.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
     return not is_pending(stored, migrations)
 
@@ -158,15 +158,15 @@ def _sqlalchemy_url(url: str) -> str:
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Find the revisions of a folder, and which of them another one follows, without importing Alembic."""
-    known: set[str] = set()
-    replaced: set[str] = set()
+    """Return the revisions of a folder, and the superseded ones. Parsed without Alembic, which is slow to import."""
+    revisions: set[str] = set()
+    superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):
         for is_predecessor, revision in _REVISION.findall(file.read_text(encoding="utf-8")):
-            (replaced if is_predecessor else known).add(revision)
-    if len(known - replaced) != 1:
-        raise ValueError(f"{migrations} must have one newest revision, not {sorted(known - replaced)}")
-    return known, replaced
+            (superseded if is_predecessor else revisions).add(revision)
+    if len(revisions - superseded) != 1:
+        raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
+    return revisions, superseded
 
 
 def _sqlite_revision(path: Path) -> str | None:
@@ -190,7 +190,7 @@ def _migration_engine(url: str) -> "Engine":
     if path is None:
         return create_engine(_sqlalchemy_url(url), poolclass=NullPool)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Another process may be migrating: wait for it much longer than for an ordinary write.
+    # Another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
@@ -198,9 +198,9 @@ def _migration_engine(url: str) -> "Engine":
 
 
 def _upgrade(connection: "Connection", migrations: Path) -> None:
-    """Run what is pending within the connection's transaction.
+    """Run the pending migrations within the connection's transaction.
 
-    Foreign keys of SQLite are off in it: a table that is rebuilt is dropped first, which would cascade.
+    Foreign keys are off on this SQLite connection: rebuilding a table drops it first, which would cascade.
     """
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415

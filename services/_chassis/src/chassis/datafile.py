@@ -1,4 +1,4 @@
-"""A data file that may change while the service runs: a good new version is taken, a broken one is refused."""
+"""Data files that are reloaded when they change; an invalid new version is rejected in favour of the previous one."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,41 +15,41 @@ _CHECK_INTERVAL_SECONDS = 1.0
 
 
 class DataFile(Generic[T]):
-    """What a file holds, parsed.
+    """The parsed content of a file, in `value`.
 
     Args:
-        path: the file; read at once, so that a broken one stops the start, with an OSError that says what is wrong.
-        parse: turns its bytes into the value; raises ValueError saying what is wrong.
+        path: the file. It is read at once; an invalid one raises OSError, which ends the start of the service.
+        parse: parses the bytes; raises ValueError that describes the problem.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self._path = path
         self._parse = parse
-        self._stamp = self._read_stamp()
+        self._version = self._read_version()
         try:
             self.value = parse(path.read_bytes())
         except ValueError as error:
             raise OSError(f"{path}: {error}") from error
 
     async def watch(self) -> None:
-        """Follow the file, until cancelled."""
+        """Refresh the value once a second, until cancelled."""
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again if it changed. A broken or missing one is logged, and the value stays."""
+        """Reload the file if it changed. Log a missing or invalid one and leave the value unchanged."""
         try:
-            stamp = self._read_stamp()
-            if stamp == self._stamp:
+            version = self._read_version()
+            if version == self._version:
                 return
-            self._stamp = stamp
+            self._version = version
             self.value = self._parse(self._path.read_bytes())
-            log.info("data file read anew", file=self._path.name)
+            log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
-            log.warning("data file refused, the old one stays", file=self._path.name, problem=str(error))
+            log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
 
-    def _read_stamp(self) -> tuple[int, int, int]:
-        """A ConfigMap changes by swapping a link, which changes the inode but perhaps not the time."""
+    def _read_version(self) -> tuple[int, int, int]:
+        # Kubernetes updates a ConfigMap by swapping a symbolic link: the inode changes, the time may not.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino

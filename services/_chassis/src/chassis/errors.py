@@ -1,7 +1,7 @@
-"""The kinds of failure that services tell each other. `chassis.status` maps each to a gRPC status, and back.
+"""Kinds of errors shared by all services. `chassis.status` maps each kind to a gRPC status and back.
 
-A service subclasses a kind for each thing that can happen in its domain; the class's name is the reason that callers
-branch on: `class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
+A service subclasses a kind for each error of its domain. The name of the class becomes the reason that callers branch
+on: `class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import ClassVar
 
 
 class DomainError(Exception):
-    """What happened, in words for the caller: never a secret, never the offending value.
+    """An error that the caller gets to see: it never contains a secret or the offending value.
 
     Args:
-        message: a sentence for people.
-        reason: UPPER_SNAKE_CASE, for programs; the class's name unless given.
-        metadata: more for programs, such as an order's id.
-        retry_after_seconds: when another try makes sense.
+        message: text for people.
+        reason: for programs, in UPPER_SNAKE_CASE; by default derived from the name of the class.
+        metadata: details for programs, such as the id of an order.
+        retry_after_seconds: delay after which a retry may succeed; None gives no advice.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
@@ -42,59 +42,60 @@ class DomainError(Exception):
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """A field's path in the request, such as `item.quantity`, and the rule that it breaks."""
+    """The path of a field in the request, such as `item.quantity`, and the rule that it violates."""
 
     field: str
     rule: str
 
 
 class InvalidArgument(DomainError):
-    """The request breaks a rule whatever the state of the system. Reports each broken field."""
+    """The request violates a rule, whatever the state of the system. Reports each violated field."""
 
     def __init__(self, *violations: FieldViolation, reason: str | None = None, message: str | None = None) -> None:
         self.violations = violations
-        super().__init__(message or "; ".join(f"{broken.field}: {broken.rule}" for broken in violations), reason=reason)
+        described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
+        super().__init__(message or described, reason=reason)
 
     @classmethod
     def field(cls, field: str, rule: str) -> "InvalidArgument":
-        """One field that breaks one rule."""
+        """Create the error for one field."""
         return cls(FieldViolation(field, rule))
 
 
 class NotFound(DomainError):
-    """What the request names does not exist."""
+    """The requested object does not exist."""
 
 
 class AlreadyExists(DomainError):
-    """What the request would create exists."""
+    """The object to create already exists."""
 
 
 class FailedPrecondition(DomainError):
-    """The request is well-formed but the system's state forbids it; repeating it won't help."""
+    """The request is valid, but the state of the system forbids it; a retry will not help."""
 
 
 class Aborted(DomainError):
-    """The request met another one; repeating the whole of it may help."""
+    """The request conflicted with a concurrent one; a retry of the whole operation may succeed."""
 
 
 class OutOfRange(DomainError):
-    """A result is beyond what its type can hold."""
+    """A result does not fit into its type."""
 
 
 class ResourceExhausted(DomainError):
-    """The service is at its limit and did nothing."""
+    """The service has reached a limit and did nothing."""
 
 
 class Unavailable(DomainError):
-    """A store or peer can't be reached; repeating the request may help."""
+    """A store or a peer cannot be reached; a retry may succeed."""
 
 
 class DeadlineExceeded(DomainError):
-    """No answer in time: the peer may or may not have done what it was asked."""
+    """The deadline passed before a response arrived; whether the operation took effect is unknown."""
 
 
 class Unimplemented(DomainError):
-    """The peer does not know the method."""
+    """The peer does not implement the method."""
 
 
 class Internal(DomainError):
@@ -109,8 +110,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Kinds by which a peer refuses for good: it did nothing, and a retry will not help. After any other kind the outcome
-of a write is unknown."""
+"""Kinds of permanent refusal: the peer did nothing, and a retry will not help. After an error of any other kind the
+outcome of a write is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

@@ -1,7 +1,7 @@
-"""Named points where a test makes the process die, hang or fail: FAILPOINTS="payment.charge.after=kill".
+"""Failpoints: named places in the code where a test makes the process die, hang or raise an error.
 
-Several are separated by commas; `=error*2` acts the first two times only. Unset, as everywhere but in tests, a point
-costs one dictionary lookup.
+Tests enable them by the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
+`=error*2` acts the first two times only. A failpoint that is not enabled costs one dictionary lookup.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ _ALWAYS = 1_000_000
 
 
 class FailpointReached(Exception):
-    """The error that a failpoint raises: deliberately no DomainError, so that it takes the way of a bug."""
+    """Raised by a failpoint. Not a DomainError, so that it is handled like a bug."""
 
 
 class Failpoints:
-    """The points that are switched on, from the text of FAILPOINTS; raises ValueError when it has another form."""
+    """The enabled failpoints, parsed from the value of FAILPOINTS. Raises ValueError for a malformed value."""
 
     def __init__(self, specification: str = "") -> None:
         self._actions: dict[str, Action] = {}
@@ -29,16 +29,16 @@ class Failpoints:
             name, _, action = entry.strip().partition("=")
             action, _, times = action.partition("*")
             if not name or action not in get_args(Action) or not (times or "1").isdecimal():
-                raise ValueError(f"a failpoint is name=kill|hang|error, perhaps with *times, not {entry!r}")
+                raise ValueError(f"a failpoint is name=kill|hang|error, optionally followed by *times, not {entry!r}")
             self._actions[name] = cast("Action", action)
             self._left[name] = int(times or _ALWAYS)
 
     async def reach(self, name: str) -> None:
-        """Do what the point is set to: nothing, most of the time."""
+        """Perform the action that is enabled for this failpoint, if any."""
         if name not in self._actions or not self._left[name]:
             return
         self._left[name] -= 1
-        await _ACT[self._actions[name]](name)
+        await _ACTIONS[self._actions[name]](name)
 
 
 async def _kill(_name: str) -> None:
@@ -53,4 +53,4 @@ async def _error(name: str) -> None:
     raise FailpointReached(name)
 
 
-_ACT: dict[Action, Callable[[str], Awaitable[None]]] = {"kill": _kill, "hang": _hang, "error": _error}
+_ACTIONS: dict[Action, Callable[[str], Awaitable[None]]] = {"kill": _kill, "hang": _hang, "error": _error}

@@ -1,7 +1,6 @@
-"""One flush to disk for all the work that gathers while the flush before it is under way.
+"""Group commit: work that arrives during a flush to disk is batched into the next flush.
 
-A flush costs a millisecond, what is flushed next to nothing: under load many callers share one, and alone none waits
-for another.
+A flush takes about a millisecond, whatever its size: under load many callers share one.
 """
 
 import asyncio
@@ -14,37 +13,37 @@ ResultT = TypeVar("ResultT")
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Hands work to a thread of its own, in the order it came.
+    """Runs work in batches on one thread, in order of arrival.
 
     Args:
-        commit: does all the given work and flushes it, on that thread; returns a result for each piece. What it raises
-            reaches every caller whose work it was.
+        commit: performs and flushes a batch on that thread; returns one result for each item. If it raises, every
+            caller of the batch gets the error.
     """
 
     def __init__(self, commit: Callable[[Sequence[WorkT]], Sequence[ResultT]]) -> None:
         self._commit = commit
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
         self._committing = asyncio.Lock()
-        self._gathered: list[WorkT] = []
-        self._next: asyncio.Task[Sequence[ResultT]] | None = None
+        self._pending: list[WorkT] = []
+        self._next_commit: asyncio.Task[Sequence[ResultT]] | None = None
 
     async def run(self, work: WorkT) -> ResultT:
-        """Return the work's result when it is on disk. A caller who gives up does not undo it."""
-        index = len(self._gathered)
-        self._gathered.append(work)
-        if self._next is None:
-            self._next = asyncio.create_task(self._commit_gathered(), name="group commit")
-        results = await asyncio.shield(self._next)
+        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
+        index = len(self._pending)
+        self._pending.append(work)
+        if self._next_commit is None:
+            self._next_commit = asyncio.create_task(self._commit_pending(), name="group commit")
+        results = await asyncio.shield(self._next_commit)
         return results[index]
 
     async def close(self) -> None:
-        """Finish what was begun and end the thread."""
-        if self._next is not None:
-            await asyncio.wait([self._next])
+        """Finish pending work and end the thread."""
+        if self._next_commit is not None:
+            await asyncio.wait([self._next_commit])
         async with self._committing:
             self._thread.shutdown()
 
-    async def _commit_gathered(self) -> Sequence[ResultT]:
+    async def _commit_pending(self) -> Sequence[ResultT]:
         async with self._committing:
-            work, self._gathered, self._next = self._gathered, [], None
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, work)
+            batch, self._pending, self._next_commit = self._pending, [], None
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, batch)

@@ -46,6 +46,6 @@ def _create(path: Path) -> None:
             os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
-        pass  # another process created it first; all use that one
+        pass  # another process created the key first; all processes use that one
     finally:
         draft.unlink()

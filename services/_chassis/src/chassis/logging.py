@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line on standard output, with the trace that the event belongs to.
+"""Structured logs: one JSON object per line on standard output, with the ids of the current trace and span.
 
-An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets live in types that mask
-themselves (pydantic's SecretStr); nothing here looks for them.
+An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets are held in types that mask
+themselves, such as pydantic's SecretStr; this module does not search for them.
 """
 
 import logging
@@ -15,6 +15,7 @@ import orjson
 import structlog
 from opentelemetry import trace
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
+from typing_extensions import override
 
 Event = MutableMapping[str, Any]
 
@@ -30,44 +31,44 @@ _SEVERITIES = {
 
 
 def configure(service_name: str, *, level: str = "info", logger: Logger | None = None) -> None:
-    """Set up the process's logs; with `logger` every event leaves over OTLP too."""
+    """Configure logging for the process. With `logger`, also export every event over OTLP."""
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-        structlog.processors.ExceptionRenderer(_traceback),
-        _trace_ids,
+        structlog.processors.ExceptionRenderer(_format_traceback),
+        _add_trace_ids,
     ]
     if logger is not None:
-        processors.append(_Export(logger))
-    processors += [_name(service_name), structlog.processors.JSONRenderer(serializer=_dumps)]
+        processors.append(_OtlpExport(logger))
+    processors += [_add_service(service_name), structlog.processors.JSONRenderer(serializer=_dumps)]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(handlers=[_ToStructlog()], level=max(number, logging.WARNING), force=True)
+    logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 
 def _dumps(event: Event, **_: Any) -> bytes:
     return orjson.dumps(event, default=str)
 
 
-def _traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """Where it happened, without what long numbers an exception's own words may quote: one may be a card's."""
+def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
+    """Format a traceback with long numbers masked: the text of an exception may quote a card number."""
     return _LONG_NUMBER.sub("[number]", "".join(traceback.format_exception(*exc_info)))
 
 
-def _name(service_name: str) -> structlog.types.Processor:
-    def name(_logger: Any, _method: str, event: Event) -> Event:
+def _add_service(service_name: str) -> structlog.types.Processor:
+    def add_service(_logger: Any, _method: str, event: Event) -> Event:
         event["service"] = service_name
         return event
 
-    return name
+    return add_service
 
 
-def _trace_ids(_logger: Any, _method: str, event: Event) -> Event:
+def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
     context = trace.get_current_span().get_span_context()
     if context.is_valid:
         event["trace_id"] = f"{context.trace_id:032x}"
@@ -75,7 +76,7 @@ def _trace_ids(_logger: Any, _method: str, event: Event) -> Event:
     return event
 
 
-class _Export:
+class _OtlpExport:
     """Emits every event as an OpenTelemetry log record, in the context of the current span."""
 
     def __init__(self, logger: Logger) -> None:
@@ -89,19 +90,20 @@ class _Export:
                 severity_text=level.upper(),
                 severity_number=_SEVERITIES[level],
                 body=str(event["event"]),
-                attributes={key: _attribute(value) for key, value in event.items() if key not in skipped},
+                attributes={key: _to_attribute(value) for key, value in event.items() if key not in skipped},
             )
         )
         return event
 
 
-def _attribute(value: Any) -> str | int | float | bool:
+def _to_attribute(value: Any) -> str | int | float | bool:
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-class _ToStructlog(logging.Handler):
-    """Sends what libraries log the same way."""
+class _StructlogHandler(logging.Handler):
+    """Forwards log records of libraries to structlog."""
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(source=record.name)
         log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)

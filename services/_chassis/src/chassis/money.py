@@ -1,4 +1,4 @@
-"""Money in integers: an amount is a whole number of nanos (10^-9 of a unit), never a float."""
+"""Amounts of money as integers: a whole number of nanos (10^-9 of a unit), never a float."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MIN_UNITS = -(2**63)
 
 
 class AmountOutOfRange(OutOfRange):
-    """An amount's units don't fit into 64 bits."""
+    """The units of an amount do not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Money:
     """An amount in one currency.
 
     Attributes:
-        currency_code: ISO 4217, three capital letters.
-        total_nanos: the whole amount in nanos; minus 1.75 is -1_750_000_000.
+        currency_code: ISO 4217 code, three capital letters.
+        total_nanos: the amount in nanos; minus 1.75 is -1_750_000_000.
     """
 
     currency_code: str
@@ -30,17 +30,17 @@ class Money:
 
     @classmethod
     def of(cls, currency_code: str, units: int, nanos: int = 0) -> "Money":
-        """Join units and nanos, which share a sign."""
+        """Create an amount from units and nanos of the same sign."""
         return cls(currency_code, units * NANOS_PER_UNIT + nanos)
 
     @property
     def units(self) -> int:
-        """Whole units, cut towards zero."""
+        """Whole units, truncated towards zero."""
         return abs(self.total_nanos) // NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     @property
     def nanos(self) -> int:
-        """What is left of the units, with the amount's sign."""
+        """The remainder after the whole units, with the sign of the amount."""
         return self.total_nanos - self.units * NANOS_PER_UNIT
 
     def __add__(self, other: "Money") -> "Money":
@@ -57,17 +57,17 @@ class Money:
 
     def _require_same_currency(self, other: "Money") -> None:
         if self.currency_code != other.currency_code:
-            raise ValueError(f"{self.currency_code} and {other.currency_code} don't add up")
+            raise ValueError(f"can't add amounts in {self.currency_code} and {other.currency_code}")
 
     def in_range(self) -> "Money":
-        """The same amount; raises AmountOutOfRange when its units don't fit into an int64."""
+        """Return this amount. Raise AmountOutOfRange when its units do not fit into an int64."""
         if not MIN_UNITS <= self.units <= MAX_UNITS:
             raise AmountOutOfRange("the amount does not fit into 64 bits")
         return self
 
 
 def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Money:
-    """Join the parts of a Money message by the contract's rules; raises InvalidArgument naming the part of `field`."""
+    """Validate the parts of a Money message and join them. Raise InvalidArgument with the path of the invalid part."""
     if not is_currency_code(currency_code):
         raise InvalidArgument.field(f"{field}.currency_code", "must be three capital letters (ISO 4217)")
     if abs(nanos) > MAX_NANOS:
@@ -78,12 +78,12 @@ def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Mo
 
 
 def is_currency_code(code: str) -> bool:
-    """Whether the text has the form of an ISO 4217 code."""
+    """Return whether the text has the form of an ISO 4217 code."""
     return len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()  # noqa: PLR2004
 
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
-    """Sum amounts of one currency; nothing sums to zero."""
+    """Return the sum of amounts in one currency; zero for none."""
     result = Money(currency_code, 0)
     for amount in amounts:
         result += amount
@@ -91,11 +91,11 @@ def total(currency_code: str, amounts: Iterable[Money]) -> Money:
 
 
 def round_half_even(value: Fraction) -> int:
-    """Round to the nearest integer, a tie to the even one."""
+    """Round to the nearest integer, ties to even."""
     return round(value)
 
 
 def round_to_digits(amount: Money, digits: int) -> Money:
-    """Round half-even to a currency's minor unit, given as its number of decimal digits (2 for EUR, 0 for JPY)."""
+    """Round half-even to the minor unit of a currency, given as its number of decimals (2 for EUR, 0 for JPY)."""
     step = 10 ** (9 - digits)
     return Money(amount.currency_code, round_half_even(Fraction(amount.total_nanos, step)) * step)

@@ -1,116 +1,19 @@
-"""The exporting half of telemetry. Imported only when an endpoint is set: it takes a third of a service's start."""
+"""Configures the telemetry of a process.
 
-import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+The settings are OpenTelemetry's own: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG,
+OTEL_RESOURCE_ATTRIBUTES, OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_*.
+"""
 
-from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
-from opentelemetry.sdk.metrics import Exemplar, MeterProvider
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
-    PeriodicExportingMetricReader,
-    ResourceMetrics,
-    ScopeMetrics,
-)
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+import os
+from collections.abc import Mapping
 
-from chassis.metrics import BOUNDS, Attributes, CallDurations, Series
-from chassis.telemetry import SCOPE, Telemetry, durations, resident_bytes
+from chassis.telemetry import Telemetry
 
 
-def exporting(service_name: str) -> Telemetry:
-    """Telemetry that sends traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT."""
-    resource = Resource.create({"service.name": service_name, "service.namespace": "shop"})
-    server, client = durations("server"), durations("client")
-    metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client])
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
-    loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
-    trace.set_tracer_provider(tracers)  # instrumentation libraries look there
-    meter = meters.get_meter(SCOPE)
-    _observe_memory(meter)
+def configure(service_name: str, environment: Mapping[str, str] = os.environ) -> Telemetry:
+    """Export traces, metrics and logs over OTLP if OTEL_EXPORTER_OTLP_ENDPOINT is set; otherwise record nothing."""
+    if not environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return Telemetry()
+    from chassis.otlp_sdk import start_export  # noqa: PLC0415 - the SDK is a third of a service's start and memory
 
-    def shutdown() -> None:
-        tracers.shutdown()
-        meters.shutdown()
-        loggers.shutdown()
-
-    return Telemetry(tracers.get_tracer(SCOPE), meter, loggers.get_logger(SCOPE), server, client, shutdown)
-
-
-def _observe_memory(meter: Meter) -> None:
-    def resident(_options: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(resident_bytes())
-
-    meter.create_observable_gauge("process.memory.usage", [resident], unit="By", description="Resident memory")
-
-
-class ExporterWithCallDurations(MetricExporter):
-    """Adds call durations to every export of another exporter."""
-
-    def __init__(self, exporter: MetricExporter, resource: Resource, sides: Sequence[CallDurations]) -> None:
-        super().__init__()
-        self._exporter = exporter
-        self._resource = resource
-        self._sides = sides
-
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        """Export the SDK's metrics and ours in one message.
-
-        The encoder keeps one entry for each resource and one for each scope, so ours go beside the SDK's scopes.
-        """
-        histograms = [_metric(side) for side in self._sides if side.series]
-        ours = ScopeMetrics(InstrumentationScope("shop.rpc"), histograms, "")
-        scopes = [scope for measured in metrics_data.resource_metrics for scope in measured.scope_metrics]
-        everything = MetricsData([ResourceMetrics(self._resource, [*scopes, ours], "")])
-        return self._exporter.export(everything, timeout_millis=timeout_millis, **kwargs)
-
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Pass on."""
-        return self._exporter.force_flush(timeout_millis)
-
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        """Pass on."""
-        self._exporter.shutdown(timeout_millis, **kwargs)
-
-
-def _metric(side: CallDurations) -> Metric:
-    points = [_point(side, attributes, series) for attributes, series in list(side.series.items())]
-    return Metric(side.name, side.description, "s", Histogram(points, AggregationTemporality.CUMULATIVE))
-
-
-def _point(side: CallDurations, attributes: Attributes, series: Series) -> HistogramDataPoint:
-    examples, series.examples = series.examples, {}
-    counts = list(series.counts)
-    return HistogramDataPoint(
-        attributes=dict(attributes),
-        start_time_unix_nano=side.started_unix_nano,
-        time_unix_nano=time.time_ns(),
-        count=sum(counts),
-        sum=series.total_seconds,
-        bucket_counts=counts,
-        explicit_bounds=BOUNDS,
-        min=series.shortest_seconds,
-        max=series.longest_seconds,
-        exemplars=[
-            Exemplar({}, call.seconds, call.time_unix_nano, call.span.span_id, call.span.trace_id)
-            for call in examples.values()
-        ],
-    )
+    return start_export(service_name)

@@ -1,4 +1,4 @@
-"""Runs a service: start, health, reflection, drain. `python -m <name>_service` is `run(...)` and nothing else."""
+"""Runs a service: start, health, reflection, drain. `python -m <name>_service` only calls `run(...)`."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from chassis import client, database, logging, telemetry
+from chassis import client, database, logging, otlp
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.serving import Limiter, WrappingRegistrar
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 LIVENESS = "liveness"
 _READINESS_INTERVAL_SECONDS = 1.0
-# One slow answer of a store must not take a service's only pod away; each call tells of a store that is down itself.
+# One slow response of a store must not make a service's only pod unready; calls report a store that is down anyway.
 _CHECKS_UNTIL_NOT_READY = 3
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -41,7 +41,7 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 class Service:
-    """A process that serves RPCs: `__main__` registers servicers, opens channels and says what readiness needs."""
+    """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks."""
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
@@ -53,29 +53,32 @@ class Service:
         self._registrar = WrappingRegistrar(self._server, telemetry, self.limiter)
         self._health = health_aio.HealthServicer()
         self._checks: list[ReadinessCheck] = []
-        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # none is forgiven before the first success
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
         self._stack = AsyncExitStack()
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
-        """Serve a servicer; `register` is the generated add_..._to_server."""
+        """Serve a servicer; `register` is its generated add_..._to_server."""
         register(servicer, self._registrar)
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Ready only while `check` raises no DomainError. It may ask this service's own store, never a peer."""
+        """Add a check that raises DomainError while the service is not ready.
+
+        It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
+        """
         self._checks.append(check)
 
     def channel(
-        self, target: str, service: str, *, timeout_seconds: float, retried: Sequence[str] = ()
+        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
     ) -> grpc.aio.Channel:
-        """A channel to a peer, closed when this service stops."""
+        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
         opened = client.channel(
-            target, service, timeout_seconds=timeout_seconds, retried=retried, telemetry=self.telemetry
+            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
         )
         self._stack.push_async_callback(opened.close)
         return opened
 
     async def start(self) -> None:
-        """Listen; raises OSError naming the address when it is taken."""
+        """Start to serve. Raise OSError with the address when the port is in use."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = [*self._registrar.service_names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
         reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
@@ -89,19 +92,21 @@ class Service:
         await self._update_readiness()
 
     async def watch_readiness(self) -> None:
-        """Tell changes of readiness, until cancelled."""
+        """Update the readiness once a second, until cancelled."""
         while True:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
 
     async def drain(self) -> None:
-        """Refuse new work, finish what is in flight, close channels. Stopping at once cancels calls under way."""
+        """Report NOT_SERVING, serve for another drain_seconds, then stop within grace_seconds.
+
+        Stopping at once would cancel calls of clients that have not seen NOT_SERVING yet.
+        """
         await self._set_health(_NOT_SERVING)
         await asyncio.sleep(self.settings.drain_seconds)
         await self._server.stop(self.settings.grace_seconds)
 
     async def close(self) -> None:
-        """Close the channels."""
         await self._stack.aclose()
 
     async def _update_readiness(self) -> None:
@@ -110,7 +115,7 @@ class Service:
                 await check()
         except DomainError as error:
             self._failed_checks += 1
-            log.warning("not ready", reason=error.reason, misses=self._failed_checks)
+            log.warning("not ready", reason=error.reason, failed_checks=self._failed_checks)
             if self._failed_checks >= _CHECKS_UNTIL_NOT_READY:
                 await self._set_health(_NOT_SERVING)
         else:
@@ -124,7 +129,7 @@ class Service:
 
 def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
     return [
-        # Two servers on one port would share its connections at random: a busy port must be an error.
+        # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
@@ -143,25 +148,36 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
     With the argument `migrate` on the command line, migrate the database and exit instead.
 
     Args:
-        name: the service's one name, such as `product-catalog`.
+        name: name of the service, such as `product-catalog`.
         settings_type: its settings, read from the environment.
-        build: enters the service's stores, clients and tasks, adds its servicers; leaves after the drain.
-        migrations: the folder of the service's migrations, if it has a database.
+        build: a context manager that opens stores, clients and tasks and adds servicers; it exits after the drain.
+        migrations: folder of the service's migrations, if it has a database.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         database.migrate(load_database_url(settings_type), migrations)
         return
     settings = load(settings_type)
     if api_implementation.Type() != "upb":
-        sys.exit("protobuf runs without its compiled core: every message would cost ten times as much")
-    configured = telemetry.configure(name)
-    logging.configure(name, level=settings.log_level, logger=configured.logger)
+        sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
+    telemetry = otlp.configure(name)
+    logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    problems: list[str] = []
     try:
-        uvloop.run(_serve(settings, configured, build))
-    except OSError as error:
-        sys.exit(str(error))
+        uvloop.run(_serve(settings, telemetry, build))
+    except* OSError as group:  # a task group in `build` wraps the error
+        problems = [*_messages(group)]
     finally:
-        configured.shutdown()
+        telemetry.shutdown()
+    if problems:
+        sys.exit("; ".join(problems))
+
+
+def _messages(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for nested in error.exceptions:
+            yield from _messages(nested)
+    else:
+        yield str(error)
 
 
 async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[SettingsT]) -> None:
@@ -171,7 +187,7 @@ async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[Setting
         loop.add_signal_handler(number, stopped.set)
     service = Service(settings, telemetry)
     async with serving(service, build(settings, service)):
-        # What the start made stays for good: looking through it again would stop the event loop for 40 ms each time.
+        # Objects created at the start live until the end: scanning them would block the event loop for 40 ms each time.
         gc.freeze()
         log.info("serving", port=service.port)
         reloader = Reloader(loop, stopped) if settings.reload else None
@@ -179,14 +195,14 @@ async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[Setting
         log.info("draining")
     log.info("stopped")
     if reloader is not None and reloader.changed:
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, its sources read anew
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
 
 
 @asynccontextmanager
-async def serving(service: Service, built: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    """A started service; on leaving it drains before what it was built of is closed."""
+async def serving(service: Service, resources: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    """Open the resources and start the service; on exit drain it, then close the resources."""
     try:
-        async with built:
+        async with resources:
             await service.start()
             watch = asyncio.create_task(service.watch_readiness(), name="readiness")
             try:
@@ -200,7 +216,7 @@ async def serving(service: Service, built: AbstractAsyncContextManager[None]) ->
 
 
 class Reloader:
-    """Stops the service when a source file of the shop changes: for development, where files are synced into a pod."""
+    """Stops the service when one of its source files changes: for development, where files are synced into a pod."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
         self.changed = False

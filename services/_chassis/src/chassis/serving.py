@@ -1,7 +1,7 @@
-"""Wraps each method of a servicer, once, at its registration.
+"""Wraps every method of a servicer, once, when it is registered.
 
-A wrapped call is: decoded, checked for control characters, admitted or shed, traced, given its deadline, handled, and
-its error mapped to a status. Interceptors of grpc.aio would cost five times as much for every call.
+A wrapped call is traced, shed when the service is overloaded, given its deadline, decoded, checked for control
+characters and handled; its error is mapped to a status. Interceptors of grpc.aio would cost five times as much.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from typing_extensions import override
 
 from chassis import calls
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
@@ -30,7 +31,7 @@ log = structlog.get_logger()
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _SHED_RETRY_SECONDS = 0.5
-# A caller's mistake is not the server's: only these codes make a server span an error.
+# Only these codes set the status of a server span to error: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
@@ -38,33 +39,31 @@ Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
 
 
 class Overloaded(ResourceExhausted):
-    """The service has as many calls in flight as it may have."""
+    """The service has reached its limit of calls in flight."""
 
 
 class MalformedMessage(InvalidArgument):
-    """The bytes of the request are no message of the method's type."""
+    """The bytes of the request do not parse as the method's request message."""
 
 
 class Registrar(Protocol):
-    """The part of grpc.aio.Server that generated code registers with."""
+    """The part of grpc.aio.Server that the generated add_..._to_server functions use."""
 
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Take what is looked up by name."""
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None: ...
 
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Take what is looked up by path."""
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None: ...
 
 
 class Limiter:
-    """Counts calls in flight over all methods of a process."""
+    """Counts the calls in flight over all methods of a process."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.in_flight = 0
 
 
-class WrappingRegistrar:
-    """Stands before a server: generated code registers here, the server gets wrapped methods."""
+class WrappingRegistrar(Registrar):
+    """Wraps the methods that are registered with it and registers the wrapped ones with a server."""
 
     def __init__(self, server: Registrar, telemetry: Telemetry, limiter: Limiter) -> None:
         self._server = server
@@ -72,11 +71,12 @@ class WrappingRegistrar:
         self._limiter = limiter
         self.service_names: list[str] = []
 
+    @override
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Ignored: the same methods come by add_registered_method_handlers, with their names."""
+        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
 
+    @override
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        """Wrap a service's methods and hand them to the server."""
         service = Default().FindServiceByName(service_name)
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             name: grpc.unary_unary_rpc_method_handler(
@@ -103,8 +103,8 @@ def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Cal
     def decode(raw: bytes) -> Message:
         try:
             request = parse(raw)
-        except DecodeError as error:  # invalid UTF-8 too
-            raise MalformedMessage(message=f"the request is no valid {message_type.full_name}") from error
+        except DecodeError as error:  # also for invalid UTF-8
+            raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request
 
@@ -112,7 +112,7 @@ def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Cal
 
 
 class _Method:
-    """One method of a service, with everything that happens around its handler."""
+    """A method of a service, with everything that surrounds its handler."""
 
     def __init__(
         self,
@@ -131,16 +131,16 @@ class _Method:
         self._span_attributes = {"rpc.system.name": "grpc", "rpc.method": name}
 
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
-        """Serve one call. Never raises anything but what grpc.aio ends a call with."""
+        """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
         self._limiter.in_flight += 1
         try:
-            return await self._answer(raw, context)
+            return await self._handle(raw, context)
         except DomainError as error:
             code = code_of(error).name
-            self._describe(span, code, error)
+            self._set_error(span, code, error)
             await context.abort_with_status(to_status(error))
             raise  # not reached: abort raises
         except grpc.aio.AbortError:
@@ -151,15 +151,15 @@ class _Method:
             raise
         except Exception as error:
             code = "INTERNAL"
-            self._describe(span, code, error)
+            self._set_error(span, code, error)
             log.exception("unexpected error", method=self._name)
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
             raise
         finally:
             self._limiter.in_flight -= 1
-            self._finish(span, code, time.perf_counter() - started)
+            self._record(span, code, time.perf_counter() - started)
 
-    async def _answer(self, raw: bytes, context: ServicerContext) -> Message:
+    async def _handle(self, raw: bytes, context: ServicerContext) -> Message:
         if self._limiter.in_flight > self._limiter.limit:
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
         if (seconds := context.time_remaining()) is not None:
@@ -167,21 +167,21 @@ class _Method:
         return await self._handler(self._decode(raw), context)
 
     def _start_span(self, context: ServicerContext) -> Span:
-        """Each call runs in a task of its own, so what is attached here ends with it."""
+        """Start the call's span and make it current. Never detached: each call runs in a task of its own."""
         carrier = {key: value for key, value in context.invocation_metadata() or () if key in _PROPAGATOR.fields}
         parent = _PROPAGATOR.extract(carrier) if carrier else Context()
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, self._span_attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
 
-    def _describe(self, span: Span, code: str, error: Exception) -> None:
-        """An unforeseen error's own words may hold anything, so only its type is told."""
+    def _set_error(self, span: Span, code: str, error: Exception) -> None:
         if span.is_recording():
+            # The text of an unexpected error may contain anything, so only its type is recorded.
             span.set_attribute("error.type", error.reason if isinstance(error, DomainError) else type(error).__name__)
             if code in _SERVER_FAULTS:
                 span.set_status(StatusCode.ERROR)
 
-    def _finish(self, span: Span, code: str, seconds: float) -> None:
+    def _record(self, span: Span, code: str, seconds: float) -> None:
         if span.is_recording():
             span.set_attribute("rpc.response.status_code", code)
         span.end()

@@ -1,4 +1,4 @@
-"""Settings are read from the environment once, in `__main__`; an invalid one ends the start and is named."""
+"""Settings, read from the environment once, in `__main__`. An invalid one ends the start with the variable's name."""
 
 import os
 import sys
@@ -33,19 +33,19 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-def _checked_failpoints(specification: str) -> str:
+def _validate_failpoints(specification: str) -> str:
     Failpoints(specification)
     return specification
 
 
-def _checked_database_url(url: SecretStr) -> SecretStr:
+def _validate_database_url(url: SecretStr) -> SecretStr:
     if database.sqlite_path(url.get_secret_value()) is None:
         database.libpq_url(url.get_secret_value())
     return url
 
 
-# `sqlite:///file.db` or `postgresql://user:password@host/name`. A secret as a whole: it may contain a password.
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_checked_database_url)]
+# `sqlite:///file.db` or `postgresql://user:password@host/name`; secret because it may contain a password.
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_validate_database_url)]
 
 
 class DatabaseSettings(Settings):
@@ -69,18 +69,18 @@ class HmacKeySettings(DatabaseSettings):
 
 
 class ServiceSettings(Settings):
-    """Settings of every gRPC service."""
+    """Settings of every gRPC service, read from the environment."""
 
     host: str = "[::]"
     port: int = Field(default=50051, ge=0, le=MAX_PORT)
-    # SIGTERM reaches a pod before its address leaves the endpoints: serve meanwhile, then finish what is in flight.
+    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)
-    # Round robin finds new pods when a connection ends, so this bounds how long a scale-up takes to spread the load.
+    # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: float = Field(default=60, gt=0)
     max_concurrent_rpcs: int = Field(default=256, ge=1)
     reload: bool = False
-    failpoints: Annotated[str, AfterValidator(_checked_failpoints)] = ""
+    failpoints: Annotated[str, AfterValidator(_validate_failpoints)] = ""
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
@@ -99,7 +99,7 @@ def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ)
 
 
 def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
-    """Read DATABASE_URL alone, with the default that the settings give it: a migration needs no other setting."""
+    """Read only DATABASE_URL, with its default from the settings: a migration needs no other setting."""
     field = settings.model_fields["database_url"]
     only: type[DatabaseSettings] = create_model(
         "DatabaseSettings", __base__=DatabaseSettings, database_url=(DatabaseUrl, field)

@@ -1,4 +1,4 @@
-"""A SQLite file that one thread writes: what callers hand over meanwhile shares the next transaction and its flush."""
+"""A SQLite file with a single writer thread: concurrent work shares one transaction and one flush to disk."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -11,13 +11,15 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long to wait for another process that writes."""
+"""How long to wait for the lock that another process holds."""
 
 
 def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
-    """Open a file so that what is committed is on disk. Transactions begin and end by statements alone.
+    """Open a file in autocommit mode, such that a commit returns when the data is on disk.
 
-    Statements may call the functions by their names.
+    Args:
+        path: the file.
+        functions: made available to SQL statements under their names.
     """
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -28,22 +30,21 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
 
 
 class SqliteWriter:
-    """Writes to a file. A full disk, a broken one and a file locked for too long are all sqlite3.OperationalError."""
+    """Writes to a file. A full disk, an I/O error and a lock timeout all raise sqlite3.OperationalError."""
 
     def __init__(self, path: Path, **functions: Callable[[], Any]) -> None:
         self._connection = connect(path, **functions)
         self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit)
 
     async def run(self, work: Work[T]) -> T:
-        """Do the work in a transaction and return when it is on disk.
+        """Run the work in a transaction and return its result once it is on disk.
 
-        What it raises, or work that shares its transaction, reaches every caller of that transaction: nothing of it
-        is kept.
+        If any work in the same transaction fails, all of it rolls back and every caller gets that error.
         """
         return cast("T", await self._commits.run(work))
 
     async def close(self) -> None:
-        """Finish what was begun and close the file."""
+        """Finish pending work and close the file."""
         await self._commits.close()
         self._connection.close()
 
@@ -53,7 +54,7 @@ class SqliteWriter:
             results = [work(self._connection) for work in batch]
             self._connection.execute("COMMIT")
         finally:
-            # After some errors, a full disk among them, SQLite has rolled back by itself.
+            # After some errors, such as a full disk, SQLite has already rolled back.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         return results

@@ -1,4 +1,4 @@
-"""The one table between domain errors and gRPC statuses, in both directions."""
+"""The mapping between domain errors and gRPC statuses, in both directions."""
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -29,7 +29,7 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
-    """The status code of an error's kind."""
+    """Return the status code of the error's kind."""
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind]
@@ -37,9 +37,9 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
-    """The status that a caller gets: code, message, ErrorInfo, BadRequest for fields, RetryInfo when a retry helps.
+    """Return the status for an error: code, message, ErrorInfo, BadRequest for fields, RetryInfo for a retry delay.
 
-    What a peer did not foresee is nothing that our caller can act on: it becomes a plain INTERNAL.
+    Internal becomes INTERNAL without details: the text of an unexpected error may contain anything.
     """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL:
@@ -58,8 +58,8 @@ def _details(error: errors.DomainError) -> list[Message]:
         details.append(
             error_details_pb2.BadRequest(
                 field_violations=[
-                    error_details_pb2.BadRequest.FieldViolation(field=broken.field, description=broken.rule)
-                    for broken in error.violations
+                    error_details_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.rule)
+                    for violation in error.violations
                 ]
             )
         )
@@ -71,7 +71,7 @@ def _details(error: errors.DomainError) -> list[Message]:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """The error that a peer's status stands for; a code outside the table is Internal (its outcome is unknown)."""
+    """Return the domain error for a peer's status; codes without a kind become Internal (outcome unknown)."""
     details = _Details(error)
     kind = _KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
@@ -82,7 +82,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
 
 
 class _Details:
-    """The rich details of a peer's status; a foreign peer may send none, or ones that don't parse."""
+    """The error details of a peer's status. Peers outside this project may send none, or malformed ones."""
 
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
         self.info = error_details_pb2.ErrorInfo()
@@ -96,7 +96,8 @@ class _Details:
         retry = error_details_pb2.RetryInfo()
         if packed.Unpack(bad_request):
             self.violations = tuple(
-                errors.FieldViolation(broken.field, broken.description) for broken in bad_request.field_violations
+                errors.FieldViolation(violation.field, violation.description)
+                for violation in bad_request.field_violations
             )
         elif packed.Unpack(retry):
             self.retry_after_seconds = retry.retry_delay.ToNanoseconds() / 1e9

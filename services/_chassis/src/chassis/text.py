@@ -1,4 +1,4 @@
-"""Refuses control characters in every string of a request, whatever the message: no field can be forgotten."""
+"""Rejects control characters in every string of a request. Derived from the message type, so it covers every field."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument
 
-# Free text may span lines; everything else is a name, a code or an address of one line.
+# Free text may span several lines; all other strings are names, codes or one-line addresses.
 FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -19,9 +19,9 @@ FieldCheck = Callable[[Message, str], None]
 
 
 def text_check(descriptor: Descriptor) -> Callable[[Message], None]:
-    """Build the check of one message type, once, when its method is registered.
+    """Return a check for messages of one type; build it once, when the method is registered.
 
-    The check raises InvalidArgument with the path of the first string that holds a control character.
+    The check raises InvalidArgument with the path of the first string that contains a control character.
     """
     checks = list(_field_checks(descriptor))
 
@@ -46,12 +46,12 @@ def _string_check(field: FieldDescriptor) -> FieldCheck:
 
     def check_one(message: Message, path: str) -> None:
         if control.search(getattr(message, name)):
-            raise InvalidArgument.field(path + name, "must not hold control characters")
+            raise InvalidArgument.field(path + name, "must not contain control characters")
 
     def check_each(message: Message, path: str) -> None:
         for index, value in enumerate(getattr(message, name)):
             if control.search(value):
-                raise InvalidArgument.field(f"{path}{name}[{index}]", "must not hold control characters")
+                raise InvalidArgument.field(f"{path}{name}[{index}]", "must not contain control characters")
 
     return check_each if field.is_repeated else check_one
 

@@ -1,14 +1,18 @@
-"""Amounts as messages of the contract, and back."""
+"""Mappers between amounts and Money messages."""
 
-from chassis.money import Money
+from chassis.money import Money, parse_money
 from shop import money_pb2
 
 
 def money_to_wire(amount: Money) -> money_pb2.Money:
-    """The amount in units and nanos."""
     return money_pb2.Money(currency_code=amount.currency_code, units=amount.units, nanos=amount.nanos)
 
 
-def money_from_wire(amount: money_pb2.Money) -> Money:
-    """The amount of a message that keeps the contract's rules; `parse_money` checks one that may not."""
-    return Money.of(amount.currency_code, amount.units, amount.nanos)
+def money_from_wire(message: money_pb2.Money) -> Money:
+    """Return the amount of a message from a trusted source; `parse_wire_money` validates one from a request."""
+    return Money.of(message.currency_code, message.units, message.nanos)
+
+
+def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
+    """Return the amount of a message in a request. Raise InvalidArgument for the part of `field` that is invalid."""
+    return parse_money(message.currency_code, message.units, message.nanos, field=field)

@@ -1,4 +1,4 @@
-"""`python -m ad_service` serves ads: settings, then the objects made of them, then the server."""
+"""Entry point of the ad service: `python -m ad_service`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,14 +16,13 @@ from shop import ad_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """What the ad service can be told."""
+    """Settings of the ad service, read from the environment."""
 
     ads_file: FilePath = Path(__file__).parent / "data" / "ads.json"
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Serve the ads of the file, and follow its changes."""
     ads = DataFile(settings.ads_file, parse_ads)
     service.add_servicer(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
     async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""Ads, and which of them fit a page."""
+"""Ads and their selection by context keys."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ MAX_CONTEXT_KEYS = 100
 
 @dataclass(frozen=True, slots=True)
 class Ad:
-    """A short text and the page it leads to.
+    """A short text that links to a page.
 
-    Its contexts are the key words of pages it fits, in any case. An ad without contexts is a house ad: it fits where
-    nothing else does.
+    Attributes:
+        contexts: keywords of the pages the ad is meant for, in any case. An ad without contexts is a house ad, shown
+            where no other ad matches.
     """
 
     redirect_url: str
@@ -22,7 +23,7 @@ class Ad:
 
 
 class Inventory:
-    """All the ads there are. Raises ValueError unless one of them is a house ad: every page gets some ad."""
+    """All ads, by context. Raises ValueError without a house ad: every page gets an ad."""
 
     def __init__(self, ads: Iterable[Ad]) -> None:
         self._by_context: dict[str, list[Ad]] = {}
@@ -30,25 +31,25 @@ class Inventory:
         for ad in ads:
             if not ad.contexts:
                 self._house.append(ad)
-            for context in {_folded(context) for context in ad.contexts}:
+            for context in {_normalize(context) for context in ad.contexts}:
                 self._by_context.setdefault(context, []).append(ad)
         if not self._house:
-            raise ValueError("one ad at least must be without contexts, to be shown where no other fits")
+            raise ValueError("at least one ad must be without contexts, to be shown where no other matches")
 
     @property
     def contexts(self) -> frozenset[str]:
-        """The key words that have ads, casefolded."""
+        """The normalized keywords that have ads."""
         return frozenset(self._by_context)
 
-    def fitting(self, context_keys: Sequence[str]) -> list[Ad]:
-        """Find the ads of each key in turn, each ad once; the house ads when no key has any.
+    def select(self, context_keys: Sequence[str]) -> list[Ad]:
+        """Return the ads of each key in turn, without duplicates; the house ads when no key has any.
 
-        Raises InvalidArgument for more than 100 keys.
+        Raise InvalidArgument for more than MAX_CONTEXT_KEYS keys.
         """
         limit_count(context_keys, "context_keys", max_count=MAX_CONTEXT_KEYS)
-        found = dict.fromkeys(ad for key in context_keys for ad in self._by_context.get(_folded(key), ()))
-        return list(found) or self._house
+        selected = dict.fromkeys(ad for key in context_keys for ad in self._by_context.get(_normalize(key), ()))
+        return list(selected) or self._house
 
 
-def _folded(context: str) -> str:
+def _normalize(context: str) -> str:
     return context.strip().casefold()

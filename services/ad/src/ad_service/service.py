@@ -1,4 +1,4 @@
-"""shop.AdService: from the wire to the domain and back."""
+"""shop.AdService: maps messages to the domain and back."""
 
 from ad_service.domain import Ad, Inventory
 from chassis.datafile import DataFile
@@ -7,15 +7,14 @@ from shop import ad_pb2, ad_pb2_grpc
 
 
 class AdService(ad_pb2_grpc.AdServiceServicer):
-    """Answers with the ads that the file holds at the moment of the call."""
+    """Serves the ads of a data file, in its latest valid version."""
 
     def __init__(self, ads: DataFile[Inventory]) -> None:
         self._ads = ads
 
     async def GetAds(self, request: ad_pb2.AdRequest, context: ServicerContext) -> ad_pb2.AdResponse:
-        """Ads that fit the context keys; house ads when none fits."""
-        return ad_pb2.AdResponse(ads=map(_to_wire, self._ads.value.fitting(request.context_keys)))
+        return ad_pb2.AdResponse(ads=map(_ad_to_wire, self._ads.value.select(request.context_keys)))
 
 
-def _to_wire(ad: Ad) -> ad_pb2.Ad:
+def _ad_to_wire(ad: Ad) -> ad_pb2.Ad:
     return ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text)

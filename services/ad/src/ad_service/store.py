@@ -1,4 +1,4 @@
-"""Reads ads from a JSON file: a list of objects with `redirect_url`, `text` and `contexts`."""
+"""Parses the file of ads: a JSON list of objects with `redirect_url`, `text` and `contexts`."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class _Entry(BaseModel):
-    """An ad as the file writes it. It leads to a page of the shop itself: a path, no other host."""
+    """An ad in the file. `redirect_url` is a path, so that it links to a page of the shop itself."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,9 +25,9 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 
 def parse_ads(raw: bytes) -> Inventory:
-    """Turn the file's bytes into ads. Raises ValueError that names the entry and the field."""
+    """Parse the content of the file. Raise ValueError that names the invalid entry and field."""
     entries = _ENTRIES.validate_json(raw)
     ads = [Ad(entry.redirect_url, entry.text, entry.contexts) for entry in entries]
     if len({(ad.redirect_url, ad.text) for ad in ads}) < len(ads):
-        raise ValueError("an ad is in the file twice")
+        raise ValueError("the file contains an ad twice")
     return Inventory(ads)

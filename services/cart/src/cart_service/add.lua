@@ -1,13 +1,14 @@
--- Adds a quantity of a product to a cart, once for each key.
--- KEYS: the cart; perhaps what is known of the addition's key.
--- ARGV: product, quantity, new etag, cart's ms to live, max lines, max quantity; with a key: fingerprint, its ms to live.
--- A cart is a hash of quantities by product; the field without a name is its etag.
-local cart, known = KEYS[1], KEYS[2]
+-- Adds a quantity of a product to a cart, at most once per idempotency key.
+-- KEYS: the cart; optionally the idempotency key.
+-- ARGV: product, quantity, new etag, lifetime of the cart in ms, max lines, max quantity; with an idempotency key also
+-- the fingerprint of the addition and the lifetime of the key in ms.
+-- A cart is a hash of quantities by product; the field with the empty name is its etag.
+local cart, key = KEYS[1], KEYS[2]
 local product, quantity, etag, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_lines, max_quantity = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-if known then
-  local fingerprint = redis.call('GET', known)
+if key then
+  local fingerprint = redis.call('GET', key)
   if fingerprint == ARGV[7] then return 'done' end
   if fingerprint then return 'reused' end
 end
@@ -19,5 +20,5 @@ if before and before + quantity > max_quantity then return 'too large' end
 redis.call('HINCRBY', cart, product, quantity)
 redis.call('HSET', cart, '', etag)
 redis.call('PEXPIRE', cart, ttl)
-if known then redis.call('SET', known, ARGV[7], 'PX', ARGV[8]) end
+if key then redis.call('SET', key, ARGV[7], 'PX', ARGV[8]) end
 return 'done'

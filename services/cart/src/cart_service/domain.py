@@ -1,4 +1,4 @@
-"""Carts: what they may hold, and what a store of them promises."""
+"""Carts, their limits, and the contract of a store for them."""
 
 import secrets
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from chassis.fields import parse_idempotency_key, require_between, require_text
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
-"""Of one product in a cart: the wire's int32."""
+"""Of one product in a cart: the largest int32, the type on the wire."""
 
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
@@ -17,21 +17,21 @@ _MAX_PRODUCT_ID_LENGTH = 64
 
 
 class CartFull(FailedPrecondition):
-    """The cart has as many different products as it may have."""
+    """The cart already holds the maximum number of different products."""
 
     def __init__(self) -> None:
         super().__init__(f"a cart holds at most {MAX_LINES} different products")
 
 
 class QuantityTooLarge(FailedPrecondition):
-    """The cart would have more of a product than the contract can say."""
+    """The quantity of a product in the cart would not fit into an int32."""
 
     def __init__(self) -> None:
         super().__init__(f"a cart holds at most {MAX_QUANTITY} of a product")
 
 
 class StoreUnavailable(Unavailable):
-    """The store does not answer. Whether a change that was asked of it took place is unknown."""
+    """The store does not respond. Whether a requested change took effect is unknown."""
 
     def __init__(self) -> None:
         super().__init__("carts are unavailable", retry_after_seconds=1)
@@ -39,7 +39,7 @@ class StoreUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """So many of a product."""
+    """A product in a cart."""
 
     product_id: str
     quantity: int
@@ -47,10 +47,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A user's cart, its lines sorted by product.
+    """A user's cart, its lines sorted by product id.
 
-    The etag names this state of this cart: each change makes a new one, at random, so that it is never met again. No
-    state is kept of an empty cart, so it has a new etag each time it is read.
+    The etag identifies this state of this cart: a random value that is replaced by every change and never reused. An
+    empty cart is not stored, so it has a new etag each time it is read.
     """
 
     user_id: str
@@ -60,9 +60,9 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A quantity, 1 to 10,000, of a product for a user's cart. Raises InvalidArgument naming the request's field.
+    """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raises InvalidArgument.
 
-    With a key it has its effect once, however often it is asked for. Without one it has its effect each time.
+    With an idempotency key it takes effect once, however often it is repeated; without one, each time.
     """
 
     user_id: str
@@ -79,29 +79,31 @@ class Addition:
 
 
 def check_user_id(user_id: str) -> str:
-    """Pass a user's id of 1 to 128 characters; raises InvalidArgument for any other."""
+    """Return a user id of 1 to 128 characters. Raise InvalidArgument for any other."""
     return require_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
 
 
 def new_etag() -> str:
-    """Make an etag that no cart ever had."""
     return secrets.token_hex(16)
 
 
 class CartStore(Protocol):
-    """Keeps carts, each until some time after its last change. Each method is atomic and may raise StoreUnavailable."""
+    """Stores carts, each until its lifetime after the last change ends.
+
+    Every method is atomic and may raise StoreUnavailable.
+    """
 
     async def add(self, addition: Addition) -> None:
-        """Add to the user's cart, unless the addition's key says that it was done.
+        """Add to the user's cart, unless an addition with the same key was already made.
 
-        Raises CartFull, QuantityTooLarge and IdempotencyKeyReused, and then has changed nothing.
+        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused, without any change.
         """
 
     async def read(self, user_id: str) -> Cart:
-        """Read a cart; one without lines when there is none."""
+        """Return a cart; one without lines when none is stored."""
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """Remove a cart; with `if_match` only while that is its etag."""
+        """Remove a cart; with `if_match` only if that is its current etag."""
 
     async def check(self) -> None:
-        """Return if the store answers."""
+        """Return when the store responds."""

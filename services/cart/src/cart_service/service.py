@@ -1,4 +1,4 @@
-"""shop.CartService: from the wire to the store and back."""
+"""shop.CartService: maps messages to the store and back."""
 
 from cart_service.domain import Addition, Cart, CartStore, check_user_id
 from chassis.calls import metadata_value
@@ -14,27 +14,27 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._carts = carts
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a quantity of a product, once for each `idempotency-key`."""
-        await self._carts.add(_addition_from(request, metadata_value(context, "idempotency-key")))
+        """Add a quantity of a product, at most once per `idempotency-key`."""
+        await self._carts.add(_addition_from_wire(request, metadata_value(context, "idempotency-key")))
         return empty_pb2.Empty()
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
-        """Tell the lines, and in trailing metadata the `etag`."""
+        """Return the cart, with its `etag` in trailing metadata."""
         cart = await self._carts.read(check_user_id(request.user_id))
         context.set_trailing_metadata((("etag", cart.etag),))
-        return _to_wire(cart)
+        return _cart_to_wire(cart)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Remove all lines; with `if-match` only while that is the cart's etag."""
+        """Remove all lines; with `if-match` only if that is the cart's current etag."""
         await self._carts.empty(check_user_id(request.user_id), metadata_value(context, "if-match"))
         return empty_pb2.Empty()
 
 
-def _addition_from(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:
+def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:
     require_present(request.HasField("item"), "item")
     return Addition(request.user_id, request.item.product_id, request.item.quantity, key)
 
 
-def _to_wire(cart: Cart) -> cart_pb2.Cart:
+def _cart_to_wire(cart: Cart) -> cart_pb2.Cart:
     lines = [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in cart.lines]
     return cart_pb2.Cart(user_id=cart.user_id, items=lines)

@@ -1,9 +1,11 @@
-"""Carts in the memory of one process: gone when it ends, and not shared with another."""
+"""Carts in the memory of one process: lost when it ends, and not shared between replicas."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from typing_extensions import override
 
 from cart_service.domain import (
     MAX_LINES,
@@ -11,6 +13,7 @@ from cart_service.domain import (
     Addition,
     Cart,
     CartFull,
+    CartStore,
     Line,
     QuantityTooLarge,
     new_etag,
@@ -23,7 +26,7 @@ V = TypeVar("V")
 MAX_CARTS = 50_000
 MAX_KEYS = 20_000
 KEY_TTL_SECONDS = 24 * 3600.0
-"""How long an addition's key is known; a shorter time for the oldest ones when there are more than MAX_KEYS."""
+"""How long an idempotency key is stored; the oldest are evicted earlier when there are more than MAX_KEYS."""
 
 
 @dataclass(slots=True)
@@ -32,55 +35,56 @@ class _Contents:
     etag: str = ""
 
 
-class MemoryCartStore:
-    """A CartStore whose methods never wait, so that nothing comes between their steps.
+class MemoryCartStore(CartStore):
+    """A store whose methods contain no `await`, which makes them atomic.
 
     Args:
-        ttl_seconds: from a cart's last change to its end. The cart unchanged for longest ends sooner when there are
-            more than MAX_CARTS.
+        ttl_seconds: lifetime of a cart after its last change. Beyond MAX_CARTS the least recently changed cart is
+            evicted.
         clock: monotonic seconds.
     """
 
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._carts = _Expiring[str, _Contents](ttl_seconds, MAX_CARTS, clock)
-        self._keys = _Expiring[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
+        self._carts = _ExpiringDict[str, _Contents](ttl_seconds, MAX_CARTS, clock)
+        self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
 
+    @override
     async def add(self, addition: Addition) -> None:
-        """See CartStore."""
-        if addition.key is not None and self._is_done(addition, addition.key):
+        if addition.key is not None and self._is_repeated(addition, addition.key):
             return
         contents = self._carts.get(addition.user_id) or _Contents()
-        contents.quantities[addition.product_id] = _increased(contents.quantities, addition)
+        contents.quantities[addition.product_id] = _new_quantity(contents.quantities, addition)
         contents.etag = new_etag()
         self._carts.put(addition.user_id, contents)
         if addition.key is not None:
             self._keys.put((addition.user_id, addition.key), addition)
 
+    @override
     async def read(self, user_id: str) -> Cart:
-        """See CartStore."""
         contents = self._carts.get(user_id)
         if contents is None:
             return Cart(user_id, (), new_etag())
         lines = tuple(Line(product_id, quantity) for product_id, quantity in sorted(contents.quantities.items()))
         return Cart(user_id, lines, contents.etag)
 
+    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """See CartStore."""
         contents = self._carts.get(user_id)
         if contents is not None and if_match in {None, contents.etag}:
             self._carts.remove(user_id)
 
+    @override
     async def check(self) -> None:
-        """Memory always answers."""
+        """Do nothing: memory is always available."""
 
-    def _is_done(self, addition: Addition, key: str) -> bool:
-        done = self._keys.get((addition.user_id, key))
-        if done not in {None, addition}:
+    def _is_repeated(self, addition: Addition, key: str) -> bool:
+        previous = self._keys.get((addition.user_id, key))
+        if previous not in {None, addition}:
             raise IdempotencyKeyReused
-        return done is not None
+        return previous is not None
 
 
-def _increased(quantities: dict[str, int], addition: Addition) -> int:
+def _new_quantity(quantities: dict[str, int], addition: Addition) -> int:
     if addition.product_id not in quantities and len(quantities) >= MAX_LINES:
         raise CartFull
     quantity = quantities.get(addition.product_id, 0) + addition.quantity
@@ -89,31 +93,29 @@ def _increased(quantities: dict[str, int], addition: Addition) -> int:
     return quantity
 
 
-class _Expiring(Generic[K, V]):
-    """A dictionary that forgets what was not put for a while, and the oldest when it holds too much."""
+class _ExpiringDict(Generic[K, V]):
+    """A dictionary whose entries expire; beyond its maximum size the oldest entry is evicted."""
 
     def __init__(self, ttl_seconds: float, max_size: int, clock: Callable[[], float]) -> None:
         self._ttl_seconds = ttl_seconds
         self._max_size = max_size
         self._clock = clock
-        self._entries: dict[K, tuple[float, V]] = {}  # in the order of their ends, which is that of their puts
+        self._entries: dict[K, tuple[float, V]] = {}  # by insertion, and so in the order they expire
 
     def get(self, key: K) -> V | None:
-        """Tell the value, unless its time is over."""
-        ends_at, value = self._entries.get(key, (0.0, None))
-        return value if self._clock() < ends_at else None
+        expires_at, value = self._entries.get(key, (0.0, None))
+        return value if self._clock() < expires_at else None
 
     def put(self, key: K, value: V) -> None:
-        """Keep the value, for the whole time again."""
+        """Store the value and restart its lifetime."""
         self._entries.pop(key, None)
         self._entries[key] = (self._clock() + self._ttl_seconds, value)
-        self._forget()
+        self._evict()
 
     def remove(self, key: K) -> None:
-        """Forget the value."""
         self._entries.pop(key, None)
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         now = self._clock()
         while self._entries:
             oldest = next(iter(self._entries))

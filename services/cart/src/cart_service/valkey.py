@@ -1,4 +1,4 @@
-"""Carts in Valkey or Redis: they outlive the process, and all replicas share them."""
+"""Carts in Valkey or Redis: they outlive the process and are shared by all replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -11,6 +11,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from typing_extensions import override
 
 from cart_service.domain import (
     MAX_LINES,
@@ -18,6 +19,7 @@ from cart_service.domain import (
     Addition,
     Cart,
     CartFull,
+    CartStore,
     Line,
     QuantityTooLarge,
     StoreUnavailable,
@@ -39,9 +41,11 @@ _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": Idempote
 
 
 @asynccontextmanager
-async def connected(url: str, ttl_seconds: float, timeout_seconds: float = 0.9) -> AsyncIterator["ValkeyCartStore"]:
-    """Carts in the server at `redis://`, `rediss://` or `unix://`; connects when first used."""
-    # An addition whose reply was lost may have been made: only the caller, who has its key, may ask again.
+async def open_valkey_store(
+    url: str, ttl_seconds: float, timeout_seconds: float = 0.9
+) -> AsyncIterator["ValkeyCartStore"]:
+    """Open a store at a `redis://`, `rediss://` or `unix://` URL. It connects on first use."""
+    # An addition whose response was lost may have taken effect: only the caller, who has its key, may retry.
     never = Retry(NoBackoff(), 0)
     pool = BlockingConnectionPool.from_url(
         url,
@@ -57,13 +61,13 @@ async def connected(url: str, ttl_seconds: float, timeout_seconds: float = 0.9) 
         yield ValkeyCartStore(client, ttl_seconds, timeout_seconds)
 
 
-class ValkeyCartStore:
-    """A CartStore of hashes, each write one command or one script.
+class ValkeyCartStore(CartStore):
+    """Stores each cart as a hash; every write is one command or one script, and so atomic.
 
     Args:
-        client: decodes responses.
-        ttl_seconds: from a cart's last change to its end.
-        timeout_seconds: of each operation, connecting included.
+        client: must decode responses.
+        ttl_seconds: lifetime of a cart after its last change.
+        timeout_seconds: limit for each operation, including connecting.
     """
 
     def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float) -> None:
@@ -73,43 +77,42 @@ class ValkeyCartStore:
         self._add = client.register_script(_script("add"))
         self._empty = client.register_script(_script("empty"))
 
+    @override
     async def add(self, addition: Addition) -> None:
-        """See CartStore."""
-        cart = _cart_key(addition.user_id)
-        added = (addition.product_id, addition.quantity, new_etag(), self._ttl_milliseconds, MAX_LINES, MAX_QUANTITY)
-        if addition.key is None:
-            answer = self._add([cart], added)
-        else:
+        keys = [_cart_key(addition.user_id)]
+        item = (addition.product_id, addition.quantity)
+        arguments: list[str | int] = [*item, new_etag(), self._ttl_milliseconds, MAX_LINES, MAX_QUANTITY]
+        if addition.key is not None:
+            keys.append(_idempotency_key(addition.user_id, addition.key))
             fingerprint = f"{addition.quantity} {addition.product_id}"
-            known = _known_key(addition.user_id, addition.key)
-            answer = self._add([cart, known], (*added, fingerprint, _KEY_TTL_MILLISECONDS))
-        outcome = await self._ask(answer)
+            arguments += [fingerprint, _KEY_TTL_MILLISECONDS]
+        outcome = await self._run(self._add(keys, arguments))
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
 
+    @override
     async def read(self, user_id: str) -> Cart:
-        """See CartStore."""
-        fields = await self._ask(cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
+        fields = await self._run(cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
         etag = fields.get(_ETAG) or new_etag()
         lines = tuple(Line(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
         return Cart(user_id, lines, etag)
 
+    @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """See CartStore."""
         if if_match is None:
-            await self._ask(self._client.delete(_cart_key(user_id)))
+            await self._run(self._client.delete(_cart_key(user_id)))
         else:
-            await self._ask(self._empty([_cart_key(user_id)], [if_match]))
+            await self._run(self._empty([_cart_key(user_id)], [if_match]))
 
+    @override
     async def check(self) -> None:
-        """See CartStore."""
-        await self._ask(self._client.ping())
+        await self._run(self._client.ping())
 
-    async def _ask(self, answer: Awaitable[T]) -> T:
+    async def _run(self, operation: Awaitable[T]) -> T:
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await answer
-        except (RedisError, OSError) as error:  # a timeout is an OSError too
+                return await operation
+        except (RedisError, OSError) as error:  # TimeoutError is an OSError too
             log.warning("store unavailable", problem=type(error).__name__, detail=str(error))
             raise StoreUnavailable from None
 
@@ -122,6 +125,6 @@ def _cart_key(user_id: str) -> str:
     return f"cart:{user_id}"
 
 
-def _known_key(user_id: str, key: str) -> str:
-    """The length keeps apart ids and keys that hold colons themselves."""
+def _idempotency_key(user_id: str, key: str) -> str:
+    # The length makes the key unambiguous: user ids and idempotency keys may contain colons.
     return f"cart-key:{len(user_id)}:{user_id}:{key}"

@@ -1,4 +1,4 @@
-"""`python -m currency_service` converts money: settings, then the objects made of them, then the server."""
+"""Entry point of the currency service: `python -m currency_service`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from shop import currency_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """What the currency service can be told."""
+    """Settings of the currency service, read from the environment."""
 
     rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
     rates_url: HttpUrl | None = None
@@ -26,19 +26,18 @@ class Settings(ServiceSettings):
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Convert at the rates of the file or, with a URL, at newer ones from there."""
     file = DataFile(settings.rates_file, parse_rates)
     rates: RatesSource = file
-    async with asyncio.TaskGroup() as tasks:
-        followed = [tasks.create_task(file.watch(), name="watch rates")]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(file.watch(), name="watch rates")]
         if settings.rates_url:
-            from currency_service.clients import RatesFeed  # noqa: PLC0415 - an HTTP client is 5 MB and 0.2 s
+            from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client costs 5 MB and 0.2 s
 
             rates = feed = RatesFeed(str(settings.rates_url), file)
-            followed.append(tasks.create_task(feed.follow(settings.rates_refresh_seconds), name="refresh rates"))
+            tasks.append(group.create_task(feed.watch(settings.rates_refresh_seconds), name="refresh rates"))
         service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
         yield
-        for task in followed:
+        for task in tasks:
             task.cancel()
 
 

@@ -1,9 +1,10 @@
-"""Fetches rates from where they are published."""
+"""Fetches exchange rates from a URL."""
 
 import asyncio
 
 import httpx2
 import structlog
+from typing_extensions import override
 
 from currency_service.domain import Rates, RatesSource
 from currency_service.store import parse_rates
@@ -14,60 +15,60 @@ TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 256 * 1024
 
 
-class FeedUnusable(Exception):
-    """The feed answered with something else than rates."""
+class InvalidResponse(Exception):
+    """The response of the feed is not a file of rates."""
 
 
-class RatesFeed:
-    """The rates that a URL publishes; what is known already stays until newer ones come.
+class RatesFeed(RatesSource):
+    """Rates fetched from a URL. Those of the fallback are used until a fetch succeeds, or if they are of a later day.
 
     Args:
-        url: http or https, answering with the file that `parse_rates` reads.
-        known: the rates to use until then.
-        timeout_seconds: for one fetch as a whole.
+        url: http or https URL of a file that `parse_rates` parses.
+        fallback: the source of other rates.
+        timeout_seconds: limit for a whole fetch.
     """
 
-    def __init__(self, url: str, known: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str, fallback: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._url = url
-        self._known = known
+        self._fallback = fallback
         self._timeout_seconds = timeout_seconds
         self._fetched: Rates | None = None
 
     @property
+    @override
     def value(self) -> Rates:
-        """The newest rates known: those fetched, unless the known ones are of a later day."""
-        known = self._known.value
-        return self._fetched if self._fetched and self._fetched.day >= known.day else known
+        fallback = self._fallback.value
+        return self._fetched if self._fetched and self._fetched.day >= fallback.day else fallback
 
-    async def follow(self, interval_seconds: float) -> None:
-        """Fetch now and after each interval, until cancelled."""
+    async def watch(self, interval_seconds: float) -> None:
+        """Refresh now and after each interval, until cancelled."""
         while True:
             await self.refresh()
             await asyncio.sleep(interval_seconds)
 
     async def refresh(self) -> None:
-        """Fetch once. Whatever goes wrong is logged, and the rates stay."""
+        """Fetch the rates once. Log a failure and leave the rates unchanged."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 fetched = parse_rates(await self._fetch())
-        except (httpx2.HTTPError, TimeoutError, FeedUnusable, ValueError) as error:
-            # Only the type: the words may quote the URL, which may hold a key.
-            log.warning("rates not refreshed, the old ones stay", day=str(self.value.day), error=type(error).__name__)
+        except (httpx2.HTTPError, TimeoutError, InvalidResponse, ValueError) as error:
+            # Only the type: the text may quote the URL, which may contain a key.
+            log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
         else:
             self._fetched = fetched
             log.info("rates refreshed", day=str(fetched.day), currencies=len(fetched.codes))
 
     async def _fetch(self) -> bytes:
-        """Read the body, as it is on the wire, up to its limit. A redirect is not followed."""
+        """Return the body, uncompressed and of at most MAX_BYTES. Redirects are not followed."""
         body = bytearray()
         async with (
             httpx2.AsyncClient(headers={"Accept-Encoding": "identity"}, timeout=self._timeout_seconds) as client,
             client.stream("GET", self._url) as response,
         ):
             if response.status_code != httpx2.codes.OK:
-                raise FeedUnusable(f"status {response.status_code}")
+                raise InvalidResponse(f"status {response.status_code}")
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise FeedUnusable("the answer is too long")
+                    raise InvalidResponse("the response is too long")
         return bytes(body)

@@ -1,4 +1,4 @@
-"""Reference rates of one day, and conversion at them in whole numbers."""
+"""Currency conversion at the reference rates of one day, in exact integer arithmetic."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -16,27 +16,28 @@ _SCALE: int = 10**RATE_DIGITS
 
 
 class CurrencyNotSupported(InvalidArgument):
-    """There is no rate for the currency."""
+    """There is no exchange rate for the currency."""
 
 
 class Rates:
-    """How many units of each currency one euro buys.
+    """Exchange rates as units of a currency per euro.
 
     Args:
-        day: the day that the rates are of.
-        per_euro: by ISO 4217 code, above zero, with at most nine decimals; the euro itself is left out.
+        day: the day of publication.
+        per_euro: by ISO 4217 code; above zero, with at most nine decimals, without the euro itself.
     """
 
     def __init__(self, day: date, per_euro: Mapping[str, Decimal]) -> None:
         self.day = day
-        # Whole numbers of 10^-9, so that a conversion is one product, one quotient and one rounding.
+        # As integers of 10^-9: a conversion is one product, one quotient and one rounding.
         self._scaled = {code: int(rate * _SCALE) for code, rate in per_euro.items()} | {BASE: _SCALE}
         self.codes = tuple(sorted(self._scaled))
 
     def convert(self, amount: Money, to_code: str) -> Money:
-        """Convert through the euro, half-even to nanos; the same currency comes back as it was.
+        """Convert through the euro and round half-even to nanos.
 
-        Raises CurrencyNotSupported naming the field, AmountOutOfRange when the result does not fit into an int64.
+        Raise CurrencyNotSupported with the name of the field, or AmountOutOfRange when the units of the result do not
+        fit into an int64.
         """
         from_rate = self._scaled_rate(amount.currency_code, "from.currency_code")
         to_rate = self._scaled_rate(to_code, "to_code")
@@ -50,9 +51,9 @@ class Rates:
 
 
 class RatesSource(Protocol):
-    """Wherever rates come from."""
+    """Provides the current rates."""
 
     @property
     def value(self) -> Rates:
-        """The newest rates known."""
+        """The latest rates."""
         ...

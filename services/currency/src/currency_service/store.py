@@ -1,4 +1,4 @@
-"""Reads rates in the form of the European Central Bank's daily file: XML, one `Cube` for the day, one for each rate."""
+"""Parses rates in the format of the European Central Bank: XML with one `Cube` for the day and one for each rate."""
 
 from datetime import date
 from decimal import Decimal
@@ -17,34 +17,30 @@ Rate = Annotated[Decimal, Field(gt=0, max_digits=2 * RATE_DIGITS, decimal_places
 
 
 class _Quote(BaseModel):
-    """What one euro buys of a currency."""
-
     currency: Code
     rate: Rate
 
 
 class _Day(BaseModel):
-    """The rates of one day."""
-
     time: date
     rates: Annotated[list[_Quote], Field(min_length=1)]
 
 
 def parse_rates(raw: bytes) -> Rates:
-    """Turn the file's bytes into rates. Raises ValueError that names the entry and the field; no DTD is accepted."""
+    """Parse the content of a file. Raise ValueError that names the invalid entry and field; also for any DTD."""
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")
     day = _Day.model_validate({"time": days[0].attrib["time"], "rates": [quote.attrib for quote in days[0]]})
     per_euro = {quote.currency: quote.rate for quote in day.rates}
     if len(per_euro) < len(day.rates) or BASE in per_euro:
-        raise ValueError("a currency is quoted twice, or the euro is")
+        raise ValueError("a currency is quoted twice, or the euro itself is quoted")
     return Rates(day.time, per_euro)
 
 
 def _parse_xml(raw: bytes) -> Element:
     try:
         root: Element = fromstring(raw, forbid_dtd=True)
-    except (ParseError, LookupError) as error:  # LookupError: an encoding that nobody knows
-        raise ValueError(f"no well-formed XML: {error}") from error
+    except (ParseError, LookupError) as error:  # LookupError: an unknown encoding
+        raise ValueError(f"not well-formed XML: {error}") from error
     return root

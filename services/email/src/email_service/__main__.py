@@ -1,4 +1,4 @@
-"""`python -m email_service` confirms orders by mail: settings, then the objects made of them, then the server."""
+"""Entry point of the email service: `python -m email_service`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,41 +11,43 @@ from chassis.server import Service, run
 from chassis.settings import ServiceSettings
 from email_service.clients import SmtpMailer, parse_relay
 from email_service.domain import Mailer
-from email_service.letters import Stationery
 from email_service.mime import parse_sender
+from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
 from email_service.store import Outbox
 from shop import email_pb2_grpc
 
 
-def _checked_url(url: SecretStr) -> SecretStr:
+def _validate_relay(url: SecretStr) -> SecretStr:
     parse_relay(url.get_secret_value())
     return url
 
 
-def _checked_sender(text: str) -> str:
+def _validate_sender(text: str) -> str:
     parse_sender(text)
     return text
 
 
 class Settings(ServiceSettings):
-    """What the email service can be told. Without a relay, mails stay in the outbox."""
+    """Settings of the email service, read from the environment."""
 
-    smtp_url: Annotated[SecretStr, AfterValidator(_checked_url)] | None = None
+    smtp_url: Annotated[SecretStr, AfterValidator(_validate_relay)] | None = None
     outbox_dir: Path = Path(".shop/outbox")
-    email_from: Annotated[str, AfterValidator(_checked_sender)] = "Shop <orders@shop.example>"
+    email_from: Annotated[str, AfterValidator(_validate_sender)] = "Shop <orders@shop.example>"
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Mail through the relay, or into the outbox."""
-    async with _mailer(settings) as mailer:
-        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(Stationery(), mailer))
+    async with _open_mailer(settings) as mailer:
+        service.add_servicer(
+            email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(ConfirmationTemplates(), mailer)
+        )
         yield
 
 
 @asynccontextmanager
-async def _mailer(settings: Settings) -> AsyncIterator[Mailer]:
+async def _open_mailer(settings: Settings) -> AsyncIterator[Mailer]:
+    """Open the SMTP relay if SMTP_URL is set, otherwise the outbox folder."""
     sender = parse_sender(settings.email_from)
     if settings.smtp_url:
         yield SmtpMailer(parse_relay(settings.smtp_url.get_secret_value()), sender)

@@ -1,4 +1,4 @@
-"""Carries letters to an SMTP relay."""
+"""Sends e-mails through an SMTP relay."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,9 @@ from urllib.parse import unquote
 
 import structlog
 from aiosmtplib import SMTP, SMTPException, SMTPRecipientsRefused
+from typing_extensions import override
 
-from email_service.domain import Letter, MailNotSent, RecipientRefused
+from email_service.domain import ConfirmationEmail, Mailer, MailNotSent, RecipientRefused
 from email_service.mime import Sender, to_mime
 
 log = structlog.get_logger()
@@ -28,7 +29,7 @@ _PERMANENT_FAILURE = 500
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Where an SMTP relay listens, and who we are to it. TLS is there from the first byte, or else by STARTTLS."""
+    """Address and credentials of an SMTP relay. With `tls` the connection uses TLS from the first byte."""
 
     host: str
     port: int
@@ -38,20 +39,22 @@ class Relay:
 
     @property
     def start_tls(self) -> bool | None:
-        """Required before a password, taken when offered (None) without one, pointless when TLS is there already."""
+        """Whether to use STARTTLS: required with credentials, otherwise if offered (None), never on top of TLS."""
         if self.tls:
             return False
         return True if self.user else None
 
 
 def parse_relay(url: str) -> Relay:
-    """Read `smtp[s]://[user:password@]host[:port]`. Raises ValueError, which never quotes the URL.
+    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, which never quotes the URL.
 
-    Without a port it is 465 for smtps, 587 with a user, 25 otherwise.
+    The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)
     if not parts:
-        raise ValueError("must be smtp://host:port or smtps://host:port, perhaps with user:password@ before the host")
+        raise ValueError(
+            "must be smtp://host:port or smtps://host:port, optionally with user:password@ before the host"
+        )
     tls, user = parts["scheme"] == "smtps", parts["user"]
     port = parts["port"] or (_TLS_PORT if tls else _SUBMISSION_PORT if user else _PORT)
     if not user:
@@ -59,14 +62,14 @@ def parse_relay(url: str) -> Relay:
     return Relay(parts["host"], int(port), tls, unquote(user), unquote(parts["password"]))
 
 
-class SmtpMailer:
-    """Hands letters to a relay. A password is only sent over TLS; certificates are checked.
+class SmtpMailer(Mailer):
+    """Sends e-mails to a relay. Sends a password only over TLS and verifies certificates.
 
     Args:
-        relay: where to.
-        sender: whom mails come from.
-        tls: whom to trust; by default the system's authorities, or those of SSL_CERT_FILE.
-        timeout_seconds: for one letter as a whole.
+        relay: the relay.
+        sender: used in the envelope and in the header From.
+        tls: TLS settings; by default the system's certificate authorities, or those of SSL_CERT_FILE.
+        timeout_seconds: limit for sending one e-mail, including waiting for a connection.
     """
 
     def __init__(
@@ -81,28 +84,28 @@ class SmtpMailer:
         self._sender = sender
         self._tls = tls or ssl.create_default_context()
         self._timeout_seconds = timeout_seconds
-        # Relays turn away who opens too many connections, as a backlog after an outage would.
+        # Relays reject clients with too many connections, which a backlog after an outage would open.
         self._connections = asyncio.Semaphore(MAX_CONNECTIONS)
 
-    async def send(self, letter: Letter) -> None:
-        """Return once the relay has taken the letter. Raises MailNotSent, RecipientRefused."""
-        mail = to_mime(letter, self._sender, datetime.now(UTC))
+    @override
+    async def send(self, email: ConfirmationEmail) -> None:
+        message = to_mime(email, self._sender, datetime.now(UTC))
         try:
             async with asyncio.timeout(self._timeout_seconds), self._connections:
-                await self._deliver(letter.recipient, mail)
+                await self._deliver(email.recipient, message)
         except SMTPRecipientsRefused as error:
             raise _refusal(error) from None
         except (SMTPException, OSError, TimeoutError) as error:
-            # Only type and code: a relay's words may quote the address.
-            log.warning("mail not sent", error=type(error).__name__, code=getattr(error, "code", None))
-            raise MailNotSent("the mail relay did not take the mail") from None
+            # Only type and code: the text of the relay may quote the address.
+            log.warning("email not sent", error=type(error).__name__, code=getattr(error, "code", None))
+            raise MailNotSent("the mail relay did not accept the e-mail") from None
 
-    async def _deliver(self, recipient: str, mail: bytes) -> None:
+    async def _deliver(self, recipient: str, message: bytes) -> None:
         client = self._client()
         try:
             await client.connect()
-            await client.sendmail(self._sender.address, [recipient], mail)
-            with contextlib.suppress(SMTPException):  # the mail is taken, whatever happens to the goodbye
+            await client.sendmail(self._sender.address, [recipient], message)
+            with contextlib.suppress(SMTPException):  # the relay has accepted the e-mail already
                 await client.quit()
         finally:
             client.close()
@@ -124,4 +127,4 @@ class SmtpMailer:
 def _refusal(error: SMTPRecipientsRefused) -> MailNotSent | RecipientRefused:
     if all(refused.code >= _PERMANENT_FAILURE for refused in error.recipients):
         return RecipientRefused("the mail relay does not deliver to this address")
-    return MailNotSent("the mail relay does not take mail for this address now")
+    return MailNotSent("the mail relay temporarily does not accept mail for this address")

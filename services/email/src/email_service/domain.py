@@ -1,4 +1,4 @@
-"""Order confirmations: what they say, and what carries them."""
+"""Order confirmations and the contract of a mailer for them."""
 
 import hashlib
 import re
@@ -18,16 +18,16 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class MailNotSent(Unavailable):
-    """Nobody took the mail; sending it again may help."""
+    """Neither relay nor outbox accepted the e-mail; a retry may succeed."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay says for good that it does not deliver to the address."""
+    """The relay permanently refuses mail for this address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """So many of one product, and what they cost together."""
+    """A product in an order; the cost is that of the whole quantity."""
 
     product_id: str
     quantity: int
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the order goes; whatever is not known is empty, or zero."""
+    """The shipping address; unknown parts are empty or zero."""
 
     street_address: str
     city: str
@@ -46,7 +46,7 @@ class Address:
 
     @property
     def lines(self) -> list[str]:
-        """As on a label, without blank lines."""
+        """The lines of an address label, without blank ones."""
         region = " ".join(filter(None, [self.state, str(self.zip_code or "")]))
         lines = [*self.street_address.splitlines(), ", ".join(filter(None, [self.city, region])), self.country]
         return [line for line in map(str.strip, lines) if line]
@@ -54,7 +54,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A placed order. Raises InvalidArgument, naming the field, when it breaks a limit or mixes currencies."""
+    """A placed order. Raises InvalidArgument for a field beyond its limit and for mixed currencies."""
 
     order_id: str
     tracking_id: str
@@ -75,14 +75,14 @@ class Order:
 
     @property
     def total(self) -> Money:
-        """What was charged. Raises AmountOutOfRange."""
+        """The sum of all lines and the shipping cost. Raises AmountOutOfRange."""
         costs = [line.cost for line in self.lines]
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A mail about an order to one address, in plain text and in HTML."""
+class ConfirmationEmail:
+    """An e-mail that confirms an order to one address, as plain text and as HTML."""
 
     order_id: str
     recipient: str
@@ -92,15 +92,14 @@ class Letter:
 
     @property
     def key(self) -> str:
-        """Names the letter's file and message, the same each time: the order's id, or a digest where that can't."""
+        """Stable name of the file and the message: the order id, or its hash where the id is unsafe in a file name."""
         if _PLAIN_ID.fullmatch(self.order_id):
             return self.order_id
         return "sha256-" + hashlib.sha256(self.order_id.encode()).hexdigest()
 
 
 class Mailer(Protocol):
-    """Whatever carries letters away. The same letter may be sent again: it keeps its identity."""
+    """Sends e-mails. An e-mail that is sent again has the same message id."""
 
-    async def send(self, letter: Letter) -> None:
-        """Hand the letter over, for good when this returns. Raises MailNotSent, RecipientRefused."""
-        ...
+    async def send(self, email: ConfirmationEmail) -> None:
+        """Return once the e-mail is durably handed over. Raise MailNotSent or RecipientRefused."""

@@ -1,50 +1,46 @@
-"""shop.EmailService: from the wire to the domain."""
+"""shop.EmailService: maps messages to the domain."""
 
 from chassis.fields import require_email_address, require_present
-from chassis.money import Money, parse_money
 from chassis.serving import ServicerContext
+from chassis.wire import parse_wire_money
 from email_service.domain import Address, Line, Mailer, Order
-from email_service.letters import Stationery
-from shop import address_pb2, email_pb2, email_pb2_grpc, empty_pb2, money_pb2, order_pb2
+from email_service.rendering import ConfirmationTemplates
+from shop import address_pb2, email_pb2, email_pb2_grpc, empty_pb2, order_pb2
 
 
 class EmailService(email_pb2_grpc.EmailServiceServicer):
-    """Writes confirmations and hands them to a mailer."""
+    """Renders confirmations and sends them with a mailer."""
 
-    def __init__(self, stationery: Stationery, mailer: Mailer) -> None:
-        self._stationery = stationery
+    def __init__(self, templates: ConfirmationTemplates, mailer: Mailer) -> None:
+        self._templates = templates
         self._mailer = mailer
 
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, context: ServicerContext
     ) -> empty_pb2.Empty:
-        """Confirm an order; answered once the mail is handed over."""
+        """Return once the e-mail is handed over to the relay, or is on disk in the outbox."""
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        await self._mailer.send(self._stationery.confirmation(recipient, _order(request.order)))
+        await self._mailer.send(self._templates.render(recipient, _order_from_wire(request.order)))
         return empty_pb2.Empty()
 
 
-def _order(wire: order_pb2.OrderResult) -> Order:
-    require_present(wire.HasField("shipping_cost"), "order.shipping_cost")
+def _order_from_wire(message: order_pb2.OrderResult) -> Order:
+    require_present(message.HasField("shipping_cost"), "order.shipping_cost")
     return Order(
-        order_id=wire.order_id,
-        tracking_id=wire.shipping_tracking_id,
-        lines=[_line(item, f"order.items[{index}]") for index, item in enumerate(wire.items)],
-        shipping_cost=_money(wire.shipping_cost, "order.shipping_cost"),
-        address=_address(wire.shipping_address),
+        order_id=message.order_id,
+        tracking_id=message.shipping_tracking_id,
+        lines=[_line_from_wire(item, f"order.items[{index}]") for index, item in enumerate(message.items)],
+        shipping_cost=parse_wire_money(message.shipping_cost, field="order.shipping_cost"),
+        address=_address_from_wire(message.shipping_address),
     )
 
 
-def _line(wire: order_pb2.OrderItem, field: str) -> Line:
-    require_present(wire.HasField("item"), f"{field}.item")
-    require_present(wire.HasField("cost"), f"{field}.cost")
-    return Line(wire.item.product_id, wire.item.quantity, _money(wire.cost, f"{field}.cost"))
+def _line_from_wire(message: order_pb2.OrderItem, field: str) -> Line:
+    require_present(message.HasField("item"), f"{field}.item")
+    require_present(message.HasField("cost"), f"{field}.cost")
+    return Line(message.item.product_id, message.item.quantity, parse_wire_money(message.cost, field=f"{field}.cost"))
 
 
-def _money(wire: money_pb2.Money, field: str) -> Money:
-    return parse_money(wire.currency_code, wire.units, wire.nanos, field=field)
-
-
-def _address(wire: address_pb2.Address) -> Address:
-    return Address(wire.street_address, wire.city, wire.state, wire.country, wire.zip_code)
+def _address_from_wire(message: address_pb2.Address) -> Address:
+    return Address(message.street_address, message.city, message.state, message.country, message.zip_code)

@@ -1,4 +1,4 @@
-"""The outbox: a folder of mails that nobody carries away."""
+"""The outbox: a folder to which e-mails are written when there is no relay."""
 
 import contextlib
 import os
@@ -9,51 +9,52 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from typing_extensions import override
 
 from chassis.group_commit import GroupCommit
-from email_service.domain import Letter, MailNotSent
+from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
 from email_service.mime import Sender, to_mime
 
 log = structlog.get_logger()
 
 
-class Outbox:
-    """A folder with one .eml file for each order; the same letter again replaces it. Raises OSError at the start."""
+class Outbox(Mailer):
+    """A folder with one .eml file per order; a repeated e-mail replaces it. Raises OSError if it can't be created."""
 
     def __init__(self, folder: Path, sender: Sender) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._sender = sender
-        self._writes = GroupCommit[_Mail, None](self._write)
+        self._writes = GroupCommit[_File, None](self._write)
 
-    async def send(self, letter: Letter) -> None:
-        """Return once the file is on disk, whole. Raises MailNotSent."""
-        mail = _Mail(letter.key, to_mime(letter, self._sender, datetime.now(UTC)))
+    @override
+    async def send(self, email: ConfirmationEmail) -> None:
+        file = _File(f"{email.key}.eml", to_mime(email, self._sender, datetime.now(UTC)))
         try:
-            await self._writes.run(mail)
+            await self._writes.run(file)
         except OSError as error:
-            log.warning("mail not sent", error=type(error).__name__, errno=error.errno)
+            log.warning("email not sent", error=type(error).__name__, errno=error.errno)
             raise MailNotSent("the outbox can't be written") from error
 
     async def close(self) -> None:
-        """Finish what was begun."""
+        """Finish pending writes."""
         await self._writes.close()
 
-    def _write(self, mails: Sequence["_Mail"]) -> Sequence[None]:
-        """Readers see no file or a whole one, and a crash after this returns loses nothing."""
-        for mail in mails:
-            self._write_one(mail)
+    def _write(self, files: Sequence["_File"]) -> Sequence[None]:
+        """Write files atomically: readers never see a partial one. They are durable when this returns."""
+        for file in files:
+            self._write_one(file)
         self._sync_folder()
-        return [None] * len(mails)
+        return [None] * len(files)
 
-    def _write_one(self, mail: "_Mail") -> None:
-        temporary = self._folder / f".{mail.key}.{uuid.uuid4().hex}.tmp"
+    def _write_one(self, file: "_File") -> None:
+        temporary = self._folder / f".{file.name}.{uuid.uuid4().hex}.tmp"
         try:
-            with temporary.open("xb") as file:
-                file.write(mail.content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._folder / f"{mail.key}.eml")
+            with temporary.open("xb") as opened:
+                opened.write(file.content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            temporary.replace(self._folder / file.name)
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -68,6 +69,6 @@ class Outbox:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mail:
-    key: str
+class _File:
+    name: str
     content: bytes

@@ -1,4 +1,4 @@
-"""The products on sale: found by id, or by the words that tell about them."""
+"""The products on sale, with lookup by id and full-text search."""
 
 import unicodedata
 from bisect import bisect_left
@@ -13,16 +13,22 @@ MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
 _NAME, _CATEGORY, _DESCRIPTION = 3, 2, 1
-_AFTER_ANY_LETTER = "\U0010ffff"
+_LAST_CODE_POINT = "\U0010ffff"
 
 
 class ProductNotFound(NotFound):
-    """No product has the id."""
+    """No product has this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Something on sale. Its categories are labels such as kitchen, its price is in USD, its picture a path."""
+    """A product on sale.
+
+    Attributes:
+        picture: path of the image.
+        price: in USD.
+        categories: labels such as kitchen.
+    """
 
     id: str
     name: str
@@ -33,12 +39,12 @@ class Product:
 
 
 class Catalog:
-    """All products, in the order of the shelf. Raises ValueError when there are none, or two have one id."""
+    """All products, in a fixed order. Raises ValueError for an empty catalog and for duplicate ids."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self.products = tuple(products)
         if not self.products:
-            raise ValueError("there must be one product at least")
+            raise ValueError("there must be at least one product")
         self._by_id: dict[str, Product] = {}
         for product in self.products:
             if product.id in self._by_id:
@@ -47,7 +53,7 @@ class Catalog:
         self._index = _WordIndex(self.products)
 
     def find(self, product_id: str) -> Product:
-        """Look up the product with this id. Raises InvalidArgument for a malformed id, ProductNotFound."""
+        """Return the product with this id. Raise ProductNotFound, or InvalidArgument for a malformed id."""
         product = self._by_id.get(product_id)
         if product is None:
             require_text(product_id, "id", max_length=MAX_ID_LENGTH)
@@ -55,11 +61,12 @@ class Catalog:
         return product
 
     def search(self, query: str) -> list[Product]:
-        """Find the products that hold every word of the query, or a word that begins with it; the best ones first.
+        """Return the products that match every word of the query, best match first.
 
-        A word in the name counts for more than one in a category, and that for more than one in the description; a
-        whole word counts for more than a beginning; equals keep the order of the shelf. Punctuation only separates
-        words: a query without any word finds nothing. Raises InvalidArgument beyond 256 characters.
+        A product matches a word if its name, categories or description contain it or a word that begins with it. A
+        match in the name ranks above one in a category, which ranks above one in the description; a whole word ranks
+        above a prefix; products of equal rank are in the order of the catalog. Punctuation only separates words: a
+        query without a word finds nothing. Raise InvalidArgument beyond MAX_QUERY_LENGTH characters.
         """
         limit_text(query, "query", max_length=MAX_QUERY_LENGTH)
         scores = self._index.scores(set(_words(query)))
@@ -67,12 +74,12 @@ class Catalog:
 
 
 class _WordIndex:
-    """For each word of any product: the positions of the products that hold it, with the weight of where."""
+    """Maps each word to the positions of the products that contain it, with the weight of the field it occurs in."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self._weights: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # The heaviest field comes last and stays.
+            # In rising weight, so that the weight of the most important field remains.
             for weight, text in (
                 (_DESCRIPTION, product.description),
                 (_CATEGORY, " ".join(product.categories)),
@@ -83,26 +90,26 @@ class _WordIndex:
         self._vocabulary = sorted(self._weights)
 
     def scores(self, words: Iterable[str]) -> dict[int, int]:
-        """Score the positions of the products that hold all the words; the more the better."""
-        each = [self._scores_of(word) for word in words]
-        if not each:
+        """Return the positions of the products that match all words, with their scores; higher is better."""
+        scores_by_word = [self._prefix_scores(word) for word in words]
+        if not scores_by_word:
             return {}
-        in_all = set.intersection(*map(set, each))
-        return {position: sum(scores[position] for scores in each) for position in in_all}
+        matches = set.intersection(*map(set, scores_by_word))
+        return {position: sum(scores[position] for scores in scores_by_word) for position in matches}
 
-    def _scores_of(self, beginning: str) -> dict[int, int]:
+    def _prefix_scores(self, prefix: str) -> dict[int, int]:
         best: dict[int, int] = {}
-        for word in self._words_beginning_with(beginning):
+        for word in self._words_with_prefix(prefix):
             for position, weight in self._weights[word].items():
-                best[position] = max(best.get(position, 0), 2 * weight - (word != beginning))
+                best[position] = max(best.get(position, 0), 2 * weight - (word != prefix))
         return best
 
-    def _words_beginning_with(self, beginning: str) -> list[str]:
-        first = bisect_left(self._vocabulary, beginning)
-        return self._vocabulary[first : bisect_left(self._vocabulary, beginning + _AFTER_ANY_LETTER)]
+    def _words_with_prefix(self, prefix: str) -> list[str]:
+        first = bisect_left(self._vocabulary, prefix)
+        return self._vocabulary[first : bisect_left(self._vocabulary, prefix + _LAST_CODE_POINT)]
 
 
 def _words(text: str) -> Iterator[str]:
-    """Split into runs of letters, marks and digits, so that case and the form of accents don't matter."""
+    """Split text into words of letters, marks and digits, independent of case and Unicode normalization."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return iter("".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in folded).split())

@@ -1,4 +1,4 @@
-"""`python -m recommendation_service` serves recommendations out of the product catalog."""
+"""Entry point of the recommendation service: `python -m recommendation_service`."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -13,7 +13,7 @@ from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """What the recommendation service can be told."""
+    """Settings of the recommendation service, read from the environment."""
 
     product_catalog_addr: str = Field(min_length=1)
     catalog_ttl_seconds: float = Field(default=60, gt=0)
@@ -21,9 +21,8 @@ class Settings(ServiceSettings):
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Recommend from the catalog at the address."""
     channel = service.channel(
-        settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retried=["ListProducts"]
+        settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retryable=["ListProducts"]
     )
     stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
     async with aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds)) as catalog:

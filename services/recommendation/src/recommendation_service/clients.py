@@ -1,4 +1,4 @@
-"""Reads the product catalog, and keeps it for a while."""
+"""The product catalog, read from its service and cached."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,11 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog(CatalogSource):
-    """Answers from memory. Only the first answer is waited for; a stale one is served until a newer one arrives.
+    """Caches the catalog. Only the first read blocks callers; later a stale catalog is served during its refresh.
 
     Args:
-        stub: the product catalog.
-        ttl_seconds: the age at which the catalog is read again in the background.
+        stub: the product-catalog service.
+        ttl_seconds: age at which the catalog is refreshed in the background.
         clock: monotonic seconds.
     """
 
@@ -40,7 +40,7 @@ class CachedCatalog(CatalogSource):
         return catalog
 
     async def aclose(self) -> None:
-        """Cancel a read under way."""
+        """Cancel a read in progress."""
         await self._cache.aclose()
 
     async def _fetch(self, _key: str) -> Catalog:

@@ -1,4 +1,4 @@
-"""Which products go with which."""
+"""Selection of the products to recommend."""
 
 import random
 from collections.abc import Collection, Iterable, Sequence
@@ -9,13 +9,13 @@ from chassis.errors import Unavailable
 from chassis.fields import limit_count, limit_text
 
 MAX_RECOMMENDED = 5
-MAX_GIVEN = 1_000
+MAX_PRODUCT_IDS = 1_000
 
 _MAX_USER_ID_LENGTH = 128
 
 
 class CatalogUnavailable(Unavailable):
-    """The product catalog does not answer, and has not since this service started."""
+    """The product catalog has not responded since this service started."""
 
     def __init__(self) -> None:
         super().__init__("the product catalog is unavailable", retry_after_seconds=1)
@@ -23,14 +23,14 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """As much of a product as recommending takes."""
+    """The part of a product that recommendations depend on."""
 
     id: str
     categories: tuple[str, ...]
 
 
 class Catalog:
-    """The products there are, by category."""
+    """All products, by category."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self._categories = {product.id: product.categories for product in products}
@@ -41,49 +41,53 @@ class Catalog:
 
     @property
     def ids(self) -> Collection[str]:
-        """All products."""
         return self._categories.keys()
 
     def related(self, given: Iterable[str]) -> set[str]:
-        """Find the products that share a category with a given one, themselves among them. Unknown ids are ignored."""
+        """Return the products that share a category with a given one, including those. Ignore unknown ids."""
         categories = {category for product_id in given for category in self._categories.get(product_id, ())}
         return {product_id for category in categories for product_id in self._ids_by_category[category]}
 
 
 class CatalogSource(Protocol):
-    """Where the catalog comes from."""
+    """Provides the catalog."""
 
     async def current(self) -> Catalog:
-        """Tell what is known of the catalog. Raises CatalogUnavailable."""
+        """Return the latest catalog. Raise CatalogUnavailable when there is none yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Who looks at which products, up to 1,000; nobody in particular when the user's id is empty."""
+class RecommendationRequest:
+    """A user and the products on the current page.
+
+    Attributes:
+        user_id: empty for an anonymous user.
+        product_ids: at most MAX_PRODUCT_IDS.
+    """
 
     user_id: str
     product_ids: Sequence[str]
 
     def __post_init__(self) -> None:
         limit_text(self.user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
-        limit_count(self.product_ids, "product_ids", max_count=MAX_GIVEN)
+        limit_count(self.product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-def recommend(catalog: Catalog, page: Page) -> list[str]:
-    """Choose up to five products that the page does not show: related ones first, then others.
+def recommend(catalog: Catalog, request: RecommendationRequest) -> list[str]:
+    """Choose up to MAX_RECOMMENDED products that are not in the request: related ones first, then others.
 
-    The choice is at random, but the same for the same user, products (in any order) and catalog, in every process.
+    The choice is pseudorandom: every process chooses the same for the same user, products (in any order) and catalog.
     """
-    given = sorted(set(page.product_ids))
-    choice = random.Random("\0".join([page.user_id, *given]))  # noqa: S311 - no secret depends on it
+    given = sorted(set(request.product_ids))
+    generator = random.Random("\0".join([request.user_id, *given]))  # noqa: S311 - no secret depends on it
     related = catalog.related(given).difference(given)
-    chosen = _some(related, MAX_RECOMMENDED, choice)
+    chosen = _sample(related, MAX_RECOMMENDED, generator)
     if len(chosen) < MAX_RECOMMENDED:
         others = set(catalog.ids).difference(related, given)
-        chosen += _some(others, MAX_RECOMMENDED - len(chosen), choice)
+        chosen += _sample(others, MAX_RECOMMENDED - len(chosen), generator)
     return chosen
 
 
-def _some(ids: set[str], count: int, choice: random.Random) -> list[str]:
-    """Sorted first: a set's own order differs between processes."""
-    return choice.sample(sorted(ids), min(count, len(ids)))
+def _sample(ids: set[str], count: int, generator: random.Random) -> list[str]:
+    # Sorted, because the order of a set differs between processes.
+    return generator.sample(sorted(ids), min(count, len(ids)))

@@ -1,12 +1,12 @@
-"""shop.RecommendationService: from the wire to the domain and back."""
+"""shop.RecommendationService: maps messages to the domain and back."""
 
 from chassis.serving import ServicerContext
-from recommendation_service.domain import CatalogSource, Page, recommend
+from recommendation_service.domain import CatalogSource, RecommendationRequest, recommend
 from shop import recommendation_pb2, recommendation_pb2_grpc
 
 
 class RecommendationService(recommendation_pb2_grpc.RecommendationServiceServicer):
-    """Recommends from what is known of the catalog."""
+    """Recommends products of the latest catalog."""
 
     def __init__(self, catalog: CatalogSource) -> None:
         self._catalog = catalog
@@ -14,7 +14,7 @@ class RecommendationService(recommendation_pb2_grpc.RecommendationServiceService
     async def ListRecommendations(
         self, request: recommendation_pb2.ListRecommendationsRequest, context: ServicerContext
     ) -> recommendation_pb2.ListRecommendationsResponse:
-        """Recommend products that go with the given ones."""
-        page = Page(request.user_id, request.product_ids)
-        chosen = recommend(await self._catalog.current(), page)
+        # Validated before the catalog is read.
+        validated = RecommendationRequest(request.user_id, request.product_ids)
+        chosen = recommend(await self._catalog.current(), validated)
         return recommendation_pb2.ListRecommendationsResponse(product_ids=chosen)

@@ -1,4 +1,4 @@
-"""Quotes and shipments: what may be sent, what it costs, and the one tracking id of each shipment."""
+"""Shipping quotes and shipments with idempotent tracking ids."""
 
 import hashlib
 import uuid
@@ -14,16 +14,17 @@ from chassis.money import Money
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
 _MAX_INT32 = 2**31 - 1
-_SHIPMENTS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
+# Tracking ids derive from it: never change it.
+_TRACKING_ID_NAMESPACE = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The shipment could not be written down, so it was not accepted."""
+    """The shipment could not be recorded, so it was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a parcel goes. A country is a name, or its ISO 3166 code of two or three letters."""
+    """The destination of a parcel. The country is a name or an ISO 3166 code of two or three letters."""
 
     street_address: str
     city: str
@@ -34,7 +35,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A product and how many pieces of it."""
+    """A quantity of a product."""
 
     product_id: str
     quantity: int
@@ -42,9 +43,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items for an address. There is only one way to make one, so a quote given is a shipment accepted.
+    """Items to send to an address. Quotes and shipments validate the same parcel, so a quoted parcel is accepted.
 
-    Raises InvalidArgument, with the field's path, for what no carrier takes.
+    Raises InvalidArgument with the path of the invalid field.
     """
 
     address: Address
@@ -60,22 +61,22 @@ class Parcel:
             limit_text(item.product_id, f"items[{index}].product_id", max_length=MAX_TEXT_LENGTH)
             require_between(item.quantity, f"items[{index}].quantity", 1, MAX_PIECES)
         if self.pieces > MAX_PIECES:
-            raise InvalidArgument.field("items", f"must be at most {MAX_PIECES} pieces in all")
+            raise InvalidArgument.field("items", f"must be at most {MAX_PIECES} pieces in total")
 
     @property
     def pieces(self) -> int:
-        """How many pieces there are in all."""
+        """The total quantity of all items."""
         return sum(item.quantity for item in self.items)
 
     @property
-    def digest(self) -> bytes:
-        """Equal for equal parcels, and for no others."""
+    def fingerprint(self) -> bytes:
+        """A hash of the whole parcel, to compare requests with the same idempotency key."""
         return hashlib.blake2b(repr(self).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The price of a parcel of up to so many pieces."""
+    """The price of a parcel of up to `pieces` pieces."""
 
     pieces: int
     price: Money
@@ -83,11 +84,11 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """What parcels to some countries cost.
+    """Prices of parcels to a group of countries.
 
     Attributes:
-        brackets: at least one, by rising number of pieces and never falling price.
-        further_piece: added for each piece that the last bracket does not hold.
+        brackets: at least one, with increasing pieces and non-decreasing prices.
+        further_piece: price of each piece beyond the last bracket.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Zone:
     further_piece: Money
 
     def price(self, pieces: int) -> Money:
-        """The price of a parcel of so many pieces: never less than that of a smaller one."""
+        """Return the price of a parcel; it never falls as pieces are added."""
         for bracket in self.brackets:
             if pieces <= bracket.pieces:
                 return bracket.price
@@ -107,26 +108,26 @@ class RateCard:
     """All zones.
 
     Attributes:
-        zones: by country, as `country_key` spells it.
-        elsewhere: the zone of every other country, so that no address is without a price.
+        zones: by country, normalized by `normalize_country`.
+        default_zone: the zone of all other countries, so that every address has a price.
     """
 
     zones: Mapping[str, Zone]
-    elsewhere: Zone
+    default_zone: Zone
 
     def quote(self, parcel: Parcel) -> Money:
-        """The price of sending a parcel to its address."""
-        return self.zones.get(country_key(parcel.address.country), self.elsewhere).price(parcel.pieces)
+        zone = self.zones.get(normalize_country(parcel.address.country), self.default_zone)
+        return zone.price(parcel.pieces)
 
 
-def country_key(country: str) -> str:
-    """Spell a country in one way: in lower case, without dots and with single blanks (`U.S.` is `us`)."""
+def normalize_country(country: str) -> str:
+    """Return a country in lower case, without dots and with single spaces: `U.S.` becomes `us`."""
     return " ".join(country.casefold().replace(".", "").split())
 
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A parcel that was accepted; `key` is None when the caller gave none."""
+    """An accepted parcel. The key is the idempotency key, None if the caller sent none."""
 
     tracking_id: str
     key: str | None
@@ -134,50 +135,50 @@ class Shipment:
 
 
 class Manifest(Protocol):
-    """Where accepted shipments are written down for the carrier."""
+    """Records accepted shipments for the carrier."""
 
     async def append(self, shipment: Shipment) -> None:
-        """Return when the shipment is on disk; raises ManifestUnavailable if it can't be."""
+        """Return once the shipment is on disk. Raise ManifestUnavailable when it can't be written."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    digest: bytes
-    written_down: bool = False
+class _KeyUse:
+    fingerprint: bytes
+    recorded: bool = False
 
 
-class Dispatch:
-    """Accepts parcels.
+class Shipper:
+    """Accepts parcels, at most once per idempotency key.
 
-    Each process remembers the last keys it saw, to find a key that comes with another parcel; what makes a repeated
-    request the same shipment, also in another process and after a restart, is the tracking id, which its key gives.
+    The tracking id derives from the key, so a repeated request is the same shipment in every process and after a
+    restart. In addition, each process stores the latest keys, to reject a key that is reused for a different parcel.
     """
 
-    def __init__(self, manifest: Manifest, *, remembered_keys: int = 10_000) -> None:
+    def __init__(self, manifest: Manifest, *, max_keys: int = 10_000) -> None:
         self._manifest = manifest
-        self._remembered_keys = remembered_keys
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._max_keys = max_keys
+        self._key_uses: OrderedDict[str, _KeyUse] = OrderedDict()
 
     async def ship(self, parcel: Parcel, key: str | None) -> Shipment:
-        """Accept a parcel, once for each key. Raises IdempotencyKeyReused, ManifestUnavailable."""
+        """Record a shipment of the parcel. Raise IdempotencyKeyReused or ManifestUnavailable."""
         if key is None:
             shipment = Shipment(_tracking_id(uuid.uuid4()), None, parcel)
             await self._manifest.append(shipment)
             return shipment
-        shipment = Shipment(_tracking_id(uuid.uuid5(_SHIPMENTS, key)), key, parcel)
-        seen = self._recall(key, parcel.digest)
-        if not seen.written_down:
+        shipment = Shipment(_tracking_id(uuid.uuid5(_TRACKING_ID_NAMESPACE, key)), key, parcel)
+        key_use = self._use_key(key, parcel.fingerprint)
+        if not key_use.recorded:
             await self._manifest.append(shipment)
-            seen.written_down = True
+            key_use.recorded = True
         return shipment
 
-    def _recall(self, key: str, digest: bytes) -> _Seen:
-        seen = self._seen.setdefault(key, _Seen(digest))
-        if seen.digest != digest:
+    def _use_key(self, key: str, fingerprint: bytes) -> _KeyUse:
+        key_use = self._key_uses.setdefault(key, _KeyUse(fingerprint))
+        if key_use.fingerprint != fingerprint:
             raise IdempotencyKeyReused
-        if len(self._seen) > self._remembered_keys:
-            self._seen.popitem(last=False)
-        return seen
+        if len(self._key_uses) > self._max_keys:
+            self._key_uses.popitem(last=False)
+        return key_use
 
 
 def _tracking_id(number: uuid.UUID) -> str:

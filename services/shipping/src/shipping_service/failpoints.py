@@ -1,4 +1,4 @@
-"""Shipping's failpoints, named `<service>.<operation>.<before|after>`: see chassis.failpoints."""
+"""Failpoints of the shipping service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`."""
 
 BEFORE_SHIP = "shipping.ship.before"
 AFTER_SHIP = "shipping.ship.after"

@@ -1,8 +1,8 @@
-"""The shipments that were accepted, in a file that only grows: one JSON object a line.
+"""The manifest: accepted shipments in an append-only file, one JSON object per line.
 
-A line has `tracking_id`, `key`, `street_address`, `items` (product id and quantity) and `time`. A tracking id that is
-there twice is one shipment that was asked for twice. A line that a crash tore apart is no JSON, and nobody was told of
-its shipment.
+A line has `tracking_id`, `key`, `street_address`, `items` (product id and quantity) and `time`. Two lines with the same
+tracking id are one shipment that was requested twice. A line torn by a crash is not valid JSON; its shipment was never
+confirmed to the caller.
 """
 
 import errno
@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 
 import orjson
+from typing_extensions import override
 
 from chassis.group_commit import GroupCommit
 from shipping_service.domain import Manifest, ManifestUnavailable, Shipment
@@ -21,9 +22,9 @@ from shipping_service.domain import Manifest, ManifestUnavailable, Shipment
 
 @asynccontextmanager
 async def open_manifest(path: Path | None) -> AsyncIterator[Manifest]:
-    """The manifest in a file, which is created with its folder if need be; without a path one that keeps nothing."""
+    """Open the manifest file and create it with its folder if missing. Without a path, record nothing."""
     if path is None:
-        yield NoManifest()
+        yield NullManifest()
         return
     manifest = ManifestFile(path)
     try:
@@ -32,36 +33,37 @@ async def open_manifest(path: Path | None) -> AsyncIterator[Manifest]:
         await manifest.close()
 
 
-class NoManifest:
-    """For a shop whose carrier needs no file: nothing is written down."""
+class NullManifest(Manifest):
+    """Records nothing, for a shop whose carrier needs no manifest."""
 
-    async def append(self, _shipment: Shipment) -> None:
-        """Do nothing."""
+    @override
+    async def append(self, shipment: Shipment) -> None:
+        pass
 
 
-class ManifestFile:
-    """Appends to a file."""
+class ManifestFile(Manifest):
+    """Appends shipments to a file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b", buffering=0)
-        self._is_torn = not _ends_a_line(self._file)
+        self._is_torn = not _ends_with_newline(self._file)
         self._commits = GroupCommit(self._write)
 
+    @override
     async def append(self, shipment: Shipment) -> None:
-        """Return when the shipment is on disk; raises ManifestUnavailable if it can't be."""
         try:
             await self._commits.run(_line(shipment))
         except OSError as error:
-            raise ManifestUnavailable("the shipment could not be written down") from error
+            raise ManifestUnavailable("the shipment could not be recorded") from error
 
     async def close(self) -> None:
-        """Finish what was begun and close the file."""
+        """Finish pending writes and close the file."""
         await self._commits.close()
         self._file.close()
 
     def _write(self, lines: Sequence[bytes]) -> Sequence[None]:
-        """Append and flush the lines, on a new line even where a crash or a full disk left half a one."""
+        """Append and flush the lines; on a new line even if a crash or a full disk left an incomplete one."""
         block = b"\n" * self._is_torn + b"".join(lines)
         self._is_torn = True
         if self._file.write(block) != len(block):
@@ -71,7 +73,7 @@ class ManifestFile:
         return [None] * len(lines)
 
 
-def _ends_a_line(file: FileIO) -> bool:
+def _ends_with_newline(file: FileIO) -> bool:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 1, 0))
     return file.read(1) in {b"", b"\n"}

@@ -1,7 +1,8 @@
-"""Reads the rate card from its file, and writes down shipments in another one.
+"""Parses the rate card.
 
-The rate card is a JSON object: `zones`, each with a `name`, the `countries` it is for (absent: every country that no
-other zone names), `brackets` of `pieces` and `price_usd`, and the price of each `further_piece_usd` beyond the last.
+It is a JSON object with a list of `zones`. Each has a `name`, its `countries`, `brackets` with `pieces` and
+`price_usd`, and `further_piece_usd`, the price of each piece beyond the last bracket. Exactly one zone has no
+`countries`: it is for all others.
 """
 
 from decimal import Decimal
@@ -10,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from chassis.money import NANOS_PER_UNIT, Money
-from shipping_service.domain import Bracket, RateCard, Zone, country_key
+from shipping_service.domain import Bracket, RateCard, Zone, normalize_country
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=256)]
 Price = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=2)]
@@ -32,7 +33,7 @@ class _Zone(_Entry):
     further_piece_usd: Price
 
     @model_validator(mode="after")
-    def _rises(self) -> Self:
+    def _check_brackets(self) -> Self:
         for lower, upper in zip(self.brackets, self.brackets[1:], strict=False):
             if upper.pieces <= lower.pieces or upper.price_usd < lower.price_usd:
                 raise ValueError("the brackets must rise in pieces and never fall in price")
@@ -48,18 +49,18 @@ class _File(_Entry):
 
 
 def parse_rate_card(raw: bytes) -> RateCard:
-    """Turn the file's bytes into the rate card. Raises ValueError that names the zone and the field."""
+    """Parse the content of the file. Raise ValueError that names the invalid zone and field."""
     file = _File.model_validate_json(raw)
     zones: dict[str, Zone] = {}
-    elsewhere = [zone.to_domain() for zone in file.zones if zone.countries is None]
-    if len(elsewhere) != 1:
-        raise ValueError("one zone, and only one, must be without countries: it is for all others")
+    default_zones = [zone.to_domain() for zone in file.zones if zone.countries is None]
+    if len(default_zones) != 1:
+        raise ValueError("exactly one zone must be without countries: it is for all others")
     for entry in file.zones:
         zone = entry.to_domain()
-        for country in map(country_key, entry.countries or ()):
+        for country in map(normalize_country, entry.countries or ()):
             if zones.setdefault(country, zone) is not zone:
                 raise ValueError(f"{country!r} is in two zones: {zones[country].name!r} and {zone.name!r}")
-    return RateCard(zones, elsewhere[0])
+    return RateCard(zones, default_zones[0])
 
 
 def _usd(price: Decimal) -> Money:

@@ -38,7 +38,7 @@ class Peers:
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
-            return service.channel(address, name, timeout_seconds=seconds, retried=retried)
+            return service.channel(address, name, timeout_seconds=seconds, retryable=retried)
 
         cart = CartServiceStub(channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart"))
         catalog = ProductCatalogServiceStub(

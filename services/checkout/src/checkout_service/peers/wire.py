@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from chassis.errors import InvalidArgument, Unavailable
-from chassis.money import Money, parse_money
-from chassis.wire import money_to_wire
+from chassis.money import Money
+from chassis.wire import money_to_wire, parse_wire_money
 from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest, PlacedOrder
 from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
 
@@ -42,10 +42,10 @@ def placed_order_to_wire(placed: PlacedOrder) -> order_pb2.OrderResult:
     )
 
 
-def money_from_wire(amount: money_pb2.Money) -> Money:
+def money_from_wire(message: money_pb2.Money) -> Money:
     """Convert a peer's amount. Raises PeerBroken if it breaks the rules of Money, which is not our caller's fault."""
     try:
-        return parse_money(amount.currency_code, amount.units, amount.nanos, field="amount")
+        return parse_wire_money(message, field="amount")
     except InvalidArgument as error:
         raise PeerBroken("a peer returned an invalid amount") from error
 

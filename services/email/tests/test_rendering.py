@@ -1,10 +1,10 @@
 import pytest
 
 from chassis.money import Money
-from email_service.domain import Address, Letter, Line, Order
-from email_service.letters import Stationery
+from email_service.domain import Address, ConfirmationEmail, Line, Order
+from email_service.rendering import ConfirmationTemplates
 
-STATIONERY = Stationery()
+TEMPLATES = ConfirmationTemplates()
 ORDER = Order(
     "o-1",
     "TRK-7",
@@ -22,8 +22,8 @@ HOSTILE = Order(
 )
 
 
-def written(order: Order) -> Letter:
-    return STATIONERY.confirmation("jane@example.com", order)
+def rendered(order: Order) -> ConfirmationEmail:
+    return TEMPLATES.render("jane@example.com", order)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -44,12 +44,12 @@ def rows(text: str) -> list[list[str]]:
         (Money.of("XYZ", 7), "XYZ\u00a07.00"),
     ],
 )
-def test_an_amount_is_written_as_its_currency_is(amount: Money, shown: str) -> None:
-    assert STATIONERY.amount(amount) == shown
+def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
+    assert TEMPLATES.format_amount(amount) == shown
 
 
 def test_the_text_lists_lines_shipping_and_total() -> None:
-    assert rows(written(ORDER).text)[5:9] == [
+    assert rows(rendered(ORDER).text)[5:9] == [
         ["2", "x", "stoneware-mug", "€1,029.50"],
         ["1", "x", "desk-lamp", "€70.00"],
         ["Shipping", "€5.99"],
@@ -58,36 +58,36 @@ def test_the_text_lists_lines_shipping_and_total() -> None:
 
 
 @pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US"])
-def test_both_forms_tell_order_tracking_id_and_address(fact: str) -> None:
-    letter = written(ORDER)
-    assert fact in letter.text
-    assert fact in letter.html
+def test_both_bodies_contain_order_id_tracking_id_and_address(fact: str) -> None:
+    email = rendered(ORDER)
+    assert fact in email.text
+    assert fact in email.html
 
 
 @pytest.mark.parametrize("shown", ["2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99", "€1,105.49"])
 def test_the_html_lists_lines_shipping_and_total(shown: str) -> None:
-    assert shown in written(ORDER).html
+    assert shown in rendered(ORDER).html
 
 
-def test_html_in_an_order_is_shown_and_not_obeyed() -> None:
-    html = written(HOSTILE).html
+def test_html_in_an_order_is_escaped() -> None:
+    html = rendered(HOSTILE).html
     assert "<script" not in html
     assert html.count("&lt;script&gt;") >= 7
 
 
-def test_the_text_is_left_as_it_is() -> None:
-    assert MARKUP in written(HOSTILE).text
+def test_the_text_body_is_not_escaped() -> None:
+    assert MARKUP in rendered(HOSTILE).text
 
 
-def test_what_is_not_known_leaves_no_gap() -> None:
+def test_missing_details_leave_no_empty_sections() -> None:
     bare = Order("o-2", "", [], Money.of("USD", 1), Address("", "", "", "", 0))
-    text = written(bare).text
+    text = rendered(bare).text
     assert "Tracking" not in text
     assert "on its way" not in text
-    assert "<address>" not in written(bare).html
+    assert "<address>" not in rendered(bare).html
 
 
 @pytest.mark.parametrize("separator", ["\r\n", "\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_a_subject_is_one_line(separator: str) -> None:
     order = Order(f"o{separator}Bcc: all@example.com", "", [], Money.of("USD", 1), ORDER.address)
-    assert written(order).subject == "Your order o Bcc: all@example.com"
+    assert rendered(order).subject == "Your order o Bcc: all@example.com"

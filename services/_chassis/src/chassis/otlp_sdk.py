@@ -1,0 +1,115 @@
+"""Telemetry that is exported over OTLP by the OpenTelemetry SDK; `chassis.otlp` imports it only when it is enabled."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import Exemplar, MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from typing_extensions import override
+
+from chassis.metrics import BOUNDS, Attributes, CallDurations, Series
+from chassis.telemetry import SCOPE, Telemetry, durations, resident_bytes
+
+
+def start_export(service_name: str) -> Telemetry:
+    """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
+    resource = Resource.create({"service.name": service_name, "service.namespace": "shop"})
+    server, client = durations("server"), durations("client")
+    metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client])
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
+    loggers = LoggerProvider(resource, shutdown_on_exit=False)
+    loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+    trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
+    meter = meters.get_meter(SCOPE)
+    _observe_memory(meter)
+
+    def shutdown() -> None:
+        tracers.shutdown()
+        meters.shutdown()
+        loggers.shutdown()
+
+    return Telemetry(tracers.get_tracer(SCOPE), meter, loggers.get_logger(SCOPE), server, client, shutdown)
+
+
+def _observe_memory(meter: Meter) -> None:
+    def resident(_options: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(resident_bytes())
+
+    meter.create_observable_gauge("process.memory.usage", [resident], unit="By", description="Resident memory")
+
+
+class ExporterWithCallDurations(MetricExporter):
+    """Adds call durations to every export of another exporter."""
+
+    def __init__(self, exporter: MetricExporter, resource: Resource, durations: Sequence[CallDurations]) -> None:
+        super().__init__()
+        self._exporter = exporter
+        self._resource = resource
+        self._durations = durations
+
+    @override
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        histograms = [_to_metric(durations) for durations in self._durations if durations.series]
+        added = ScopeMetrics(InstrumentationScope("shop.rpc"), histograms, "")
+        # The encoder drops all but one entry per resource, so the histograms become a scope beside the SDK's own.
+        scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
+        combined = MetricsData([ResourceMetrics(self._resource, [*scopes, added], "")])
+        return self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
+
+    @override
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+    @override
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._exporter.shutdown(timeout_millis, **kwargs)
+
+
+def _to_metric(durations: CallDurations) -> Metric:
+    points = [_to_point(durations, attributes, series) for attributes, series in list(durations.series.items())]
+    return Metric(durations.name, durations.description, "s", Histogram(points, AggregationTemporality.CUMULATIVE))
+
+
+def _to_point(durations: CallDurations, attributes: Attributes, series: Series) -> HistogramDataPoint:
+    exemplars, series.exemplars = series.exemplars, {}
+    counts = list(series.counts)
+    return HistogramDataPoint(
+        attributes=dict(attributes),
+        start_time_unix_nano=durations.started_unix_nano,
+        time_unix_nano=time.time_ns(),
+        count=sum(counts),
+        sum=series.total_seconds,
+        bucket_counts=counts,
+        explicit_bounds=BOUNDS,
+        min=series.min_seconds,
+        max=series.max_seconds,
+        exemplars=[
+            Exemplar({}, call.seconds, call.time_unix_nano, call.span.span_id, call.span.trace_id)
+            for call in exemplars.values()
+        ],
+    )
