@@ -1,4 +1,4 @@
-"""The seam between the journal's SQL, which is written once, and the databases that run it."""
+"""The interface between the journal's SQL and the databases that run it."""
 
 import re
 from collections.abc import Mapping
