@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up sync lock protos check test bench
+.PHONY: help setup demo up sync lock check-locks protos check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,11 +28,27 @@ setup: $(VENV)/.installed  ## Make .venv with everything the other targets need
 
 sync: lock setup  ## Lock the dependencies of all packages and install them
 
+# requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot
+# reads the commands from the first lines of the locks; it requires `=` between an option and its value.
+OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
+LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
+SHIPPED := $(filter-out services/_cli services/_testkit,$(PACKAGES))
+LOCKS :=
+
 lock: | $(UV)
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate --emit-build-options \
-		$(addprefix --no-emit-package ,shop-protos shop-chassis shop-cli employee-api checkout-service) \
-		--group pyproject.toml:test --group pyproject.toml:lint --group pyproject.toml:chart \
-		$(addsuffix /pyproject.toml,$(PACKAGES)) --output-file requirements.lock
+	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart) --output-file=$(LOCKS)requirements.lock \
+		$(addsuffix /pyproject.toml,$(PACKAGES))
+	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
+		$(addsuffix /pyproject.toml,$(SHIPPED))
+
+# Pins of the existing locks are kept, so a new release of a package changes nothing here.
+check-locks: | $(UV)
+	@mkdir -p .cache/locks && cp requirements.lock images.lock .cache/locks
+	@$(MAKE) --no-print-directory lock LOCKS=.cache/locks/
+	@for lock in requirements.lock images.lock; do \
+		sed 's,\.cache/locks/,,g' .cache/locks/$$lock | diff $$lock - || \
+			{ echo "$$lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }; \
+	done
 
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
@@ -40,7 +56,7 @@ protos:  ## Generate the contract's Python code
 demo: setup  ## Start everything on free ports, place an order, show it and its trace, stop everything
 	@shop demo
 
-up: setup  ## Start everything and keep it up until Ctrl-C
+up: setup  ## Start everything, and stop it on Ctrl-C
 	@shop up
 
 SOURCES := $(wildcard services/*/src) employee-api/src
@@ -50,20 +66,31 @@ TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort 
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
 RENAMED := $(RENAMED),googleapis-common-protos=google
-BUF := npx --yes @bufbuild/buf@1.75.0
 
-check: setup  ## Lint and type-check everything, as CI does
+check: setup check-locks  ## Lint and type-check everything, as CI does
 	ruff check .
 	ruff format --check .
-	mypy $(SOURCES)
+	mypy $(SOURCES) .github/scripts
 	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder || { echo "in $$folder"; exit 1; }; done
 	python tests/import_contracts.py
 	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
-	cd protos && $(BUF) lint && $(BUF) format --diff --exit-code && $(BUF) breaking --against baseline.binpb
+	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
+	python tests/chart/lint.py
+	hadolint Dockerfile
+	shellcheck .ci/run $$(git ls-files '*.sh')
+	yamllint --strict .
+	actionlint .github/workflows/*.yml
+	zizmor --offline --no-progress .github
+	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/feature.yml
+	check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	check-jsonschema --builtin-schema vendor.renovate .github/renovate.json
+	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
+	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
 test: setup  ## Run every test
-	@# After a crash xdist may wait for ever for what the new worker was never told to run.
+	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n auto --dist loadfile --max-worker-restart 0
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
@@ -71,26 +98,35 @@ bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 
 # --- images and clusters ---
 IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api
-BUILDER ?= $(firstword $(foreach tool,docker podman buildah,$(if $(shell command -v $(tool)),$(tool))))
-BASE ?= docker.io/library/python:3.13-slim-bookworm
-REGISTRY ?= docker.io/shop
+BUILDER ?= $(firstword $(foreach tool,docker podman,$(if $(shell command -v $(tool)),$(tool))))
+# No registry can have this name, so an image that was not built here is never pulled from a stranger.
+REGISTRY ?= not-published.invalid/shop
 TAG ?= 0.1.0
-IMAGE_ARGS = --build-arg BASE=$(BASE) --build-arg VERSION=$(TAG) --build-arg REVISION=$$(git rev-parse HEAD)
+BUILD_ARGS = $(if $(BASE),BASE=$(BASE)) VERSION=$(TAG) REVISION=$(shell git rev-parse HEAD)
 
-.PHONY: images kind-up deploy
+# The folder of an image's service.
+folder = $(firstword $(wildcard services/$(1)) $(1))
+
+.PHONY: list-images images kind-up kind-load deploy
+list-images:  ## Print the name and the folder of every image
+	@printf '%s %s\n' $(foreach image,$(IMAGES),$(image) $(call folder,$(image)))
+
 images: $(addprefix image-,$(IMAGES))  ## Build all ten images (BUILDER, BASE, REGISTRY, TAG)
 
 image-%:
-	$(or $(BUILDER),$(error docker, podman or buildah is needed)) build $(IMAGE_ARGS) -t $(REGISTRY)/$*:$(TAG) \
-		$(if $(wildcard services/$*),-f services/Dockerfile --build-arg SERVICE=$*,-f $*/Dockerfile) .
+	$(or $(BUILDER),$(error docker or podman is needed)) build -t $(REGISTRY)/$*:$(TAG) \
+		$(addprefix --build-arg ,$(BUILD_ARGS) SERVICE=$* FOLDER=$(call folder,$*)) .
 
 kind-up:  ## Start a kind cluster of three nodes
 	kind create cluster --config kind-config.yaml
 
-deploy: images  ## Load the images into the kind cluster and install the chart
+kind-load: images  ## Load the images into the kind cluster
 	kind load docker-image --name shop $(foreach image,$(IMAGES),$(REGISTRY)/$(image):$(TAG))
+
+deploy: kind-load  ## Install the chart into the kind cluster, with the images of this tree
 	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
-		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) --set image.tag=$(TAG)
+		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) \
+		--set image.tag=$(TAG)
 
 # --- faults ---
 ORDERS ?= 2000

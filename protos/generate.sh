@@ -12,6 +12,7 @@ uv run --quiet --no-project --isolated --python 3.11 \
   --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet,only_async:$out" \
   shop/*.proto shop_internal/*.proto
 for package in shop shop_internal; do
+  # shellcheck disable=SC2016 # the backquotes are text
   printf '"""Generated from protos/%s by `make protos`; do not edit."""\n' "$package" >"$out/$package/__init__.py"
   : >"$out/$package/py.typed"
 done

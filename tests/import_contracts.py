@@ -1,7 +1,7 @@
-"""Checks the import rules with import-linter: `python tests/import_contracts.py`.
+"""Check the import rules with import-linter: `python tests/import_contracts.py`.
 
-The contracts are made from the folders, so that a tenth service is held to them without being named. A package with
-more structure than the common shape states its layers, outermost first, in its pyproject.toml:
+The contracts are derived from the folders, so they cover a new service without naming it. A package with more structure
+than the common shape states its layers, outermost first, in its pyproject.toml:
 
     [tool.shop]
     layers = ["__main__", "service", "placing : recovery", "ports", "domain"]
@@ -24,7 +24,7 @@ from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parent.parent
 TESTKIT = "shop_testkit"
-# What no domain imports, itself or by way of another module: wire, databases and frameworks.
+# What no domain may import, directly or indirectly: wire formats, databases and frameworks.
 OUTER = [
     "google",
     "grpc",
@@ -45,18 +45,18 @@ Contract = dict[str, Any]
 
 
 def projects() -> Iterator[Path]:
-    """The folders of all packages but the generated one."""
+    """Yield the folders of all packages but the generated one."""
     for file in (*ROOT.glob("services/*/pyproject.toml"), ROOT / "employee-api/pyproject.toml"):
         yield file.parent
 
 
 def package_of(project: Path) -> Path:
-    """The import package of a project."""
+    """Return the folder of a project's import package."""
     return next((project / "src").glob("*/__init__.py")).parent
 
 
 def modules_of(package: Path) -> set[str]:
-    """The direct children of a package that have code."""
+    """Return the names of a package's modules and subpackages, without those of subpackages."""
     files = {path.stem for path in package.glob("*.py")} - {"__init__"}
     return files | {path.parent.name for path in package.glob("*/__init__.py")}
 
@@ -77,7 +77,7 @@ def layers_of(project: Path) -> list[str]:
 
 
 def layers(project: Path) -> Contract:
-    """Imports of a package point down its layers, and every module has its place."""
+    """Require that a package imports down its layers only, and that every module belongs to a layer."""
     package = package_of(project)
     return {
         "name": f"{package.name}: imports point inward",
@@ -98,12 +98,12 @@ def core(project: Path) -> Contract:
 
 
 def forbidden(name: str, sources: Sequence[str], targets: Sequence[str]) -> Contract:
-    """No module of the sources imports a target, however indirectly."""
+    """Forbid that a source imports a target, directly or indirectly."""
     return {"name": name, "type": "forbidden", "source_modules": sources, "forbidden_modules": targets}
 
 
 def contracts() -> list[Contract]:
-    """All contracts of the workspace."""
+    """Return all contracts of the workspace."""
     packages = {package_of(project).name for project in projects()}
     services = sorted(name for name in packages if name.endswith("_service"))
     shipped = sorted(packages - {TESTKIT})
@@ -112,14 +112,14 @@ def contracts() -> list[Contract]:
         *(layers(project) for project in sorted(projects()) if package_of(project).name != TESTKIT),
         *(core(project) for project in sorted(projects()) if stated(project, "core")),
         {"name": "services do not import each other", "type": "independence", "modules": services},
-        forbidden("the chassis knows no service", ["chassis"], [name for name in shipped if name != "chassis"]),
-        forbidden("domains know no wire, database or framework", domains, OUTER),
-        forbidden("what ships needs no test code", shipped, [TESTKIT, "pytest", "hypothesis"]),
+        forbidden("the chassis imports no service", ["chassis"], [name for name in shipped if name != "chassis"]),
+        forbidden("domains import no wire format, database or framework", domains, OUTER),
+        forbidden("shipped code imports no test code", shipped, [TESTKIT, "pytest", "hypothesis"]),
     ]
 
 
 def to_ini(found: Iterable[Contract]) -> str:
-    """The contracts as import-linter's configuration file."""
+    """Return the contracts as an import-linter configuration file."""
     roots = sorted(package_of(project).name for project in projects())
     lines = [
         "[importlinter]",
@@ -137,7 +137,7 @@ def to_ini(found: Iterable[Contract]) -> str:
 
 
 def main() -> int:
-    """Check all contracts; the exit status is import-linter's."""
+    """Check all contracts; return import-linter's exit status."""
     with tempfile.NamedTemporaryFile("w", suffix=".ini", encoding="utf-8") as file:
         file.write(to_ini(contracts()))
         file.flush()

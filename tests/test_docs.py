@@ -1,7 +1,8 @@
-"""The documents say what is true: their links lead somewhere, their picture is the chart's, their commands exist."""
+"""The documents are consistent: links and commands exist, diagrams match the chart, decisions and terms are indexed."""
 
 import re
 import subprocess
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -19,17 +20,27 @@ DOCUMENTS = [
         check=True,
     ).stdout.split()
 ]
+READMES = [document for document in DOCUMENTS if document.name == "README.md"]
 README = (ROOT / "README.md").read_text()
+WITH_GLOSSARY = ROOT / "services/README.md"
 
 
-def named(document: Path) -> str:
+def relative_path(document: Path) -> str:
     return str(document.relative_to(ROOT))
 
 
-def links_of(document: Path) -> list[str]:
-    """The targets of a document's links that are files of this repository."""
-    targets = re.findall(r"\]\(([^)#\s]+)", document.read_text())
-    return [target for target in targets if "://" not in target]
+def links_of(document: Path, text: str) -> Iterator[tuple[Path, str]]:
+    """Yield the file and the anchor of each link to a file of this repository, but for those in code blocks."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", prose):
+        if "://" not in target:
+            yield (document.parent / target).resolve() if target else document, anchor
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Return the anchors that GitHub gives to a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def make_targets() -> set[str]:
@@ -37,7 +48,7 @@ def make_targets() -> set[str]:
 
 
 def edges(diagram: str) -> set[tuple[str, str]]:
-    """The arrows of a mermaid graph."""
+    """Return the arrows of a mermaid graph."""
     found = set()
     for line in diagram.splitlines():
         left, arrow, right = line.partition("-->")
@@ -46,23 +57,40 @@ def edges(diagram: str) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
-def test_links_lead_to_files(document: Path) -> None:
-    assert [target for target in links_of(document) if not (document.parent / target).exists()] == []
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative_path)
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    broken = [
+        f"{path}#{anchor}"
+        for path, anchor in links_of(document, document.read_text())
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors_of(path))
+    ]
+    assert broken == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative_path)
 def test_make_commands_exist(document: Path) -> None:
     text = document.read_text()
     code = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(r"`(make [^`]+)`", text))
-    asked = {target for line in re.findall(r"^\s*make ([a-z -]+)", code, re.MULTILINE) for target in line.split()}
-    assert asked <= make_targets()
+    named = {target for line in re.findall(r"^\s*make ([a-z -]+)", code, re.MULTILINE) for target in line.split()}
+    assert named <= make_targets()
 
 
-def test_the_readme_draws_who_calls_whom() -> None:
+def test_the_readme_draws_which_service_calls_which() -> None:
     values = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
     calls = {
         (caller, callee) for caller, entry in values["services"].items() for callee in (entry or {}).get("calls", [])
     }
     drawn = edges(README.partition("```mermaid")[2].partition("```")[0])
     assert {edge for edge in drawn if edge[0] not in ("client", "staff", "your")} == calls
+
+
+def test_the_readme_lists_every_decision_note() -> None:
+    index = README.partition("\n## Decisions\n")[2].partition("\n## ")[0]
+    notes = {(readme, anchor) for readme in READMES for anchor in anchors_of(readme) if anchor.startswith("decision-")}
+    assert set(links_of(ROOT / "README.md", index)) == notes
+
+
+@pytest.mark.parametrize("readme", [readme for readme in READMES if readme != WITH_GLOSSARY], ids=relative_path)
+def test_a_readme_links_to_the_glossary(readme: Path) -> None:
+    linked = {f"{relative_path(path)}#{anchor}" for path, anchor in links_of(readme, readme.read_text())}
+    assert "services/README.md#glossary" in linked

@@ -9,8 +9,8 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 from chassis import database
-from employee_api.composition import MIGRATIONS
-from shop_testkit.employee_api import Api, Clock, Start, start_on
+from employee_api.database import MIGRATIONS
+from shop_testkit.employee_api import Api, Clock, StartApi, api_starter
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file to copy: faster than to migrate for each test."""
+    """A migrated SQLite file to copy, which is faster than migrating one for each test."""
     file = tmp_path_factory.mktemp("sqlite") / "employee-api.db"
     database.migrate(f"sqlite:///{file}", MIGRATIONS)
     return file
@@ -28,7 +28,7 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
-    """The URL of a migrated SQLite file without rows."""
+    """The URL of a migrated, empty SQLite database."""
     shutil.copy(migrated_sqlite, tmp_path)
     return f"sqlite:///{tmp_path / migrated_sqlite.name}"
 
@@ -48,7 +48,7 @@ def migrated_postgres(postgres_process: str) -> Iterator[str]:
 
 @pytest.fixture
 def emptied_postgres(migrated_postgres: str) -> str:
-    """The same database without rows."""
+    """The same database, with its tables emptied."""
     with psycopg.connect(migrated_postgres) as connection:
         connection.execute("TRUNCATE users, tasks, comments, activities, sessions")
     return migrated_postgres
@@ -56,32 +56,32 @@ def emptied_postgres(migrated_postgres: str) -> str:
 
 @pytest.fixture(params=["sqlite_url", "emptied_postgres"], ids=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """A database without rows, once of each kind."""
+    """An empty database: a test runs once with each kind."""
     url: str = request.getfixturevalue(request.param)
     return url
 
 
 @pytest.fixture
-def start(database_url: str, clock: Clock) -> Start:
-    """Starts an API with settings, on each kind of database."""
-    return start_on(database_url, clock)
+def start_api(database_url: str, clock: Clock) -> StartApi:
+    """Starts an API with the given settings, on each kind of database."""
+    return api_starter(database_url, clock)
 
 
 @pytest.fixture
-def start_on_sqlite(sqlite_url: str, clock: Clock) -> Start:
-    """Starts an API with settings where the kind of database can't matter."""
-    return start_on(sqlite_url, clock)
+def start_api_on_sqlite(sqlite_url: str, clock: Clock) -> StartApi:
+    """Starts an API with the given settings, where the kind of database does not matter."""
+    return api_starter(sqlite_url, clock)
 
 
 @pytest.fixture
-async def api(start: Start) -> AsyncIterator[Api]:
-    """The API as it is by default, on each kind of database."""
-    async with start() as running:
+async def api(start_api: StartApi) -> AsyncIterator[Api]:
+    """An API with default settings, on each kind of database."""
+    async with start_api() as running:
         yield running
 
 
 @pytest.fixture
-async def api_on_sqlite(start_on_sqlite: Start) -> AsyncIterator[Api]:
-    """The API as it is by default, where the kind of database can't matter."""
-    async with start_on_sqlite() as running:
+async def api_on_sqlite(start_api_on_sqlite: StartApi) -> AsyncIterator[Api]:
+    """An API with default settings, where the kind of database does not matter."""
+    async with start_api_on_sqlite() as running:
         yield running

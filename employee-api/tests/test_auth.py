@@ -2,34 +2,36 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import httpx2
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from sqlalchemy import func, select
 
 from chassis.telemetry import Telemetry
-from employee_api.auth import SESSION_COOKIE, FailedLogins
+from employee_api.access import SESSION_COOKIE
+from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.models import Session
-from shop_testkit.employee_api import PASSWORD, Api, Start
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
 
-LEADERS = ("ceo", "cto", "manager")
+MANAGEMENT_ROLES = ("ceo", "cto", "manager")
 NO_SESSION = (401, {"error": "Authentication required"})
-NO_LEADER = (403, {"error": "Not allowed"})
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
-FOR_SESSIONS = [
+NOT_ALLOWED = (403, {"error": "Not allowed"})
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+SESSION_REQUESTS = [
     ("GET", "/api/auth/users"),
     ("GET", "/api/tasks"),
     ("POST", "/api/tasks"),
-    ("GET", f"/api/tasks/{UNKNOWN}"),
-    ("PATCH", f"/api/tasks/{UNKNOWN}"),
-    ("GET", f"/api/tasks/{UNKNOWN}/comments"),
-    ("POST", f"/api/tasks/{UNKNOWN}/comments"),
+    ("GET", f"/api/tasks/{UNKNOWN_ID}"),
+    ("PATCH", f"/api/tasks/{UNKNOWN_ID}"),
+    ("GET", f"/api/tasks/{UNKNOWN_ID}/comments"),
+    ("POST", f"/api/tasks/{UNKNOWN_ID}/comments"),
     ("GET", "/api/activities"),
 ]
-FOR_LEADERS = [
+MANAGEMENT_REQUESTS = [
     ("POST", "/api/auth/users"),
-    ("DELETE", f"/api/auth/users/{UNKNOWN}"),
-    ("DELETE", f"/api/tasks/{UNKNOWN}"),
+    ("DELETE", f"/api/auth/users/{UNKNOWN_ID}"),
+    ("DELETE", f"/api/tasks/{UNKNOWN_ID}"),
     ("GET", "/api/export/tasks"),
     ("GET", "/api/export/users"),
     ("GET", "/api/export/activities"),
@@ -37,98 +39,106 @@ FOR_LEADERS = [
 
 
 async def log_in(api: Api, email: str, password: str = PASSWORD) -> str:
-    """Log in; the token that a bearer shows, which the client keeps as a cookie too."""
-    answer = await api.client.post("/api/auth/login", json={"email": email, "password": password})
-    assert answer.status_code == 200, answer.text
-    return answer.cookies[SESSION_COOKIE]
+    """Log in and return the token, which the client also stores as a cookie."""
+    response = await api.client.post("/api/auth/login", json={"email": email, "password": password})
+    assert response.status_code == 200, response.text
+    return response.cookies[SESSION_COOKIE]
 
 
-async def staff(start: Start, *roles: str) -> list[str]:
-    """Users of these roles, added before the policy is enforced; their e-mails."""
-    async with start() as api:
-        return [(await api.user(role=role, email=f"{role}{number}@x"))["email"] for number, role in enumerate(roles)]
+async def add_staff(start_api: StartApi, *roles: str) -> list[str]:
+    """Add users with these roles while authorization is off, and return their e-mails."""
+    async with start_api() as api:
+        return [
+            (await api.add_user(role=role, email=f"{role}{number}@x"))["email"] for number, role in enumerate(roles)
+        ]
 
 
-async def told(answer: Any) -> tuple[int, Any]:
-    return answer.status_code, answer.json()
+def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
+    return response.status_code, response.json()
 
 
-@pytest.mark.parametrize(("method", "path"), FOR_SESSIONS + FOR_LEADERS)
-async def test_without_a_session_nothing_is_listed_or_changed(start_on_sqlite: Start, method: str, path: str) -> None:
-    async with start_on_sqlite(auth_mode="enforce") as api:
-        answer = await api.client.request(method, path)
-        assert await told(answer) == NO_SESSION
-        assert answer.headers["www-authenticate"] == "Bearer"
+@pytest.mark.parametrize(("method", "path"), SESSION_REQUESTS + MANAGEMENT_REQUESTS)
+async def test_requests_without_a_session_are_refused(start_api_on_sqlite: StartApi, method: str, path: str) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        response = await api.client.request(method, path)
+        assert status_and_body(response) == NO_SESSION
+        assert response.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize(("method", "path"), FOR_LEADERS)
-async def test_a_session_without_a_leading_role_may_not_lead(start_on_sqlite: Start, method: str, path: str) -> None:
-    [email] = await staff(start_on_sqlite, "tech_lead")
-    async with start_on_sqlite(auth_mode="enforce") as api:
+@pytest.mark.parametrize(("method", "path"), MANAGEMENT_REQUESTS)
+async def test_management_requests_without_a_management_role_are_refused(
+    start_api_on_sqlite: StartApi, method: str, path: str
+) -> None:
+    [email] = await add_staff(start_api_on_sqlite, "tech_lead")
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
         await log_in(api, email)
-        assert await told(await api.client.request(method, path)) == NO_LEADER
+        assert status_and_body(await api.client.request(method, path)) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize(("method", "path"), FOR_SESSIONS)
-async def test_any_session_may_work_on_tasks(start_on_sqlite: Start, method: str, path: str) -> None:
-    [email] = await staff(start_on_sqlite, "qa")
-    async with start_on_sqlite(auth_mode="enforce") as api:
-        await log_in(api, email)
-        assert (await api.client.request(method, path)).status_code in (200, 400, 404)
-
-
-@pytest.mark.parametrize("role", LEADERS)
-@pytest.mark.parametrize(("method", "path"), FOR_LEADERS)
-async def test_leaders_may_lead(start_on_sqlite: Start, role: str, method: str, path: str) -> None:
-    [email] = await staff(start_on_sqlite, role)
-    async with start_on_sqlite(auth_mode="enforce") as api:
+@pytest.mark.parametrize(("method", "path"), SESSION_REQUESTS)
+async def test_any_session_may_list_and_work_on_tasks(start_api_on_sqlite: StartApi, method: str, path: str) -> None:
+    [email] = await add_staff(start_api_on_sqlite, "qa")
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
         await log_in(api, email)
         assert (await api.client.request(method, path)).status_code in (200, 400, 404)
 
 
-@pytest.mark.parametrize(("method", "path"), [*FOR_SESSIONS, *FOR_LEADERS])
-async def test_with_the_policy_off_nobody_is_refused(start_on_sqlite: Start, method: str, path: str) -> None:
-    async with start_on_sqlite(auth_mode="off") as api:
+@pytest.mark.parametrize("role", MANAGEMENT_ROLES)
+@pytest.mark.parametrize(("method", "path"), MANAGEMENT_REQUESTS)
+async def test_management_roles_may_make_management_requests(
+    start_api_on_sqlite: StartApi, role: str, method: str, path: str
+) -> None:
+    [email] = await add_staff(start_api_on_sqlite, role)
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        await log_in(api, email)
         assert (await api.client.request(method, path)).status_code in (200, 400, 404)
 
 
-async def test_registering_is_open_but_makes_employees_only(start: Start) -> None:
-    async with start(auth_mode="enforce") as api:
+@pytest.mark.parametrize(("method", "path"), [*SESSION_REQUESTS, *MANAGEMENT_REQUESTS])
+async def test_every_request_is_allowed_when_authorization_is_off(
+    start_api_on_sqlite: StartApi, method: str, path: str
+) -> None:
+    async with start_api_on_sqlite(auth_mode="off") as api:
+        assert (await api.client.request(method, path)).status_code in (200, 400, 404)
+
+
+async def test_registration_is_open_but_ignores_the_requested_role(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce") as api:
         new = {"name": "Ada", "email": "ada@x", "password": PASSWORD, "role": "ceo"}
-        answer = await api.client.post("/api/auth/register", json=new)
-        assert (answer.status_code, answer.json()["role"]) == (201, "employee")
+        response = await api.client.post("/api/auth/register", json=new)
+        assert (response.status_code, response.json()["role"]) == (201, "employee")
 
 
-async def test_the_token_works_as_a_bearer_too(start: Start) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce") as api:
+async def test_the_session_token_is_accepted_as_a_bearer_token(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce") as api:
         token = await log_in(api, email)
         api.client.cookies.clear()
-        answer = await api.client.get("/api/auth/users", headers={"authorization": f"Bearer {token}"})
-        assert answer.status_code == 200
+        response = await api.client.get("/api/auth/users", headers={"authorization": f"Bearer {token}"})
+        assert response.status_code == 200
 
 
 @pytest.mark.parametrize("token", ["", "x", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x" * 5000])
-async def test_an_invented_token_is_none(start_on_sqlite: Start, token: str) -> None:
-    async with start_on_sqlite(auth_mode="enforce") as api:
-        header = {"authorization": b"Bearer " + token.encode("latin-1")}
-        assert await told(await api.client.get("/api/auth/users", headers=header)) == NO_SESSION
+async def test_an_invalid_token_is_refused(start_api_on_sqlite: StartApi, token: str) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        header = {b"authorization": b"Bearer " + token.encode("latin-1")}
+        assert status_and_body(await api.client.get("/api/auth/users", headers=header)) == NO_SESSION
 
 
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
-async def test_login_sets_a_cookie_that_only_browsers_over_https_see(start: Start, mode: str) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode=mode) as api:
-        answer = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
-        assert list(answer.json()) == ["id", "name", "role", "email", "color", "avatar", "dept"]
-        name_and_value, *attributes = answer.headers["set-cookie"].split("; ")
+async def test_login_sets_a_cookie_that_scripts_and_plain_http_cannot_read(start_api: StartApi, mode: str) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode=mode) as api:
+        response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+        assert list(response.json()) == ["id", "name", "role", "email", "color", "avatar", "dept"]
+        name_and_value, *attributes = response.headers["set-cookie"].split("; ")
         assert name_and_value.startswith(f"{SESSION_COOKIE}=")
         assert set(attributes) >= {"Path=/", "HttpOnly", "Secure", "SameSite=Strict"}
 
 
-async def test_the_database_never_sees_a_token(start: Start) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce") as api:
+async def test_the_database_stores_no_token(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce") as api:
         token = await log_in(api, email)
         async with api.engine.connect() as connection:
             [row] = (await connection.execute(select(Session))).mappings().all()
@@ -136,32 +146,32 @@ async def test_the_database_never_sees_a_token(start: Start) -> None:
         assert token.encode() not in row["token_hash"]
 
 
-async def test_a_role_taken_away_is_gone_at_the_next_request(start: Start) -> None:
-    email, _ = await staff(start, "ceo", "cto")
-    async with start(auth_mode="enforce") as api:
+async def test_a_changed_role_applies_to_the_next_request(start_api: StartApi) -> None:
+    email, _ = await add_staff(start_api, "ceo", "cto")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, email)
         assert (await api.client.get("/api/export/users")).status_code == 200
         async with api.engine.begin() as connection:
             await connection.exec_driver_sql("UPDATE users SET role = 'qa' WHERE role = 'ceo'")
-        assert await told(await api.client.get("/api/export/users")) == NO_LEADER
+        assert status_and_body(await api.client.get("/api/export/users")) == NOT_ALLOWED
 
 
 @pytest.mark.parametrize(("steps_hours", "alive"), [([7, 7, 7], True), ([9], False), ([7] * 26, False)])
-async def test_a_session_ends_when_idle_and_at_last_in_any_case(
-    start: Start, steps_hours: list[int], alive: bool
+async def test_a_session_ends_when_idle_and_at_its_maximum_age(
+    start_api: StartApi, steps_hours: list[int], alive: bool
 ) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce", session_idle_seconds=8 * 3600, session_absolute_seconds=7 * 86400) as api:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce", session_idle_seconds=8 * 3600, session_absolute_seconds=7 * 86400) as api:
         await log_in(api, email)
         for hours in steps_hours:
             api.clock.now += timedelta(hours=hours)
-            answer = await api.client.get("/api/auth/users")
-        assert (answer.status_code == 200) is alive
+            response = await api.client.get("/api/auth/users")
+        assert (response.status_code == 200) is alive
 
 
-async def test_sessions_that_have_ended_are_swept_away_at_a_login(start: Start) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce") as api:
+async def test_login_deletes_expired_sessions(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, email)
         api.clock.now += timedelta(days=30)
         await log_in(api, email)
@@ -169,116 +179,119 @@ async def test_sessions_that_have_ended_are_swept_away_at_a_login(start: Start) 
             assert (await connection.execute(select(func.count()).select_from(Session))).scalar_one() == 1
 
 
-async def test_logging_out_ends_the_session(start: Start) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce") as api:
+async def test_logout_ends_the_session(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce") as api:
         token = await log_in(api, email)
-        assert await told(await api.client.post("/api/auth/logout")) == (200, {"success": True})
+        assert status_and_body(await api.client.post("/api/auth/logout")) == (200, {"success": True})
         bearer = {"authorization": f"Bearer {token}"}
-        assert await told(await api.client.get("/api/auth/users", headers=bearer)) == NO_SESSION
+        assert status_and_body(await api.client.get("/api/auth/users", headers=bearer)) == NO_SESSION
 
 
-async def test_a_deleted_users_sessions_are_gone_with_them(start: Start) -> None:
-    leaving, leader = await staff(start, "qa", "ceo")
-    async with start(auth_mode="enforce") as api:
+async def test_deleting_a_user_ends_their_sessions(start_api: StartApi) -> None:
+    leaving, manager = await add_staff(start_api, "qa", "ceo")
+    async with start_api(auth_mode="enforce") as api:
         token = await log_in(api, leaving)
-        await log_in(api, leader)
+        await log_in(api, manager)
         users = (await api.client.get("/api/auth/users")).json()
         [user_id] = [user["id"] for user in users if user["email"] == leaving]
         assert (await api.client.delete(f"/api/auth/users/{user_id}")).status_code == 200
         api.client.cookies.clear()
         bearer = {"authorization": f"Bearer {token}"}
-        assert await told(await api.client.get("/api/auth/users", headers=bearer)) == NO_SESSION
+        assert status_and_body(await api.client.get("/api/auth/users", headers=bearer)) == NO_SESSION
 
 
-async def leader_ids(api: Api) -> list[str]:
+async def management_ids(api: Api) -> list[str]:
     users = (await api.client.get("/api/auth/users")).json()
-    return [user["id"] for user in users if user["role"] in LEADERS]
+    return [user["id"] for user in users if user["role"] in MANAGEMENT_ROLES]
 
 
-async def test_the_last_leader_stays(start: Start) -> None:
-    [email] = await staff(start, "manager")
-    async with start(auth_mode="enforce") as api:
+async def test_the_last_management_user_cannot_be_deleted(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "manager")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, email)
-        [leader] = await leader_ids(api)
-        answer = await api.client.delete(f"/api/auth/users/{leader}")
-        assert await told(answer) == (409, {"error": "The last leader can't be deleted"})
+        [user_id] = await management_ids(api)
+        response = await api.client.delete(f"/api/auth/users/{user_id}")
+        assert status_and_body(response) == (409, {"error": "The last leader can't be deleted"})
 
 
-async def test_of_leaders_who_are_all_deleted_at_once_one_stays(start: Start) -> None:
-    emails = await staff(start, "ceo", "cto", "manager")
-    async with start(auth_mode="enforce") as api:
+async def test_one_management_user_remains_when_all_are_deleted_at_once(start_api: StartApi) -> None:
+    emails = await add_staff(start_api, "ceo", "cto", "manager")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, emails[0])
-        leaders = await leader_ids(api)
-        await asyncio.gather(*(api.client.delete(f"/api/auth/users/{leader}") for leader in leaders))
+        user_ids = await management_ids(api)
+        await asyncio.gather(*(api.client.delete(f"/api/auth/users/{user_id}") for user_id in user_ids))
         async with api.engine.connect() as connection:
-            left = (await connection.exec_driver_sql("SELECT count(*) FROM users")).scalar_one()
-        assert left >= 1
+            remaining = (await connection.exec_driver_sql("SELECT count(*) FROM users")).scalar_one()
+        assert remaining >= 1
 
 
-async def test_what_is_done_in_a_session_is_recorded_with_its_user(start: Start) -> None:
-    [email] = await staff(start, "ceo")
-    async with start(auth_mode="enforce") as api:
+async def test_activities_record_the_user_of_the_session(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "ceo")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, email)
-        [me] = await leader_ids(api)
-        task = await api.task()
-        await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": UNKNOWN})
-        await api.user()
+        [me] = await management_ids(api)
+        task = await api.add_task()
+        await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": UNKNOWN_ID})
+        await api.add_user()
         assert [item["actor_id"] for item in (await api.activities())[:3]] == [me, me, me]
         assert task["reporter_id"] == me
 
 
-async def test_a_leader_who_deletes_themselves_leaves_an_activity_of_nobody(start: Start) -> None:
-    emails = await staff(start, "ceo", "cto")
-    async with start(auth_mode="enforce") as api:
+async def test_users_who_delete_themselves_are_recorded_as_deleted_without_an_actor(start_api: StartApi) -> None:
+    emails = await add_staff(start_api, "ceo", "cto")
+    async with start_api(auth_mode="enforce") as api:
         await log_in(api, emails[0])
-        me, _ = await leader_ids(api)
+        me, _ = await management_ids(api)
         assert (await api.client.delete(f"/api/auth/users/{me}")).status_code == 200
         await log_in(api, emails[1])
         activity = (await api.activities())[0]
         assert (activity["action"], activity["actor_id"], activity["subject_id"]) == ("deleted", None, me)
 
 
-def counted(reader: InMemoryMetricReader) -> list[tuple[str, str, int]]:
+def counted_refusals(reader: InMemoryMetricReader) -> list[tuple[str, str, float]]:
     data = reader.get_metrics_data()
     metrics = data.resource_metrics[0].scope_metrics[0].metrics if data else []
     points = [p for metric in metrics if metric.name == "employee_api.auth.refusals" for p in metric.data.data_points]
-    return sorted((str(p.attributes["operation"]), str(p.attributes["reason"]), p.value) for p in points)
+    numbers = [(p.attributes or {}, p.value) for p in points if isinstance(p, NumberDataPoint)]
+    return sorted((str(labels["operation"]), str(labels["reason"]), value) for labels, value in numbers)
 
 
-async def test_observing_refuses_nobody_and_counts_what_it_would_have_refused(start_on_sqlite: Start) -> None:
+async def test_observe_mode_allows_every_request_and_counts_those_it_would_refuse(
+    start_api_on_sqlite: StartApi,
+) -> None:
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    [email] = await staff(start_on_sqlite, "qa")
-    async with start_on_sqlite(auth_mode="observe", telemetry=Telemetry(meter=meters.get_meter("test"))) as api:
+    [email] = await add_staff(start_api_on_sqlite, "qa")
+    async with start_api_on_sqlite(auth_mode="observe", telemetry=Telemetry(meter=meters.get_meter("test"))) as api:
         assert (await api.client.get("/api/auth/users")).status_code == 200
         await log_in(api, email)
         assert (await api.client.get("/api/auth/users")).status_code == 200
         assert (await api.client.get("/api/export/users")).status_code == 200
-    refused = [("export_users", "LEADERS_ONLY", 1), ("list_users", "AUTHENTICATION_REQUIRED", 1)]
-    assert counted(reader) == refused
+    refusals = [("export_users", "LEADERS_ONLY", 1), ("list_users", "AUTHENTICATION_REQUIRED", 1)]
+    assert counted_refusals(reader) == refusals
 
 
-async def test_failed_logins_for_an_email_are_limited_when_enforced(start: Start) -> None:
-    [email] = await staff(start, "qa")
-    async with start(auth_mode="enforce", failed_logins_per_email=3) as api:
+async def test_failed_logins_for_an_email_are_limited_when_enforced(start_api: StartApi) -> None:
+    [email] = await add_staff(start_api, "qa")
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
         wrong = {"email": email, "password": "wrong"}
         statuses = [(await api.client.post("/api/auth/login", json=wrong)).status_code for _ in range(4)]
         assert statuses == [401, 401, 401, 429]
-        answer = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
-        assert await told(answer) == (429, {"error": "Too many failed logins"})
-        assert 0 < int(answer.headers["retry-after"]) <= 900
+        response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+        assert status_and_body(response) == (429, {"error": "Too many failed logins"})
+        assert 0 < int(response.headers["retry-after"]) <= 900
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
-async def test_failed_logins_are_not_limited_otherwise(start_on_sqlite: Start, mode: str) -> None:
-    async with start_on_sqlite(auth_mode=mode, failed_logins_per_email=1) as api:
+async def test_failed_logins_are_not_limited_in_other_modes(start_api_on_sqlite: StartApi, mode: str) -> None:
+    async with start_api_on_sqlite(auth_mode=mode, failed_logins_per_email=1) as api:
         wrong = {"email": "ada@x", "password": "wrong"}
         statuses = [(await api.client.post("/api/auth/login", json=wrong)).status_code for _ in range(4)]
         assert statuses == [401] * 4
 
 
-class Time:
+class FakeTime:
     now = 1000.0
 
     def __call__(self) -> float:
@@ -286,46 +299,46 @@ class Time:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> FakeTime:
+    return FakeTime()
 
 
 @pytest.fixture
-def failed_logins(time: Time) -> FailedLogins:
-    return FailedLogins(per_email=2, per_address=4, window_seconds=60, time=time)
+def login_limiter(time: FakeTime) -> LoginLimiter:
+    return LoginLimiter(per_email=2, per_address=4, window_seconds=60, time=time)
 
 
-def test_attempts_from_one_address_for_many_emails_are_limited(failed_logins: FailedLogins) -> None:
+def test_failed_logins_from_one_address_for_many_emails_are_limited(login_limiter: LoginLimiter) -> None:
     for number in range(4):
-        failed_logins.attempted(f"{number}@x", "1.2.3.4")
-    assert failed_logins.exceeded("new@x", "1.2.3.4")
-    assert not failed_logins.exceeded("new@x", "5.6.7.8")
+        login_limiter.record_attempt(f"{number}@x", "1.2.3.4")
+    assert login_limiter.exceeded("new@x", "1.2.3.4")
+    assert not login_limiter.exceeded("new@x", "5.6.7.8")
 
 
-def test_a_limit_ends_with_its_window(failed_logins: FailedLogins, time: Time) -> None:
+def test_a_limit_ends_with_its_window(login_limiter: LoginLimiter, time: FakeTime) -> None:
     for _ in range(2):
-        failed_logins.attempted("ada@x", "1.2.3.4")
+        login_limiter.record_attempt("ada@x", "1.2.3.4")
     time.now += 59
-    exceeded = failed_logins.exceeded("ada@x", "1.2.3.4")
+    exceeded = login_limiter.exceeded("ada@x", "1.2.3.4")
     assert exceeded
     assert exceeded.retry_after_seconds == 1
     time.now += 1
-    assert not failed_logins.exceeded("ada@x", "1.2.3.4")
+    assert not login_limiter.exceeded("ada@x", "1.2.3.4")
 
 
-def test_successes_count_for_nothing(failed_logins: FailedLogins) -> None:
+def test_successful_logins_are_not_counted(login_limiter: LoginLimiter) -> None:
     for _ in range(20):
-        failed_logins.attempted("ada@x", "1.2.3.4")
-        failed_logins.succeeded("ada@x", "1.2.3.4")
-    assert not failed_logins.exceeded("ada@x", "1.2.3.4")
+        login_limiter.record_attempt("ada@x", "1.2.3.4")
+        login_limiter.record_success("ada@x", "1.2.3.4")
+    assert not login_limiter.exceeded("ada@x", "1.2.3.4")
 
 
-def test_failures_are_not_remembered_without_end(failed_logins: FailedLogins) -> None:
+def test_the_number_of_counters_is_bounded(login_limiter: LoginLimiter) -> None:
     for number in range(30_000):
-        failed_logins.attempted(f"{number}@x", f"{number}")
-    assert len(failed_logins._failures) <= 10_000
+        login_limiter.record_attempt(f"{number}@x", f"{number}")
+    assert len(login_limiter._failures) <= 10_000
 
 
-def test_of_a_long_email_only_a_little_is_remembered(failed_logins: FailedLogins) -> None:
-    failed_logins.attempted("x" * 60_000, "1.2.3.4")
-    assert max(len(key) for _, key in failed_logins._failures) < 100
+def test_a_counter_for_a_long_email_uses_little_memory(login_limiter: LoginLimiter) -> None:
+    login_limiter.record_attempt("x" * 60_000, "1.2.3.4")
+    assert max(len(key) for _, key in login_limiter._failures) < 100

@@ -9,8 +9,9 @@ from alembic.config import Config
 from sqlalchemy import create_engine, inspect, make_url
 
 from chassis import database
-from employee_api.composition import MIGRATIONS, now
-from employee_api.repository import NewUser, UserRepository
+from employee_api.clock import utc_now
+from employee_api.database import MIGRATIONS
+from employee_api.users.repository import NewUser, UserRepository
 from shop_testkit.employee_api import Api
 
 TABLES = {"users", "tasks", "comments", "activities", "sessions"}
@@ -26,7 +27,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def alembic(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Alembic's command line as its own environment sets it up."""
+    """The configuration of Alembic's command line."""
     monkeypatch.setenv("DATABASE_URL", empty_url)
     return Config(Path(__file__).parents[1] / "alembic.ini")
 
@@ -40,17 +41,17 @@ def tables(url: str) -> set[str]:
         engine.dispose()
 
 
-def test_migrating_makes_every_table(empty_url: str) -> None:
+def test_migrating_creates_every_table(empty_url: str) -> None:
     database.migrate(empty_url, MIGRATIONS)
     assert tables(empty_url) == TABLES
 
 
-def test_the_migrations_make_what_the_models_say(empty_url: str, alembic: Config) -> None:
+def test_the_migrations_agree_with_the_models(empty_url: str, alembic: Config) -> None:
     database.migrate(empty_url, MIGRATIONS)
     command.check(alembic)
 
 
-def test_every_migration_can_be_undone_and_done_again(empty_url: str, alembic: Config) -> None:
+def test_every_migration_can_be_reverted_and_applied_again(empty_url: str, alembic: Config) -> None:
     database.migrate(empty_url, MIGRATIONS)
     command.downgrade(alembic, "base")
     assert tables(empty_url) == set()
@@ -58,38 +59,38 @@ def test_every_migration_can_be_undone_and_done_again(empty_url: str, alembic: C
     assert tables(empty_url) == TABLES
 
 
-def test_replicas_may_migrate_at_once(empty_url: str) -> None:
+def test_replicas_may_migrate_concurrently(empty_url: str) -> None:
     with ThreadPoolExecutor(4) as replicas:
         list(replicas.map(lambda _: database.migrate(empty_url, MIGRATIONS), range(4)))
     assert tables(empty_url) == TABLES
 
 
-def test_migrating_again_keeps_what_is_stored(empty_url: str) -> None:
+def test_migrating_again_preserves_stored_rows(empty_url: str) -> None:
     async def add_and_count(email: str) -> int:
         database.migrate(empty_url, MIGRATIONS)
         engine = database.engine(empty_url)
-        users = UserRepository(engine, now, random.SystemRandom())
+        users = UserRepository(engine, utc_now, random.SystemRandom())
         await users.add(NewUser("Ada", email, "hash", "ceo", ""), None)
-        count = len(await users.everyone())
+        count = len(await users.list_all())
         await engine.dispose()
         return count
 
     assert [asyncio.run(add_and_count(email)) for email in ("a@x", "b@x")] == [1, 2]
 
 
-async def test_ready_means_that_the_migrations_have_run(api: Api) -> None:
+async def test_readiness_requires_that_the_migrations_have_run(api: Api) -> None:
     assert (await api.client.get("/readyz")).json() == {"status": "ok"}
     async with api.engine.begin() as connection:
         await connection.exec_driver_sql("ALTER TABLE alembic_version RENAME TO hidden")
     try:
-        answer = await api.client.get("/readyz")
-        assert (answer.status_code, answer.json()) == (503, {"error": "Not ready"})
+        response = await api.client.get("/readyz")
+        assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
     finally:
         async with api.engine.begin() as connection:
             await connection.exec_driver_sql("ALTER TABLE hidden RENAME TO alembic_version")
 
 
-async def test_a_process_that_stops_is_not_ready_but_alive(api_on_sqlite: Api) -> None:
-    api_on_sqlite.stopping()
+async def test_a_process_that_shuts_down_is_alive_but_not_ready(api_on_sqlite: Api) -> None:
+    api_on_sqlite.begin_shutdown()
     assert (await api_on_sqlite.client.get("/readyz")).status_code == 503
     assert (await api_on_sqlite.client.get("/healthz")).json() == {"status": "ok"}

@@ -23,11 +23,10 @@ from starlette.routing import Route
 
 from chassis import database
 from chassis.telemetry import Telemetry
-from employee_api.auth import SESSION_COOKIE
-from employee_api.composition import compose
-from employee_api.passwords import Passwords
+from employee_api import app
+from employee_api.access import SESSION_COOKIE
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from shop_testkit.employee_api import PASSWORD, Api, Start
+from shop_testkit.employee_api import PASSWORD, Api, StartApi, password_hasher
 
 CHECKS = [
     not_a_server_error,
@@ -39,16 +38,16 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("mode", AuthMode)
-async def test_the_description_is_valid_openapi_3_1(start_on_sqlite: Start, mode: AuthMode) -> None:
-    async with start_on_sqlite(auth_mode=mode) as api:
-        description = (await api.client.get("/openapi.json")).json()
-    assert description["openapi"].startswith("3.1")
-    OpenAPIV31SpecValidator(description).validate()
+async def test_the_document_is_valid_openapi_3_1(start_api_on_sqlite: StartApi, mode: AuthMode) -> None:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        document = (await api.client.get("/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(document).validate()
 
 
-async def test_every_route_that_serves_is_described(api_on_sqlite: Api) -> None:
+async def test_every_route_is_described(api_on_sqlite: Api) -> None:
     described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
-    routes = {route.path: route.methods or set() for route in api_on_sqlite.app.routes if isinstance(route, Route)}
+    routes = {route.path: route.methods or set() for route in api_on_sqlite.asgi.routes if isinstance(route, Route)}
     served = {(path, method.lower()) for path, methods in routes.items() for method in methods if method != "HEAD"} - {
         ("/docs", "get"),
         ("/openapi.json", "get"),
@@ -70,10 +69,10 @@ async def test_every_route_that_serves_is_described(api_on_sqlite: Api) -> None:
         ("off", "/readyz", "get", "200 500 503"),
     ],
 )
-async def test_each_status_an_operation_can_answer_is_described(
-    start_on_sqlite: Start, mode: str, path: str, method: str, statuses: str
+async def test_every_status_of_an_operation_is_described(
+    start_api_on_sqlite: StartApi, mode: str, path: str, method: str, statuses: str
 ) -> None:
-    async with start_on_sqlite(auth_mode=mode) as api:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
         operation = (await api.client.get("/openapi.json")).json()["paths"][path][method]
     assert " ".join(sorted(operation["responses"])) == statuses
 
@@ -85,14 +84,14 @@ async def test_the_page_shows_every_operation_and_fetches_nothing(api_on_sqlite:
     assert not re.search(r"""(src|href)=["'](https?:)?//|url\(|@import|<script""", page)
 
 
-async def test_the_pages_own_policy_lets_it_fetch_nothing(api_on_sqlite: Api) -> None:
+async def test_the_content_security_policy_of_the_page_allows_no_fetches(api_on_sqlite: Api) -> None:
     policy = (await api_on_sqlite.client.get("/docs")).headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
 
 
 @dataclass(frozen=True)
 class Target:
-    """An API behind a session of the tool, and a user and a task that exist in it."""
+    """An API under test: schemathesis' session and schema, and the ids of an existing user and task by path segment."""
 
     session: Any
     schema: Any
@@ -102,16 +101,15 @@ class Target:
 @contextmanager
 def target(sqlite_url: str, mode: str) -> Iterator[Target]:
     engine = database.engine(sqlite_url)
-    passwords = Passwords(threads=2, memory_kib=8, passes=1)
-    app = compose(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, passwords, Telemetry()).app
-    with asgi.get_client(app) as session:
+    built: Any = app.build(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, password_hasher(), Telemetry()).asgi
+    with asgi.get_client(built) as session:
         schema = schemathesis.openapi.from_dict(session.get("/openapi.json").json())
-        schema.app = app
-        yield Target(session, schema, existing(session, sqlite_url))
+        schema.app = built
+        yield Target(session, schema, log_in_with_a_task(session, sqlite_url))
 
 
-def existing(session: Any, sqlite_url: str) -> dict[str, str]:
-    """A user and a task; the session is one of that user, who leads."""
+def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:
+    """Log in as a user with a management role, create a task, and return the ids of both."""
     new = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
     user = session.post("/api/auth/register", json=new).json()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
@@ -126,13 +124,13 @@ def existing(session: Any, sqlite_url: str) -> dict[str, str]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("generation", GenerationMode, ids=str)
 @pytest.mark.parametrize("mode", ["off", "enforce"])
-def test_no_operation_answers_what_is_not_described(sqlite_url: str, mode: str, generation: GenerationMode) -> None:
-    with target(sqlite_url, mode) as aimed:
-        # What deletes comes last, so that there is something to find until then.
-        operations = [found.ok() for found in aimed.schema.get_all_operations()]
+def test_every_response_conforms_to_the_document(sqlite_url: str, mode: str, generation: GenerationMode) -> None:
+    with target(sqlite_url, mode) as api:
+        # Deletions come last, so that the existing user and task are found until then.
+        operations = [found.ok() for found in api.schema.get_all_operations()]
         for operation in sorted(operations, key=lambda operation: str(operation.method == "delete")):
             if generation is GenerationMode.POSITIVE or takes_input(operation):
-                attack(aimed, operation, generation)
+                send_generated_requests(api, operation, generation)
 
 
 def takes_input(operation: Any) -> bool:
@@ -140,8 +138,8 @@ def takes_input(operation: Any) -> bool:
     return "requestBody" in raw or any(parameter["in"] == "query" for parameter in raw.get("parameters", []))
 
 
-def attack(aimed: Target, operation: Any, generation: GenerationMode) -> None:
-    known = {"id": aimed.ids["users" if "users" in operation.path else "tasks"]} if "{id}" in operation.path else None
+def send_generated_requests(api: Target, operation: Any, generation: GenerationMode) -> None:
+    known = {"id": api.ids["users" if "users" in operation.path else "tasks"]} if "{id}" in operation.path else None
 
     @settings(
         max_examples=8,
@@ -155,7 +153,7 @@ def attack(aimed: Target, operation: Any, generation: GenerationMode) -> None:
     def run(case: Any, exists: bool) -> None:
         if exists and known:
             case.path_parameters = known
-        response = case.call(session=aimed.session)
+        response = case.call(session=api.session)
         case.validate_response(response, checks=CHECKS)
 
     run()

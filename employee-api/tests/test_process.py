@@ -1,4 +1,4 @@
-"""The process as it is run: signals, ports, commands, and connections that end badly."""
+"""The API as a process: signals, ports, commands, and connections that are interrupted."""
 
 import json
 import os
@@ -20,15 +20,15 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0", "DR
 
 
 class Process:
-    """`python -m employee_api`, once it serves."""
+    """A serving `python -m employee_api`, with the log lines up to `serving`."""
 
-    def __init__(self, running: subprocess.Popen[str], before_serving: list[dict[str, Any]], port: int) -> None:
+    def __init__(self, running: subprocess.Popen[str], start_log: list[dict[str, Any]], port: int) -> None:
         self.running = running
-        self.before_serving = before_serving
+        self.start_log = start_log
         self.url = f"http://127.0.0.1:{port}"
 
     def stop(self) -> int:
-        """Send SIGTERM; the exit status."""
+        """Send SIGTERM and return the exit status."""
         self.running.send_signal(signal.SIGTERM)
         return self.running.wait(30)
 
@@ -48,18 +48,18 @@ def serving(folder: Path, **environment: str) -> Iterator[Process]:
         try:
             assert running.stdout
             lines = events(running.stdout)
-            before: list[dict[str, Any]] = []
+            start_log: list[dict[str, Any]] = []
             for line in lines:
-                before.append(line)
+                start_log.append(line)
                 if line["event"] == "serving":
                     break
-            rest = Thread(target=list, args=[lines])  # a full pipe would stop the process
+            rest = Thread(target=list, args=[lines])  # a full pipe would block the process
             rest.start()
-            yield Process(running, before, before[-1]["port"])
+            yield Process(running, start_log, start_log[-1]["port"])
         finally:
             running.kill()
             if rest is not None:
-                rest.join()  # to the pipe's end: it is closed next
+                rest.join()  # until the end of the pipe, which is closed next
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +75,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-def fill(folder: Path, count: int) -> None:
+def insert_tasks(folder: Path, count: int) -> None:
     with sqlite3.connect(folder / ".shop" / "employee-api.db") as connection:
         connection.execute(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO tasks "
@@ -87,30 +87,29 @@ def fill(folder: Path, count: int) -> None:
 
 
 def wait_until_refused(url: str) -> None:
-    """No new connection is taken any more."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
             httpx2.get(f"{url}/healthz")
         except httpx2.TransportError:
             return
-    pytest.fail("it goes on taking connections")
+    pytest.fail("new connections are still accepted")
 
 
-def test_it_warns_of_no_policy_serves_on_a_file_of_its_own_and_ends_with_0_on_sigterm(tmp_path: Path) -> None:
+def test_with_default_settings_it_warns_serves_from_sqlite_and_exits_with_0_on_sigterm(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
-        warnings = [line["event"] for line in process.before_serving if line["level"] == "warning"]
-        assert warnings == ["AUTH_MODE is off: everybody who reaches this API may do everything"]
+        warnings = [line["event"] for line in process.start_log if line["level"] == "warning"]
+        assert warnings == ["AUTH_MODE is off: every client has full access"]
         assert httpx2.get(f"{process.url}/api/auth/users").json() == []
         assert (tmp_path / ".shop" / "employee-api.db").exists()
         assert process.stop() == 0
 
 
-def test_an_export_under_way_is_finished_before_it_ends(tmp_path: Path) -> None:
+def test_an_active_export_is_completed_before_the_process_exits(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
-        fill(tmp_path, 40_000)
-        with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as answer:
-            parts = answer.iter_bytes()
+        insert_tasks(tmp_path, 40_000)
+        with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
+            parts = response.iter_bytes()
             content = next(parts)
             process.running.send_signal(signal.SIGTERM)
             wait_until_refused(process.url)
@@ -119,52 +118,52 @@ def test_an_export_under_way_is_finished_before_it_ends(tmp_path: Path) -> None:
         assert process.running.wait(30) == 0
 
 
-def test_a_failure_in_the_middle_of_an_export_ends_the_connection_without_its_end(tmp_path: Path) -> None:
+def test_an_error_in_the_middle_of_an_export_aborts_the_connection(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
-        fill(tmp_path, 40_000)
+        insert_tasks(tmp_path, 40_000)
         with sqlite3.connect(tmp_path / ".shop" / "employee-api.db") as connection:
-            # The last row's status holds bytes that are no text, which can't be read as such.
+            # Reading the last row fails, because its title is not valid UTF-8.
             connection.execute("UPDATE tasks SET title = CAST(x'ff' AS TEXT) WHERE id = printf('%032x', 40000)")
         connection.close()
-        with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as answer:
-            assert answer.status_code == 200
+        with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
+            assert response.status_code == 200
             with pytest.raises(httpx2.RemoteProtocolError):
-                answer.read()
+                response.read()
         assert httpx2.get(f"{process.url}/healthz").status_code == 200
 
 
-def test_a_caller_who_goes_away_leaves_no_export_behind(tmp_path: Path) -> None:
+def test_exports_end_when_their_clients_disconnect(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
-        fill(tmp_path, 20_000)
-        for _ in range(12):  # more than may run at once
-            with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as answer:
-                next(answer.iter_bytes())
+        insert_tasks(tmp_path, 20_000)
+        for _ in range(12):  # more than the limit
+            with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
+                next(response.iter_bytes())
         deadline = time.monotonic() + 30
         while httpx2.get(f"{process.url}/api/export/users").status_code == 429:
             assert time.monotonic() < deadline
 
 
-def test_migrate_ends_with_0_and_has_made_the_tables(tmp_path: Path) -> None:
+def test_migrate_creates_the_database_and_exits_with_0(tmp_path: Path) -> None:
     assert run(tmp_path, "migrate").returncode == 0
     assert (tmp_path / ".shop" / "employee-api.db").stat().st_size > 0
 
 
-def test_a_leader_can_be_added_where_nobody_may_add_one(tmp_path: Path) -> None:
+def test_add_user_adds_a_first_management_user(tmp_path: Path) -> None:
     added = run(tmp_path, "add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
     assert (added.returncode, "secret" in added.stdout + added.stderr) == (0, False)
     with serving(tmp_path, AUTH_MODE="enforce") as process:
-        answer = httpx2.post(f"{process.url}/api/auth/login", json={"email": "ada@x", "password": "secret"})
-    assert (answer.status_code, answer.json()["role"]) == (200, "ceo")
+        response = httpx2.post(f"{process.url}/api/auth/login", json={"email": "ada@x", "password": "secret"})
+    assert (response.status_code, response.json()["role"]) == (200, "ceo")
 
 
-def test_an_email_can_be_added_once(tmp_path: Path) -> None:
-    adding = ("add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
-    run(tmp_path, *adding)
-    again = run(tmp_path, *adding)
+def test_add_user_rejects_a_registered_email(tmp_path: Path) -> None:
+    arguments = ("add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
+    run(tmp_path, *arguments)
+    again = run(tmp_path, *arguments)
     assert (again.returncode, again.stderr) == (1, "Email already registered\n")
 
 
-def test_bad_settings_stop_the_start_with_their_names(tmp_path: Path) -> None:
+def test_invalid_settings_end_the_start_and_are_named(tmp_path: Path) -> None:
     ended = run(tmp_path, AUTH_MODE="perhaps", PORT="70000", SESSION_IDLE_SECONDS="-1")
     assert ended.returncode == 2
     assert {line.partition(":")[0] for line in ended.stderr.splitlines()} == {
@@ -174,7 +173,7 @@ def test_bad_settings_stop_the_start_with_their_names(tmp_path: Path) -> None:
     }
 
 
-def test_a_port_in_use_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_port_in_use_ends_the_start_with_one_line(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         port = process.url.rpartition(":")[2]
         ended = run(tmp_path, PORT=port)

@@ -10,13 +10,14 @@ from sqlalchemy import func, select
 from employee_api.models import Comment
 from shop_testkit.employee_api import Api
 
-NOBODY = "cf828672-551f-4468-b46b-28bfc63de735"
-FAR_FUTURE = base64.b64encode(f"{10**24}/{NOBODY}".encode()).decode()
+UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
+FAR_FUTURE = base64.b64encode(f"{10**24}/{UNKNOWN_ID}".encode()).decode()
 
 
-async def pages(api: Api, path: str, **parameters: Any) -> list[list[Any]]:
-    """All pages of a list."""
-    found, cursor = [], {}
+async def fetch_pages(api: Api, path: str, **parameters: Any) -> list[list[Any]]:
+    """Fetch all pages of a list."""
+    found: list[list[Any]] = []
+    cursor: dict[str, str] = {}
     while True:
         page = (await api.client.get(path, params=parameters | cursor)).json()
         found.append(page["items"])
@@ -25,9 +26,9 @@ async def pages(api: Api, path: str, **parameters: Any) -> list[list[Any]]:
         cursor = {"cursor": page["next"]}
 
 
-async def test_a_task_has_defaults_for_all_but_its_title(api: Api) -> None:
-    task = await api.task("Water the plants")
-    assert uuid.UUID(task.pop("id"))
+async def test_a_task_has_defaults_for_every_field_but_its_title(api: Api) -> None:
+    task = await api.add_task("Water the plants")
+    assert str(uuid.UUID(task["id"])) == task.pop("id")
     assert task.pop("created_at") == task.pop("updated_at") == "2026-03-14T15:09:26.001000Z"
     assert task == {
         "title": "Water the plants",
@@ -40,10 +41,10 @@ async def test_a_task_has_defaults_for_all_but_its_title(api: Api) -> None:
     }
 
 
-async def test_a_task_is_found_as_it_was_created(api: Api) -> None:
-    user = await api.user()
+async def test_a_created_task_can_be_read(api: Api) -> None:
+    user = await api.add_user()
     more = {"status": "review", "priority": "urgent", "due_date": "2026-12-24", "description": "All\nof them"}
-    task = await api.task("Water the plants", assignee_id=user["id"], reporter_id=user["id"], **more)
+    task = await api.add_task("Water the plants", assignee_id=user["id"], reporter_id=user["id"], **more)
     assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task
     assert more.items() <= task.items()
 
@@ -62,20 +63,20 @@ async def test_a_task_is_found_as_it_was_created(api: Api) -> None:
         ({"title": "x", "due_date": "2026-W01-1"}, "Invalid value for due_date"),
         ({"title": "x", "due_date": 1}, "Invalid value for due_date"),
         ({"title": "x", "assignee_id": "ada"}, "Invalid value for assignee_id"),
-        ({"title": "x", "asignee_id": NOBODY}, "Unknown field, or not an object"),
-        ({"title": "x", "assignee_id": NOBODY}, "Unknown assignee"),
-        ({"title": "x", "reporter_id": NOBODY}, "Unknown reporter"),
+        ({"title": "x", "asignee_id": UNKNOWN_ID}, "Unknown field, or not an object"),
+        ({"title": "x", "assignee_id": UNKNOWN_ID}, "Unknown assignee"),
+        ({"title": "x", "reporter_id": UNKNOWN_ID}, "Unknown reporter"),
     ],
 )
-async def test_a_bad_task_gets_a_400_that_names_the_fields(api: Api, fields: dict[str, Any], text: str) -> None:
-    answer = await api.client.post("/api/tasks", json=fields)
-    assert (answer.status_code, answer.json()) == (400, {"error": text})
+async def test_an_invalid_task_gets_a_400_that_names_the_fields(api: Api, fields: dict[str, Any], text: str) -> None:
+    response = await api.client.post("/api/tasks", json=fields)
+    assert (response.status_code, response.json()) == (400, {"error": text})
     assert (await api.client.get("/api/tasks")).json()["items"] == []
 
 
 async def test_a_patch_changes_only_what_it_names(api: Api) -> None:
-    user = await api.user()
-    task = await api.task("Water the plants", assignee_id=user["id"], due_date="2026-12-24")
+    user = await api.add_user()
+    task = await api.add_task("Water the plants", assignee_id=user["id"], due_date="2026-12-24")
     patch = {"status": "done", "assignee_id": None}
     changed = (await api.client.patch(f"/api/tasks/{task['id']}", json=patch)).json()
     assert changed == task | patch | {"updated_at": changed["updated_at"]}
@@ -83,9 +84,9 @@ async def test_a_patch_changes_only_what_it_names(api: Api) -> None:
     assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == changed
 
 
-async def test_a_change_leaves_an_activity_with_before_and_after(api: Api) -> None:
-    user = await api.user()
-    task = await api.task("Water the plants")
+async def test_a_change_records_an_activity_with_the_values_before_and_after(api: Api) -> None:
+    user = await api.add_user()
+    task = await api.add_task("Water the plants")
     await api.client.patch(f"/api/tasks/{task['id']}", json={"title": "Water all", "assignee_id": user["id"]})
     activity = (await api.activities())[0]
     assert (activity["action"], activity["subject_id"], activity["subject_name"]) == (
@@ -100,23 +101,23 @@ async def test_a_change_leaves_an_activity_with_before_and_after(api: Api) -> No
 
 
 @pytest.mark.parametrize("patch", [{}, {"status": "todo"}])
-async def test_a_patch_that_changes_nothing_leaves_no_trace(api: Api, patch: dict[str, Any]) -> None:
-    task = await api.task()
-    answer = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
-    assert (answer.status_code, answer.json()) == (200, task)
+async def test_a_patch_without_effect_records_no_activity(api: Api, patch: dict[str, Any]) -> None:
+    task = await api.add_task()
+    response = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
+    assert (response.status_code, response.json()) == (200, task)
     assert [item["action"] for item in await api.activities()] == ["created"]
 
 
-@pytest.mark.parametrize("patch", [{"title": None}, {"title": ""}, {"assignee_id": NOBODY}, {"id": NOBODY}, []])
-async def test_a_bad_patch_changes_nothing(api: Api, patch: Any) -> None:
-    task = await api.task()
-    answer = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
-    assert answer.status_code == 400
+@pytest.mark.parametrize("patch", [{"title": None}, {"title": ""}, {"assignee_id": UNKNOWN_ID}, {"id": UNKNOWN_ID}, []])
+async def test_an_invalid_patch_changes_nothing(api: Api, patch: Any) -> None:
+    task = await api.add_task()
+    response = await api.client.patch(f"/api/tasks/{task['id']}", json=patch)
+    assert response.status_code == 400
     assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task
 
 
-async def test_patches_at_once_of_different_fields_are_all_kept(api: Api) -> None:
-    task = await api.task()
+async def test_concurrent_patches_of_different_fields_all_apply(api: Api) -> None:
+    task = await api.add_task()
     path = f"/api/tasks/{task['id']}"
     patches = [{"status": "done"}, {"priority": "low"}, {"title": "New"}, {"description": "More"}]
     await asyncio.gather(*(api.client.patch(path, json=patch) for patch in patches))
@@ -124,8 +125,8 @@ async def test_patches_at_once_of_different_fields_are_all_kept(api: Api) -> Non
     assert all(patch.items() <= final.items() for patch in patches)
 
 
-async def test_patches_at_once_of_one_field_are_recorded_as_they_followed_each_other(api: Api) -> None:
-    task = await api.task("0")
+async def test_concurrent_patches_of_one_field_are_recorded_in_the_order_they_applied(api: Api) -> None:
+    task = await api.add_task("0")
     path = f"/api/tasks/{task['id']}"
     await asyncio.gather(*(api.client.patch(path, json={"title": str(number)}) for number in range(1, 9)))
     changes = [item["changes"]["title"] for item in await api.activities() if item["action"] == "updated"]
@@ -133,17 +134,17 @@ async def test_patches_at_once_of_one_field_are_recorded_as_they_followed_each_o
     assert {change["before"] for change in changes} == {str(number) for number in range(9)} - {last}
 
 
-async def test_a_deleted_task_is_gone_with_its_comments(api: Api) -> None:
-    task = await api.task()
+async def test_deleting_a_task_deletes_its_comments(api: Api) -> None:
+    task = await api.add_task()
     await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done"})
-    answer = await api.client.delete(f"/api/tasks/{task['id']}")
-    assert (answer.status_code, answer.json()) == (200, {"success": True, "id": task["id"]})
+    response = await api.client.delete(f"/api/tasks/{task['id']}")
+    assert (response.status_code, response.json()) == (200, {"success": True, "id": task["id"]})
     assert (await api.client.get(f"/api/tasks/{task['id']}")).status_code == 404
     async with api.engine.connect() as connection:
         assert (await connection.execute(select(func.count()).select_from(Comment))).scalar_one() == 0
 
 
-@pytest.mark.parametrize("task_id", [NOBODY, "1"])
+@pytest.mark.parametrize("task_id", [UNKNOWN_ID, "1"])
 @pytest.mark.parametrize(
     ("method", "rest", "body"),
     [
@@ -155,52 +156,52 @@ async def test_a_deleted_task_is_gone_with_its_comments(api: Api) -> None:
     ],
 )
 async def test_an_unknown_task_is_a_404(api: Api, task_id: str, method: str, rest: str, body: Any) -> None:
-    answer = await api.client.request(method, f"/api/tasks/{task_id}{rest}", json=body)
-    assert (answer.status_code, answer.json()) == (404, {"error": "Task not found"})
+    response = await api.client.request(method, f"/api/tasks/{task_id}{rest}", json=body)
+    assert (response.status_code, response.json()) == (404, {"error": "Task not found"})
 
 
-async def test_comments_are_told_newest_first(api: Api) -> None:
-    user, task = await api.user(), await api.task()
+async def test_comments_are_listed_newest_first(api: Api) -> None:
+    user, task = await api.add_user(), await api.add_task()
     path = f"/api/tasks/{task['id']}/comments"
     first = await api.client.post(path, json={"body": "First", "author_id": user["id"]})
     second = await api.client.post(path, json={"body": "Second"})
     assert (first.status_code, first.json()["author_id"]) == (201, user["id"])
-    assert (await pages(api, path)) == [[second.json(), first.json()]]
+    assert (await fetch_pages(api, path)) == [[second.json(), first.json()]]
 
 
-async def test_a_comment_by_nobody_known_is_refused(api: Api) -> None:
-    task = await api.task()
-    answer = await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": NOBODY})
-    assert (answer.status_code, answer.json()) == (400, {"error": "Unknown author"})
+async def test_a_comment_by_an_unknown_author_is_refused(api: Api) -> None:
+    task = await api.add_task()
+    response = await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": UNKNOWN_ID})
+    assert (response.status_code, response.json()) == (400, {"error": "Unknown author"})
 
 
-async def test_filters_narrow_the_list_together(api: Api) -> None:
-    user = await api.user()
-    wanted = await api.task("wanted", assignee_id=user["id"], status="done")
-    await api.task("other status", assignee_id=user["id"])
-    await api.task("nobody's", status="done")
+async def test_tasks_must_match_every_filter(api: Api) -> None:
+    user = await api.add_user()
+    wanted = await api.add_task("wanted", assignee_id=user["id"], status="done")
+    await api.add_task("other status", assignee_id=user["id"])
+    await api.add_task("unassigned", status="done")
     api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
-    await api.task("other month", assignee_id=user["id"], status="done")
+    await api.add_task("other month", assignee_id=user["id"], status="done")
     filters = {"status": "done", "assignee": user["id"], "month": "2026-03"}
-    assert await pages(api, "/api/tasks", **filters) == [[wanted]]
+    assert await fetch_pages(api, "/api/tasks", **filters) == [[wanted]]
 
 
-async def test_pages_hold_every_task_once_newest_first_even_when_created_at_once(api: Api) -> None:
-    moment = api.clock.now
+async def test_pages_contain_every_task_once_even_with_equal_creation_times(api: Api) -> None:
+    creation_time = api.clock.now
     created = set()
     for _ in range(7):
-        api.clock.now = moment  # one and the same moment for all
-        created.add((await api.task())["id"])
-    found = await pages(api, "/api/tasks", limit=3)
+        api.clock.now = creation_time
+        created.add((await api.add_task())["id"])
+    found = await fetch_pages(api, "/api/tasks", limit=3)
     assert [len(page) for page in found] == [3, 3, 1]
     assert {task["id"] for page in found for task in page} == created
 
 
-async def test_what_is_created_later_does_not_shift_the_pages(api: Api) -> None:
+async def test_later_tasks_do_not_shift_the_pages(api: Api) -> None:
     for number in range(4):
-        await api.task(str(number))
+        await api.add_task(str(number))
     first = (await api.client.get("/api/tasks?limit=2")).json()
-    await api.task("later")
+    await api.add_task("later")
     second = (await api.client.get("/api/tasks", params={"limit": 2, "cursor": first["next"]})).json()
     assert [task["title"] for task in first["items"] + second["items"]] == ["3", "2", "1", "0"]
 
@@ -221,25 +222,25 @@ async def test_what_is_created_later_does_not_shift_the_pages(api: Api) -> None:
         "month=2026-13",
     ],
 )
-async def test_a_bad_query_gets_a_400(api: Api, query: str) -> None:
-    answer = await api.client.get(f"/api/tasks?{query}")
-    assert answer.status_code == 400
-    assert list(answer.json()) == ["error"]
+async def test_an_invalid_query_gets_a_400(api: Api, query: str) -> None:
+    response = await api.client.get(f"/api/tasks?{query}")
+    assert response.status_code == 400
+    assert list(response.json()) == ["error"]
 
 
-async def test_activities_are_told_by_month(api: Api) -> None:
-    await api.task("March")
+async def test_activities_are_filtered_by_month(api: Api) -> None:
+    await api.add_task("March")
     api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
-    await api.task("April")
+    await api.add_task("April")
     for month, title in [("2026-03", "March"), ("2026-04", "April")]:
-        [[activity]] = await pages(api, "/api/activities", month=month)
+        [[activity]] = await fetch_pages(api, "/api/activities", month=month)
         assert activity["subject_name"] == title
 
 
-async def test_a_task_for_a_user_who_is_being_deleted_ends_up_without_them_or_is_refused(api: Api) -> None:
-    user = await api.user()
+async def test_a_task_for_a_user_who_is_being_deleted_is_unassigned_or_refused(api: Api) -> None:
+    user = await api.add_user()
     tasks = [api.client.post("/api/tasks", json={"title": "x", "assignee_id": user["id"]}) for _ in range(10)]
     *created, deleted = await asyncio.gather(*tasks, api.client.delete(f"/api/auth/users/{user['id']}"))
     assert deleted.status_code == 200
-    assert {answer.status_code for answer in created} <= {201, 400}
+    assert {response.status_code for response in created} <= {201, 400}
     assert all(task["assignee_id"] is None for task in (await api.client.get("/api/tasks")).json()["items"])

@@ -3,7 +3,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import structlog
@@ -14,17 +13,17 @@ from chassis import logging as chassis_logging
 from chassis.telemetry import Telemetry
 from shop_cli.local.otlp_receiver import receiving
 from shop_cli.local.ports import reserved
-from shop_testkit.employee_api import Start
+from shop_testkit.employee_api import StartApi
 from shop_testkit.serving import Recorded
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
 
 
-async def test_a_request_is_a_span_of_the_callers_trace_named_by_its_route(
-    start_on_sqlite: Start, recorded: Recorded
+async def test_a_request_is_a_span_in_the_clients_trace_named_by_its_route(
+    start_api_on_sqlite: StartApi, recorded: Recorded
 ) -> None:
-    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+    async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
         await api.client.delete("/api/auth/users/cf828672-551f-4468-b46b-28bfc63de735", headers=TRACEPARENT)
     [span] = recorded.spans()
     assert span.name == "DELETE /api/auth/users/{id}"
@@ -35,23 +34,25 @@ async def test_a_request_is_a_span_of_the_callers_trace_named_by_its_route(
     assert span.attributes["http.route"] == "/api/auth/users/{id}"
 
 
-async def test_an_export_is_traced_as_a_whole_not_by_chunks(start_on_sqlite: Start, recorded: Recorded) -> None:
-    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+async def test_an_export_is_one_span_and_not_one_for_each_chunk(
+    start_api_on_sqlite: StartApi, recorded: Recorded
+) -> None:
+    async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
         await api.client.get("/api/export/users")
     assert [span.name for span in recorded.spans()] == ["export users", "GET /api/export/users"]
 
 
-async def test_probes_are_not_traced(start_on_sqlite: Start, recorded: Recorded) -> None:
-    async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+async def test_probes_are_not_traced(start_api_on_sqlite: StartApi, recorded: Recorded) -> None:
+    async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
         for path in ("/healthz", "/readyz"):
             await api.client.get(path)
     assert recorded.spans() == []
 
 
-async def test_durations_are_measured_by_route_and_status(start_on_sqlite: Start) -> None:
+async def test_request_durations_are_recorded_by_status(start_api_on_sqlite: StartApi) -> None:
     reader = InMemoryMetricReader()
     meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("test")
-    async with start_on_sqlite(telemetry=Telemetry(meter=meter)) as api:
+    async with start_api_on_sqlite(telemetry=Telemetry(meter=meter)) as api:
         await api.client.get("/api/auth/users")
         await api.client.post("/api/auth/login", json={})
     data = reader.get_metrics_data()
@@ -63,20 +64,16 @@ async def test_durations_are_measured_by_route_and_status(start_on_sqlite: Start
     assert statuses == {200, 400}
 
 
-def add_trace_ids(_logger: Any, _method: str, event: Any) -> Any:
-    return chassis_logging._trace_ids(_logger, _method, event)
-
-
-async def test_each_request_is_a_line_in_the_log_with_its_trace(start_on_sqlite: Start, recorded: Recorded) -> None:
-    with structlog.testing.capture_logs(processors=[add_trace_ids]) as lines:
-        async with start_on_sqlite(telemetry=recorded.telemetry) as api:
+async def test_each_request_is_logged_with_its_trace_id(start_api_on_sqlite: StartApi, recorded: Recorded) -> None:
+    with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
+        async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
             await api.client.get("/api/auth/users", headers=TRACEPARENT)
     [line] = [line for line in lines if line["event"] == "request"]
     assert (line["method"], line["path"], line["status"]) == ("GET", "/api/auth/users", 200)
     assert line["trace_id"] == TRACE_ID
 
 
-async def test_requests_and_their_sql_leave_over_otlp_and_no_secret_with_them(tmp_path: Path) -> None:
+async def test_requests_and_their_sql_are_exported_without_secrets(tmp_path: Path) -> None:
     with reserved(1) as [port]:
         async with receiving(port) as received:
             environment = {

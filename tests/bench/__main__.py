@@ -1,6 +1,6 @@
-"""`make bench`: speed and memory of the whole shop, as a table and as bench.json.
+"""`make bench`: speed and memory of the whole shop, as tables and as bench.json.
 
-Absolute figures belong to the machine; the ratios to a bare echo in the same run are what to compare.
+Absolute figures depend on the machine; compare the ratios to the bare echo of the same run.
 """
 
 import asyncio
@@ -28,13 +28,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import employees
 import orders
 import reads
-from measure import started
+from measure import running_script
 
 _WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
 _SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 _ALWAYS = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 _ORDER_ROUNDS = 3
-_MEMORY_CALLS = 100_000
 _CONSOLE = Console(width=110)
 
 Rows = dict[str, dict[str, float]]
@@ -44,7 +43,7 @@ Rows = dict[str, dict[str, float]]
 async def running(
     telemetry: Mapping[str, str], *, modules: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[Shop, int, float]]:
-    """A whole shop on its embedded defaults; yields it, a free port and the seconds until all of it served.
+    """Run a whole shop on its embedded defaults; yield it, a free port and the seconds until all of it served.
 
     `modules` replaces what `python -m` runs, by a service's name.
     """
@@ -56,21 +55,20 @@ async def running(
         environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         names = [program.name for program in programs]
         shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment)
-        async with started(here / "sink_service.py", sink), shop:
+        async with running_script(here / "sink_service.py", sink), shop:
             begun = min(process.started_at for process in shop)
             await shop.wait_until_serving()
             yield shop, spare, asyncio.get_running_loop().time() - begun
 
 
 async def product_ids(shop: Shop) -> list[str]:
-    """The ids of all products."""
     async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
         listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
     return [product.id for product in listed.products]
 
 
 async def start_times() -> Rows:
-    """Seconds from exec to SERVING, each service alone, median of three; then the whole shop at once."""
+    """Return seconds from exec to SERVING: each service alone, median of three; then the whole shop at once."""
     rows: Rows = {}
     async with running(_SAMPLED) as (shop, _, whole):
         for process in shop:
@@ -84,7 +82,7 @@ async def start_times() -> Rows:
 
 
 async def order_runs() -> Rows:
-    """Medians of interleaved runs: lines x orders in flight, then without a journal."""
+    """Return medians of interleaved runs: lines x orders in flight, with the journal and without."""
     variants = {
         "3 lines, alone": ("on", {"lines": 3, "in_flight": 1, "orders": 300}),
         "3 lines, 16 in flight": ("on", {"lines": 3, "in_flight": 16, "orders": 1000}),
@@ -108,18 +106,18 @@ async def order_runs() -> Rows:
     return {name: {key: round(median(run[key] for run in made), 2) for key in made[0]} for name, made in runs.items()}
 
 
-async def measured() -> dict[str, Rows]:
-    """All sections, one after the other."""
+async def measure_all() -> dict[str, Rows]:
+    """Measure and show all sections, one after the other."""
     found: dict[str, Rows] = {}
     for title, telemetry in (("reads, 10 % sampled", _SAMPLED), ("reads, all sampled", _ALWAYS)):
         async with running(telemetry) as (shop, spare, _):
-            found[title] = await reads.measure(shop, (await product_ids(shop))[0], spare)
+            found[title] = await reads.measure(shop, spare)
             show(title, found[title])
     found["orders, 10 % sampled"] = await order_runs()
     show("orders, 10 % sampled", found["orders, 10 % sampled"])
     async with running(_SAMPLED) as (shop, _, _):
-        found["memory"] = await reads.memory_after(shop, (await product_ids(shop))[0], _MEMORY_CALLS)
-        show(f"memory after {_MEMORY_CALLS:,} calls and as many again", found["memory"])
+        found["memory"] = await reads.memory_under_load(shop)
+        show("memory after so many calls, and after as many again", found["memory"])
     found["start"] = await start_times()
     show("seconds from exec to SERVING", found["start"])
     return found
@@ -138,8 +136,8 @@ def show(title: str, rows: Rows) -> None:
 
 
 def main() -> None:
-    """Measure everything and write bench.json beside the Makefile."""
-    found = asyncio.run(measured())
+    """Measure everything and write bench.json to the repository's root."""
+    found = asyncio.run(measure_all())
     found["employee-api"] = employees.main()
     path = root() / "bench.json"
     path.write_text(json.dumps(found, indent=2) + "\n")

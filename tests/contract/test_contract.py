@@ -1,16 +1,20 @@
-"""The contract, written down a second time: names, types and field numbers that clients outside this repository use."""
+"""The documented contract, restated: names, types and field numbers that clients outside this repository depend on.
 
-from collections.abc import Iterator
+Files that the documents do not mention, those of later services, are held to the common structure only.
+"""
+
 from importlib import import_module
+from pathlib import Path
 
 import pytest
-from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto
 
-FILES = [
+PROTOS = Path(__file__).parents[2] / "protos" / "shop"
+DOCUMENTED_FILES = {
     "ad", "address", "cart", "checkout", "currency", "email", "empty", "money", "order", "payment",
     "product_catalog", "recommendation", "shipping",
-]  # fmt: skip
+}  # fmt: skip
 
 MESSAGES = {
     "Money": "currency_code string 1, units int64 2, nanos int32 3",
@@ -72,13 +76,20 @@ TYPES = {
 }
 
 
-def descriptors() -> Iterator[FileDescriptor]:
-    for name in FILES:
-        yield import_module(f"shop.{name}_pb2").DESCRIPTOR
+FILES: dict[str, FileDescriptor] = {
+    path.stem: import_module(f"shop.{path.stem}_pb2").DESCRIPTOR for path in sorted(PROTOS.glob("*.proto"))
+}
+DOCUMENTED = [FILES[name] for name in sorted(DOCUMENTED_FILES)]
+MESSAGE_DESCRIPTORS: dict[str, Descriptor] = {
+    name: message for file in DOCUMENTED for name, message in file.message_types_by_name.items()
+}
+SERVICE_DESCRIPTORS: dict[str, ServiceDescriptor] = {
+    name: service for file in DOCUMENTED for name, service in file.services_by_name.items()
+}
 
 
 def fields_of(message: Descriptor) -> str:
-    """The fields as this file writes them down; `*` is a list."""
+    """Describe the fields in the notation of this file; `*` marks a repeated one."""
     return ", ".join(
         f"{field.name} {field.message_type.name if field.message_type else TYPES[field.type]}"
         f"{'*' if field.is_repeated else ''} {field.number}"
@@ -86,22 +97,18 @@ def fields_of(message: Descriptor) -> str:
     )
 
 
-MESSAGE_DESCRIPTORS = {name: message for file in descriptors() for name, message in file.message_types_by_name.items()}
-SERVICE_DESCRIPTORS = {name: service for file in descriptors() for name, service in file.services_by_name.items()}
-
-
-def test_there_is_no_other_message_or_service() -> None:
+def test_the_documented_files_define_the_documented_messages_and_services_only() -> None:
     assert MESSAGE_DESCRIPTORS.keys() == MESSAGES.keys()
     assert SERVICE_DESCRIPTORS.keys() == METHODS.keys()
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_a_message_has_the_contract_s_fields(name: str) -> None:
+def test_a_message_has_the_documented_fields(name: str) -> None:
     assert fields_of(MESSAGE_DESCRIPTORS[name]) == MESSAGES[name]
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_service_has_the_contract_s_methods(name: str) -> None:
+def test_a_service_has_the_documented_methods(name: str) -> None:
     service = SERVICE_DESCRIPTORS[name]
     assert service.full_name == f"shop.{name}"
     assert METHODS[name] == ", ".join(
@@ -109,13 +116,25 @@ def test_a_service_has_the_contract_s_methods(name: str) -> None:
     )
 
 
-def test_every_file_is_proto3_in_package_shop() -> None:
-    for file in descriptors():
-        assert file.package == "shop"
-        assert not MESSAGE_DESCRIPTORS["Money"].fields_by_name["units"].has_presence
+def test_every_other_file_defines_one_service_of_its_own_name() -> None:
+    others = FILES.keys() - DOCUMENTED_FILES
+    expected = {name: [f"{''.join(word.capitalize() for word in name.split('_'))}Service"] for name in others}
+    assert {name: list(FILES[name].services_by_name) for name in others} == expected
 
 
-def test_field_4_of_an_order_s_request_stays_reserved() -> None:
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES)
+def test_a_file_is_proto3_in_package_shop_with_unary_methods(file: FileDescriptor) -> None:
+    assert file.package == "shop"
+    assert 'syntax = "proto3";' in (PROTOS.parent / file.name).read_text()
+    methods = [method for service in file.services_by_name.values() for method in service.methods]
+    assert not any(method.client_streaming or method.server_streaming for method in methods)
+
+
+def test_absent_numbers_are_zero_as_proto3_requires() -> None:
+    assert not MESSAGE_DESCRIPTORS["Money"].fields_by_name["units"].has_presence
+
+
+def test_field_4_of_place_order_request_is_reserved() -> None:
     message = DescriptorProto()
     MESSAGE_DESCRIPTORS["PlaceOrderRequest"].CopyToProto(message)
     assert [(reserved.start, reserved.end) for reserved in message.reserved_range] == [(4, 5)]

@@ -1,4 +1,4 @@
-"""The enum of error reasons and the error classes agree, in both directions: the reasons are part of the contract."""
+"""The enum of error reasons lists exactly the reasons that services raise: they are part of the contract."""
 
 import importlib
 import pkgutil
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROTO = (ROOT / "protos/shop_internal/error_reasons.proto").read_text()
 PACKAGES = ["chassis", *sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))]
 
-# Kinds that the client side alone raises, for a peer's status: a service of ours subclasses them.
+# Kinds that only clients raise, when a peer answers with the status; services raise subclasses of them.
 CLIENT_SIDE = {
     errors.Aborted,
     errors.AlreadyExists,
@@ -30,7 +30,7 @@ CLIENT_SIDE = {
     errors.Unavailable,
     errors.Unimplemented,
 }
-# Reasons that are values and not classes: declines, and refusals that checkout recorded.
+# Reasons that are not named after a class: declined cards, and refusals that checkout recorded.
 VALUES = {
     **dict.fromkeys((decline.value for decline in Decline), "FAILED_PRECONDITION"),
     "ORDER_REFUSED": "FAILED_PRECONDITION",
@@ -58,7 +58,7 @@ def status_code(kind: type[errors.DomainError]) -> str:
 
 @pytest.fixture(scope="module")
 def raised() -> dict[str, str]:
-    """The status code of each reason that a service can answer with."""
+    """The status code of each reason that a service can raise."""
     import_everything()
     kinds = {
         kind for kind in subclasses(errors.DomainError) if kind.__module__.partition(".")[0] in PACKAGES
@@ -68,7 +68,7 @@ def raised() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def documented() -> dict[str, str]:
-    """The status code that the comment of each enum value begins with."""
+    """The status code at the start of each enum value's comment."""
     values = re.findall(r"  // ([A-Z_]+): [^\n]+\n(?:  // [^\n]+\n)*  ([A-Z_]+) = [0-9]+;", PROTO)
     return {name: code for code, name in values}
 
@@ -85,11 +85,11 @@ def test_every_reason_in_the_enum_is_raised_by_a_service(raised: dict[str, str],
     assert documented.keys() - raised.keys() == set()
 
 
-def test_documented_status_codes_are_those_of_the_classes(raised: dict[str, str], documented: dict[str, str]) -> None:
+def test_documented_status_codes_match_the_classes(raised: dict[str, str], documented: dict[str, str]) -> None:
     assert documented == raised
 
 
-def test_reasons_given_as_text_are_in_the_enum() -> None:
+def test_reasons_passed_as_strings_are_in_the_enum() -> None:
     texts = {
         text
         for package in PACKAGES

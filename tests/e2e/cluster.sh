@@ -4,15 +4,16 @@
 #
 #   NAMESPACE, RELEASE   where to and under what name (shop, shop); the namespace must not exist
 #   HELM_ARGS            more arguments for helm, such as "-f my-values.yaml"
-#   LOAD_RATE            rounds a second of the load (2); a round is 8 calls and places an order
+#   LOAD_RATE            rounds a second of the load (2); a round makes every service's smoke call and lists employees
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
 read -ra helm_args <<<"${HELM_ARGS:-}"
-services=(ad cart checkout currency email payment product-catalog recommendation shipping)
+services=()
+for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
 steps=(install_shop order_by_notes helm_tests policies_hold upgrade_under_load telemetry restart_under_load scale_and_spread
-    reinstall)
+    reinstall remove_everything)
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -86,8 +87,12 @@ YAML
 }
 
 run_pod() { # as pod_manifest: starts it
-    k create configmap e2e-scripts --from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py \
-        --dry-run=client --output=yaml | k apply -f - >/dev/null
+    local service package scripts=(--from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py)
+    for service in "${services[@]}"; do
+        package=${service//-/_}
+        scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
+    done
+    k create configmap e2e-scripts "${scripts[@]}" --dry-run=client --output=yaml | k apply -f - >/dev/null
     k delete pod "$1" --ignore-not-found >/dev/null
     pod_manifest "$@" | k apply -f - >/dev/null
 }
@@ -215,6 +220,16 @@ reinstall() {
     [[ $(query checkout "$counts") -ge $counted && $counted -gt 0 ]] || fail "orders are gone"
     printf '%s orders before, %s after\n' "$counted" "$(query checkout "$counts")"
     helm_tests
+}
+
+remove_everything() {
+    say "uninstall, then remove what is kept by the command in the chart's README"
+    local command
+    command=$(grep '^kubectl --namespace shop delete secret,pvc' charts/shop/README.md)
+    helm uninstall "$release" --namespace "$namespace" --wait >/dev/null
+    command=${command//--namespace shop/--namespace $namespace}
+    bash -c "${command//instance=shop/instance=$release}"
+    [[ -z $(k get secret,pvc --selector "app.kubernetes.io/instance=$release" --output name) ]] || fail "something is left"
 }
 
 begun=$SECONDS

@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# Looks at the ten images: at most 200 MB, no root, only their own code; runs each with a read-only root and without a
-# network, waits until it serves, and sees SIGTERM to PID 1 end it with status 0.
+# Checks the built images, all or those named: size, user, contents and shared layers. Runs each with a read-only root
+# and without a network, waits until it serves, and checks that SIGTERM to PID 1 ends it with status 0.
 #
-#   BUILDER   docker or podman (the first that is there)     REGISTRY, TAG   as given to `make images`
+#   BUILDER         docker or podman (default: the first one found)
+#   REGISTRY, TAG   as given to `make images`
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-builder=${BUILDER:-$(command -v docker || command -v podman)} registry=${REGISTRY:-docker.io/shop} tag=${TAG:-0.1.0}
-most_bytes=$((200 * 1000 * 1000))
+builder=${BUILDER:-$(command -v docker || command -v podman)}
+registry=${REGISTRY:-not-published.invalid/shop} tag=${TAG:-0.1.0}
+max_bytes=$((225 * 1000 * 1000))
+mapfile -t services < <(make --silent list-images | cut -d ' ' -f 1)
+images=("${services[@]}")
+if (($# > 0)); then images=("$@"); fi
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
-serves='
+probe='
 import sys, urllib.request
 if sys.argv[1] == "employee-api":
     urllib.request.urlopen("http://127.0.0.1:8000/healthz", timeout=2)
@@ -21,34 +26,44 @@ else:
     health_pb2_grpc.HealthStub(grpc.insecure_channel("127.0.0.1:50051")).Check(request, timeout=2)
 '
 
-look_at() { # NAME
-    local name=$1 image="$registry/$1:$tag" container bytes user code begun
-    bytes=$("$builder" image inspect --format '{{.Size}}' "$image")
-    user=$("$builder" image inspect --format '{{.Config.User}}' "$image")
-    ((bytes <= most_bytes)) || fail "$name has $bytes bytes"
-    [[ $user == 10001:10001 ]] || fail "$name runs as $user"
-    local packages
-    packages=$("$builder" run --rm --network none --entrypoint sh "$image" -c 'cd /app; ls -d *_service employee_api 2>/dev/null' || true)
-    [[ $packages == "$(tr - _ <<<"$name")_service" || $packages == "$(tr - _ <<<"$name")" ]] || fail "$name holds $packages"
+inspect() { # NAME FORMAT
+    "$builder" image inspect --format "$2" "$registry/$1:$tag"
+}
 
-    local environment=(--env HOST=127.0.0.1)
-    [[ $name != employee-api ]] || environment+=(--env PORT=8000)
-    for peer in CART PRODUCT_CATALOG SHIPPING CURRENCY PAYMENT EMAIL; do environment+=(--env "${peer}_ADDR=127.0.0.1:1"); done
+check_contents() { # NAME
+    local bytes user packages layers
+    bytes=$(inspect "$1" '{{.Size}}')
+    user=$(inspect "$1" '{{.Config.User}}')
+    ((bytes <= max_bytes)) || fail "$1 has $bytes bytes"
+    [[ $user == 10001:10001 ]] || fail "$1 runs as $user"
+    packages=$("$builder" run --rm --network none --entrypoint sh "$registry/$1:$tag" \
+        -c 'cd /app; ls -d *_service employee_api 2>/dev/null' || true)
+    [[ $packages == "$(tr - _ <<<"$1")_service" || $packages == "$(tr - _ <<<"$1")" ]] || fail "$1 contains $packages"
+    layers=$(inspect "$1" '{{json .RootFS.Layers}}')
+    shared=${shared:-${layers%,*}}
+    [[ ${layers%,*} == "$shared" ]] || fail "$1 and ${images[0]} differ in more than the last layer"
+    printf '%-18s %4s MB  user %s' "$1" "$((bytes / 1000000))" "$user"
+}
+
+check_process() { # NAME
+    local environment=(--env HOST=127.0.0.1) container started code
+    [[ $1 != employee-api ]] || environment+=(--env PORT=8000)
+    for service in "${services[@]}"; do environment+=(--env "$(tr a-z- A-Z_ <<<"$service")_ADDR=127.0.0.1:1"); done
     container=$("$builder" run --detach --network none --read-only --tmpfs /tmp --volume /data \
-        "${environment[@]}" "$image")
-    begun=$SECONDS
-    until "$builder" exec "$container" python -c "$serves" "$name" 2>/dev/null; do
-        ((SECONDS - begun < 60)) || { "$builder" logs "$container"; fail "$name does not serve"; }
+        "${environment[@]}" "$registry/$1:$tag")
+    started=$SECONDS
+    until "$builder" exec "$container" python -c "$probe" "$1" 2>/dev/null; do
+        ((SECONDS - started < 60)) || { "$builder" logs "$container"; fail "$1 does not serve"; }
         sleep 0.5
     done
     "$builder" stop --time 30 "$container" >/dev/null
     code=$("$builder" inspect --format '{{.State.ExitCode}}' "$container")
     "$builder" rm --volumes "$container" >/dev/null
-    [[ $code == 0 ]] || fail "$name ended with status $code"
-    printf '%-18s %4s MB  user %s  SIGTERM -> exit %s\n' "$name" "$((bytes / 1000000))" "$user" "$code"
+    [[ $code == 0 ]] || fail "$1 ended with status $code"
+    printf '  SIGTERM -> exit %s\n' "$code"
 }
 
-images=()
-for project in services/[a-z]*/pyproject.toml; do images+=("$(basename "$(dirname "$project")")"); done
-for image in "${@:-${images[@]}}"; do look_at "$image"; done
-(($# > 0)) || look_at employee-api
+for image in "${images[@]}"; do
+    check_contents "$image"
+    check_process "$image"
+done

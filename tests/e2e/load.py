@@ -1,8 +1,8 @@
-"""A bounded load on a running shop, by the project's own client: every service's reads, and orders; nothing may fail.
+"""A steady load on a running release: each round makes every service's smoke call and lists employees.
 
-`python load.py SECONDS RATE` makes RATE rounds a second for SECONDS. Addresses come from <SERVICE>_ADDR variables and
-EMPLOYEE_API_URL. Prints `started` after a first round without a failure, then one line of JSON; exits 1 if a
-call failed.
+`python load.py SECONDS RATE` starts RATE rounds a second for SECONDS. Beside this script are the smoke modules of the
+services as `smoke_<name>.py`; addresses come from <NAME>_ADDR variables and EMPLOYEE_API_URL. Prints `started` after a
+first round without a failure, one line of JSON at the end, and exits with status 1 if a call failed.
 """
 
 import asyncio
@@ -13,43 +13,21 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
 
-from chassis import client
+import grpc
+
+from chassis.client import channel
 from chassis.errors import DomainError
-from shop import (
-    ad_pb2,
-    ad_pb2_grpc,
-    address_pb2,
-    cart_pb2,
-    cart_pb2_grpc,
-    checkout_pb2,
-    checkout_pb2_grpc,
-    currency_pb2,
-    currency_pb2_grpc,
-    empty_pb2,
-    money_pb2,
-    payment_pb2,
-    product_catalog_pb2,
-    product_catalog_pb2_grpc,
-    recommendation_pb2,
-    recommendation_pb2_grpc,
-    shipping_pb2,
-    shipping_pb2_grpc,
-)
+from chassis.smoke import SmokeCall, send
 
 WARM_UP_SECONDS = 60
-ADDRESS = address_pb2.Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115)
-CARD = payment_pb2.CreditCardInfo(
-    credit_card_number="4242424242424242",
-    credit_card_cvv=123,
-    credit_card_expiration_year=2099,
-    credit_card_expiration_month=12,
-)
 
 
 class Tally:
-    """Counts calls, and failures by what was called and how it failed; keeps durations."""
+    """Counts calls and failures, and records durations."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -58,7 +36,7 @@ class Tally:
         self.failed: collections.Counter[str] = collections.Counter()
 
     async def watch(self, name: str, call: Awaitable[object]) -> None:
-        """Await a call and note its outcome."""
+        """Await a call and record its outcome."""
         self.calls += 1
         started = time.perf_counter()
         try:
@@ -71,7 +49,7 @@ class Tally:
         self.slowest[name] = max(seconds, self.slowest.get(name, 0.0))
 
     def summary(self) -> dict[str, object]:
-        """Tell what happened, durations in milliseconds."""
+        """Return all figures, durations in milliseconds."""
         ordered = sorted(self.seconds)
         return {
             "calls": self.calls,
@@ -83,101 +61,71 @@ class Tally:
 
 
 class Shop:
-    """Stubs of the services, over channels that retry as the shop's own services do."""
+    """The smoke calls of all services, over channels that retry as the services' own channels do."""
 
-    def __init__(self) -> None:
-        channel = self._channel
-        self.ads = ad_pb2_grpc.AdServiceStub(channel("AD", "AdService", ["GetAds"]))
-        self.carts = cart_pb2_grpc.CartServiceStub(channel("CART", "CartService", ["AddItem", "GetCart"]))
-        self.catalog = product_catalog_pb2_grpc.ProductCatalogServiceStub(
-            channel("PRODUCT_CATALOG", "ProductCatalogService", ["GetProduct", "ListProducts"])
-        )
-        self.checkout = checkout_pb2_grpc.CheckoutServiceStub(channel("CHECKOUT", "CheckoutService", ["PlaceOrder"]))
-        self.currency = currency_pb2_grpc.CurrencyServiceStub(channel("CURRENCY", "CurrencyService", ["Convert"]))
-        self.recommendations = recommendation_pb2_grpc.RecommendationServiceStub(
-            channel("RECOMMENDATION", "RecommendationService", ["ListRecommendations"])
-        )
-        self.shipping = shipping_pb2_grpc.ShippingServiceStub(channel("SHIPPING", "ShippingService", ["GetQuote"]))
-
-    @staticmethod
-    def _channel(name: str, service: str, retried: list[str]) -> client.grpc.aio.Channel:
-        return client.channel(os.environ[f"{name}_ADDR"], f"shop.{service}", timeout_seconds=15, retryable=retried)
-
-    async def product_ids(self) -> list[str]:
-        """List the catalog."""
-        return [product.id for product in (await self.catalog.ListProducts(empty_pb2.Empty())).products]
-
-    def reads(self, product_id: str) -> dict[str, Awaitable[object]]:
-        """Make one read of every service that has reads."""
-        item = cart_pb2.CartItem(product_id=product_id, quantity=1)
-        price = money_pb2.Money(currency_code="USD", units=12, nanos=500_000_000)
-        return {
-            "GetProduct": self.catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id)),
-            "GetQuote": self.shipping.GetQuote(shipping_pb2.GetQuoteRequest(address=ADDRESS, items=[item])),
-            "GetAds": self.ads.GetAds(ad_pb2.AdRequest(context_keys=["kitchen"])),
-            "ListRecommendations": self.recommendations.ListRecommendations(
-                recommendation_pb2.ListRecommendationsRequest(user_id="load", product_ids=[product_id])
-            ),
-            "Convert": self.currency.Convert(
-                currency_pb2.CurrencyConversionRequest(**{"from": price, "to_code": "EUR"})
-            ),
-            "employees": asyncio.to_thread(employees),
+    def __init__(self, folder: Path) -> None:
+        self._makers: dict[str, Callable[[str], SmokeCall]] = {
+            path.stem.removeprefix("smoke_"): import_module(path.stem).smoke_call
+            for path in sorted(folder.glob("smoke_*.py"))
+        }
+        calls = {name: make("") for name, make in self._makers.items()}
+        retryable = collections.defaultdict(set)
+        for call in _with_setup(calls.values()):
+            retryable[call.service].add(call.method.rpartition("/")[2])
+        self._channels: dict[str, grpc.aio.Channel] = {
+            call.service: channel(
+                os.environ[f"{name.upper()}_ADDR"],
+                call.service,
+                timeout_seconds=15,
+                retryable=sorted(retryable[call.service]),
+            )
+            for name, call in calls.items()
         }
 
-    async def order(self, tally: Tally, product_id: str) -> None:
-        """Fill a new cart and order it, each under a key."""
-        user_id = uuid.uuid4().hex
-        key = (("idempotency-key", user_id),)
-        item = cart_pb2.CartItem(product_id=product_id, quantity=1)
-        added = cart_pb2.AddItemRequest(user_id=user_id, item=item)
-        await tally.watch("AddItem", self.carts.AddItem(added, metadata=key))
-        request = checkout_pb2.PlaceOrderRequest(
-            user_id=user_id, user_currency="EUR", address=ADDRESS, email="load@example.com", credit_card=CARD
-        )
-        await tally.watch("PlaceOrder", self.checkout.PlaceOrder(request, metadata=key))
+    async def make_round(self, tally: Tally) -> None:
+        """Make all calls concurrently."""
+        async with asyncio.TaskGroup() as tasks:
+            for name, make in self._makers.items():
+                unique = uuid.uuid4().hex
+                tasks.create_task(tally.watch(name, send(make(unique), self._channels, key=unique)))
+            tasks.create_task(tally.watch("employee-api", asyncio.to_thread(list_employees)))
 
 
-def employees() -> None:
-    """List the API's users; OSError when that fails."""
+def _with_setup(calls: Iterable[SmokeCall]) -> Iterator[SmokeCall]:
+    for call in calls:
+        yield call
+        yield from _with_setup(call.setup)
+
+
+def list_employees() -> None:
+    """List the users of the employee API. Raise OSError when that fails."""
     url = f"{os.environ['EMPLOYEE_API_URL']}/api/auth/users"
-    with urllib.request.urlopen(url, timeout=15) as answer:  # noqa: S310 - the address is ours
-        answer.read()
+    with urllib.request.urlopen(url, timeout=15) as response:  # noqa: S310 - the address is ours
+        response.read()
 
 
-async def one_round(shop: Shop, tally: Tally, product_id: str) -> None:
-    """Make all reads side by side, and an order."""
-    async with asyncio.TaskGroup() as tasks:
-        for name, call in shop.reads(product_id).items():
-            tasks.create_task(tally.watch(name, call))
-        tasks.create_task(shop.order(tally, product_id))
-
-
-async def warmed_up(shop: Shop) -> list[str]:
-    """Repeat whole rounds, uncounted, until one succeeds: a cluster takes a moment to let a new pod through."""
+async def warm_up(shop: Shop) -> None:
+    """Repeat rounds until one succeeds, because network policies take a moment to admit a new pod."""
     deadline = time.monotonic() + WARM_UP_SECONDS
     while True:
         tally = Tally()
-        try:
-            product_ids = await shop.product_ids()
-            await one_round(shop, tally, product_ids[0])
-        except DomainError:
-            tally.failed["ListProducts"] += 1
+        await shop.make_round(tally)
         if not tally.failed:
-            return product_ids
+            return
         if time.monotonic() > deadline:
-            raise TimeoutError("the shop does not answer")
+            raise TimeoutError(f"no round succeeded within {WARM_UP_SECONDS} s")
         await asyncio.sleep(1)
 
 
 async def main(seconds: float, rate: float) -> int:
-    """Start rounds at a steady rate whatever the answers do; 0 when every call succeeded."""
-    shop, tally = Shop(), Tally()
-    product_ids = await warmed_up(shop)
+    """Start rounds at a steady rate, however long they take; return 0 when every call succeeded."""
+    shop, tally = Shop(Path(__file__).parent), Tally()
+    await warm_up(shop)
     print("started", flush=True)  # noqa: T201
     started = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         for number in range(int(seconds * rate)):
-            tasks.create_task(one_round(shop, tally, product_ids[number % len(product_ids)]))
+            tasks.create_task(shop.make_round(tally))
             await asyncio.sleep(max(0.0, started + (number + 1) / rate - time.monotonic()))
     print(json.dumps(tally.summary()), flush=True)  # noqa: T201
     return 1 if tally.failed else 0

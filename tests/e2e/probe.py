@@ -1,19 +1,30 @@
-"""Tries to reach every part of a release; exits 1 unless exactly the services named on the command line answer."""
+"""Checks network policies from within a pod: exits 1 unless exactly the services in the arguments can be reached.
+
+Addresses of services come from <NAME>_ADDR variables, each `<release>-<name>:<port>`.
+"""
 
 import os
 import socket
 import sys
 import time
 
-ADDRESSES = {name: value for name, value in os.environ.items() if name.endswith("_ADDR") and ":" in value}
-HOSTS = {name.removesuffix("_ADDR").lower().replace("_", "-"): value for name, value in ADDRESSES.items()}
-RELEASE = HOSTS["cart"].removesuffix("-cart:50051")
-PATIENCE_SECONDS = 30
-OTHERS = {"employee-api": 8000, "postgresql": 5432, "valkey": 6379}
+ADDRESSES = {
+    name.removesuffix("_ADDR").lower().replace("_", "-"): address
+    for name, address in os.environ.items()
+    if name.endswith("_ADDR") and ":" in address
+}
+WAIT_SECONDS = 30
+OTHER_PORTS = {"employee-api": 8000, "postgresql": 5432, "valkey": 6379}
 
 
-def answers(address: str) -> bool:
-    """Tell whether a TCP connection opens; a dropped packet counts as no after two seconds."""
+def release() -> str:
+    """Return the release's name, which is the common prefix of all addresses."""
+    name, address = next(iter(ADDRESSES.items()))
+    return address.rpartition(f"-{name}:")[0]
+
+
+def is_reachable(address: str) -> bool:
+    """Try to open a TCP connection for two seconds, because policies drop packets silently."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=2).close()
@@ -23,15 +34,15 @@ def answers(address: str) -> bool:
 
 
 def main(expected: set[str]) -> int:
-    """Print who answers; 0 once they are the expected ones: a cluster takes a moment to learn of a new pod."""
-    addresses = {**HOSTS, **{name: f"{RELEASE}-{name}:{port}" for name, port in OTHERS.items()}}
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    """Print what can be reached; wait for the expected set, because policies take a moment to cover a new pod."""
+    targets = {**ADDRESSES, **{name: f"{release()}-{name}:{port}" for name, port in OTHER_PORTS.items()}}
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        reached = {name for name, address in addresses.items() if answers(address)}
-        if reached == expected or time.monotonic() > deadline:
+        reachable = {name for name, address in targets.items() if is_reachable(address)}
+        if reachable == expected or time.monotonic() > deadline:
             break
-    print(f"reaches {sorted(reached) or 'nothing'} of {len(addresses)}")  # noqa: T201
-    return 0 if reached == expected else 1
+    print(f"reaches {sorted(reachable) or 'nothing'} of {len(targets)}")  # noqa: T201
+    return 0 if reachable == expected else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# `skaffold dev` as a newcomer types it, on a copy of the sources: an order through its own port-forwards, then a changed
-# source reaches the running pod by sync, and an order again.
+# Runs `skaffold dev` on a copy of the sources: places an order through its port-forwards, changes a source file, waits
+# until the running pod serves the change, and places another order.
 #
-#   HELM_VALUES   a values file for the chart, when the cluster needs one
+#   HELM_VALUES   a values file for the chart, if the cluster needs one
+#   BASE          another base image (default: the Dockerfile's)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,6 +13,7 @@ cd "$copy"
 if [[ ${HELM_VALUES:-} ]]; then
     sed -i "s|^        skipBuildDependencies: true|&\n        valuesFiles: [$HELM_VALUES]|" skaffold.yaml
 fi
+if [[ ${BASE:-} ]]; then sed -i "s|^ARG BASE=.*|ARG BASE=$BASE|" Dockerfile; fi
 
 skaffold dev --auto-build=true >skaffold.log 2>&1 &
 skaffold=$!
@@ -23,19 +25,20 @@ finish() {
 trap finish EXIT
 fail() { printf 'FAILED: %s\n' "$*" >&2; tail -n 40 skaffold.log >&2; exit 1; }
 
-eventually() { # WHAT SECONDS COMMAND...
-    local what=$1 last=$((SECONDS + $2)); shift 2
+wait_until() { # EXPECTATION SECONDS COMMAND...
+    local expectation=$1 deadline=$((SECONDS + $2)); shift 2
     until "$@" >/dev/null 2>&1; do
-        ((SECONDS < last)) || fail "$what"
+        ((SECONDS < deadline)) || fail "$expectation"
         kill -0 "$skaffold" 2>/dev/null || fail "skaffold ended"
         sleep 1
     done
-    printf 'ok: %s\n' "$what"
+    printf 'ok: %s\n' "$expectation"
 }
 
 place_order() {
     local product
-    product=$(grpcurl -plaintext localhost:50053 shop.ProductCatalogService/ListProducts | sed -n 's/.*"id": "\(.*\)".*/\1/p' | head -n 1)
+    product=$(grpcurl -plaintext localhost:50053 shop.ProductCatalogService/ListProducts |
+        sed -n 's/.*"id": "\(.*\)".*/\1/p' | head -n 1)
     grpcurl -plaintext -d '{"user_id": "dev", "item": {"product_id": "'"$product"'", "quantity": 1}}' \
         localhost:50051 shop.CartService/AddItem &&
         grpcurl -plaintext -d '{"user_id": "dev", "user_currency": "EUR", "email": "dev@example.com",
@@ -45,21 +48,26 @@ place_order() {
             localhost:50058 shop.CheckoutService/PlaceOrder
 }
 
-ads() { grpcurl -plaintext -d '{"context_keys": ["kitchen"]}' localhost:50059 shop.AdService/GetAds; }
-ad_says_synced() { ads | grep -q '"text": "synced: '; }
-pods() { kubectl --namespace shop get pods --selector app.kubernetes.io/part-of=shop --output jsonpath='{range .items[*]}{.metadata.name}={.status.containerStatuses[0].restartCount} {end}'; }
+serves_the_change() {
+    grpcurl -plaintext -d '{"context_keys": ["kitchen"]}' localhost:50059 shop.AdService/GetAds |
+        grep -q '"text": "synced: '
+}
+pods() {
+    kubectl --namespace shop get pods --selector app.kubernetes.io/part-of=shop \
+        --output jsonpath='{range .items[*]}{.metadata.name}={.status.containerStatuses[0].restartCount} {end}'
+}
 
-begun=$SECONDS
-eventually "skaffold watches for changes" 1500 grep -q "Watching for changes" skaffold.log
-printf 'after %s s\n' "$((SECONDS - begun))"
-eventually "an order through skaffold's port-forwards" 60 place_order
+started=$SECONDS
+wait_until "skaffold waits for changes" 1500 grep -q "Watching for changes" skaffold.log
+printf 'after %s s\n' "$((SECONDS - started))"
+wait_until "an order through skaffold's port-forwards" 60 place_order
 before=$(pods)
 
-begun=$SECONDS
+started=$SECONDS
 sed -i 's/text=ad\.text/text="synced: " + ad.text/' services/ad/src/ad_service/service.py
-eventually "the changed code answers" 60 ad_says_synced
-printf 'after %s s\n' "$((SECONDS - begun))"
-grep -E "Syncing [0-9]+ files" skaffold.log || fail "nothing was synced"
-[[ $(pods) == "$before" ]] || fail "pods were replaced instead: $before, then $(pods)"
-eventually "an order after the change" 60 place_order
+wait_until "the running pod serves the change" 60 serves_the_change
+printf 'after %s s\n' "$((SECONDS - started))"
+grep -E "Syncing [0-9]+ files" skaffold.log || fail "no file was synced"
+[[ $(pods) == "$before" ]] || fail "pods were replaced: $before, then $(pods)"
+wait_until "an order after the change" 60 place_order
 echo "skaffold dev works"

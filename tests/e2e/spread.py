@@ -1,4 +1,4 @@
-"""Asks Prometheus how the calls of the last half minute spread over a service's pods; each must have a fifth."""
+"""Checks in Prometheus how a service's calls of the last 30 s spread over its pods: each must have a fifth of them."""
 
 import json
 import sys
@@ -7,16 +7,16 @@ import urllib.request
 
 
 def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
-    """Calls a second of each pod."""
+    """Return each pod's calls per second."""
     query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[30s]))'
     url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the address is the caller's
-        result = json.load(answer)["data"]["result"]
+    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - the address is the caller's
+        result = json.load(response)["data"]["result"]
     return {sample["metric"]["k8s_pod_name"]: float(sample["value"][1]) for sample in result}
 
 
 def main(prometheus: str, service: str, pods: int) -> int:
-    """Print each pod's share; 0 when `pods` of them have a fifth of the calls each."""
+    """Print each pod's share; return 0 when `pods` of them have at least a fifth of the calls each."""
     calls = {pod: rate for pod, rate in calls_by_pod(prometheus, service).items() if rate > 0}
     total = sum(calls.values())
     for pod, rate in sorted(calls.items()):

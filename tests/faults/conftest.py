@@ -1,4 +1,4 @@
-"""A shop of real processes for each test process, put in order again before each test that uses it."""
+"""One shop of real processes per database and test process; each test configures it before use."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_testkit.scenario import Scene, scene
+from shop_testkit.fault_testbed import FaultTestbed, fault_testbed
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the shop's processes runs on the loop that started them."""
+    """Run all async tests of this folder on the event loop that starts the shop's processes."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
@@ -18,14 +18,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def sqlite_scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def sqlite_testbed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultTestbed]:
     """Two checkouts on one SQLite file."""
-    async with scene(tmp_path_factory.mktemp("sqlite"), "sqlite") as started:
-        yield started
+    async with fault_testbed(tmp_path_factory.mktemp("sqlite"), "sqlite") as testbed:
+        yield testbed
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def postgres_scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def postgres_testbed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultTestbed]:
     """Two checkouts on one PostgreSQL database."""
-    async with scene(tmp_path_factory.mktemp("postgres"), "postgres") as started:
-        yield started
+    async with fault_testbed(tmp_path_factory.mktemp("postgres"), "postgres") as testbed:
+        yield testbed

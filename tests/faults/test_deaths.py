@@ -1,6 +1,6 @@
-"""Each process dies at each named point of an order's way, and the order comes to its one end.
+"""An order survives the death of a process at every failpoint on its path.
 
-The first checkout has the fault, the second one is well; customers ask them in turn.
+The first checkout has the failpoint, the second one does not; customers call them in turn.
 """
 
 import pytest
@@ -8,18 +8,18 @@ import pytest
 from checkout_service.failpoints import ORDER_PATH
 from payment_service.failpoints import CHARGE
 from shipping_service.failpoints import FAILPOINTS as SHIPPING
-from shop_cli.prove.evidence import Told
-from shop_testkit.scenario import Scene, answers, faulty, owner
+from shop_cli.prove.evidence import ClientOutcome
+from shop_testkit.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIPPING])
-async def test_an_order_survives_a_death(sqlite_scene: Scene, point: str, keyed: bool) -> None:
-    shop = sqlite_scene
-    await shop.arrange({owner(point): faulty(point, "kill")})
-    async with shop.revived(owner(point)) as process:
+async def test_an_order_survives_a_death(sqlite_testbed: FaultTestbed, point: str, keyed: bool) -> None:
+    testbed, victim = sqlite_testbed, process_with(point)
+    await testbed.configure({victim: failpoint(point, "kill")})
+    async with testbed.restarted_on_exit(victim) as process:
         starts = process.starts
-        played = await shop.play(shop.wish(keyed=keyed))
-        assert await shop.violations(played) == []
+        results = await testbed.place_orders(testbed.new_intent(keyed=keyed))
+        assert await testbed.violations(results) == []
         assert process.starts > starts
-    assert [answer.told for answer in answers(played)] == [Told.PLACED]
+    assert outcomes_of(results) == [ClientOutcome.PLACED]

@@ -1,4 +1,4 @@
-"""What checkout depends on is down, restarted, or out of space."""
+"""Services and databases that an order needs are down, restarted, or out of disk space."""
 
 import asyncio
 import resource
@@ -15,27 +15,28 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop_cli.local.ports import reserved
-from shop_cli.prove.buying import Bought
-from shop_cli.prove.evidence import Told
-from shop_cli.prove.gathering import wait_for_quiet
-from shop_cli.prove.ledgers import to_mail
-from shop_internal.orders_pb2 import ListOrdersRequest
-from shop_testkit.scenario import Scene, answers, scene, until
+from shop_cli.prove.customers import CustomerResult
+from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.evidence_collector import wait_until_quiet
+from shop_cli.prove.ledgers import parse_confirmation
+from shop_internal.orders_pb2 import ListOrdersRequest, Order
+from shop_testkit.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
+from shop_testkit.waiting import wait_until
 
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 ADDITIONS = 1_000
 FREE_BYTES = 20_000
 
 
 @pytest.fixture
-def shop(sqlite_scene: Scene) -> Scene:
-    return sqlite_scene
+def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
+    return sqlite_testbed
 
 
 @asynccontextmanager
-async def down(shop: Scene, name: str, how: str) -> AsyncIterator[None]:
-    """A service that was killed, or one that listens and says nothing."""
-    process = shop.stage.shop[name]
+async def down(testbed: FaultTestbed, name: str, how: str) -> AsyncIterator[None]:
+    """Kill a service, or freeze it so that it accepts connections and does not respond, while in the context."""
+    process = testbed.shop.processes[name]
     if how == "frozen":
         process.pause()
     else:
@@ -52,116 +53,122 @@ async def down(shop: Scene, name: str, how: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-@pytest.mark.parametrize("peer", ["product-catalog", "currency", "shipping"])
+@pytest.mark.parametrize("name", ["product-catalog", "currency", "shipping"])
 async def test_an_order_that_cannot_be_priced_is_refused_soon_and_never_charged(
-    shop: Scene, peer: str, how: str
+    testbed: FaultTestbed, name: str, how: str
 ) -> None:
-    await shop.arrange()
-    await shop.reboot("checkout-1")  # it remembers neither prices nor conversions
-    wish = shop.wish(max_tries=1)
-    async with down(shop, peer, how):
+    await testbed.configure()
+    await testbed.restart("checkout-1")  # so that it has cached neither prices nor conversions
+    intent = testbed.new_intent(max_tries=1)
+    async with down(testbed, name, how):
         started = time.monotonic()
-        (answer,) = answers(await shop.play(wish))
-        assert time.monotonic() - started < ANSWER_SECONDS
-        assert answer.reason in {"DEPENDENCY_UNAVAILABLE", "QUOTES_TOO_SLOW"}
-        assert shop.charges(wish) == []
-        assert not any(order.user_id == wish.user_id for order in await orders(shop))
+        (response,) = responses_of(await testbed.place_orders(intent))
+        assert time.monotonic() - started < RESPONSE_SECONDS
+        assert response.reason in {"DEPENDENCY_UNAVAILABLE", "QUOTES_TOO_SLOW"}
+        assert testbed.charges(intent) == []
+        assert not any(order.user_id == intent.user_id for order in await journal_orders(testbed))
 
 
-async def orders(shop: Scene) -> list[object]:
-    return list((await shop.peers.journal.ListOrders(ListOrdersRequest(limit=1_000))).orders)
+async def journal_orders(testbed: FaultTestbed) -> list[Order]:
+    return list((await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))).orders)
 
 
-async def test_an_order_can_be_placed_once_its_dependency_is_back(shop: Scene) -> None:
-    await shop.arrange()
-    await shop.reboot("checkout-1")
-    wish = shop.wish()
-    async with down(shop, "currency", "killed"):
-        ordering = asyncio.create_task(shop.play(wish))
+async def test_an_order_is_placed_once_its_dependency_is_back(testbed: FaultTestbed) -> None:
+    await testbed.configure()
+    await testbed.restart("checkout-1")
+    async with down(testbed, "currency", "killed"):
+        ordering = asyncio.create_task(testbed.place_orders(testbed.new_intent()))
         await asyncio.sleep(1)
-    played = await ordering
-    assert [answer.told for answer in answers(played)] == [Told.PLACED]
-    assert await shop.violations(played) == []
+    results = await ordering
+    assert outcomes_of(results) == [ClientOutcome.PLACED]
+    assert await testbed.violations(results) == []
 
 
-async def test_an_order_needs_neither_recommendations_nor_ads(shop: Scene) -> None:
-    await shop.arrange()
-    assert {"recommendation", "ad"}.isdisjoint(process.name for process in shop.stage.shop)
-    assert [answer.told for answer in answers(await shop.play(shop.wish()))] == [Told.PLACED]
+async def test_an_order_needs_neither_recommendations_nor_ads(testbed: FaultTestbed) -> None:
+    await testbed.configure()
+    assert {"recommendation", "ad"}.isdisjoint(process.name for process in testbed.shop.processes)
+    assert outcomes_of(await testbed.place_orders(testbed.new_intent())) == [ClientOutcome.PLACED]
 
 
 class Inbox:
-    """An SMTP relay's messages."""
+    """Collects the messages that an SMTP relay accepts."""
 
     def __init__(self) -> None:
         self.contents: list[bytes] = []
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        self.contents.append(bytes(envelope.content or b""))
+        assert isinstance(envelope.content, bytes)
+        self.contents.append(envelope.content)
         return "250 OK"
 
     def order_ids(self) -> set[str]:
-        return {to_mail(message_from_bytes(each, policy=policy.default)).order_id for each in self.contents}
+        messages = (message_from_bytes(content, policy=policy.default) for content in self.contents)
+        return {parse_confirmation(message).order_id for message in messages}
 
 
-async def test_orders_are_placed_without_the_mail_relay_and_mailed_once_it_is_back(shop: Scene) -> None:
+async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(testbed: FaultTestbed) -> None:
     with reserved(1) as (port,):
-        await shop.arrange({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
-        played = await shop.play(*(shop.wish() for _ in range(5)))
-        assert [answer.told for answer in answers(played)] == [Told.PLACED] * 5
+        await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
+        results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
+        assert outcomes_of(results) == [ClientOutcome.PLACED] * 5
         inbox = Inbox()
         relay = UnthreadedController(inbox, hostname="127.0.0.1", port=port, loop=asyncio.get_running_loop())
         server = await asyncio.get_running_loop().create_server(relay.factory, "127.0.0.1", port)
         try:
-            assert await wait_for_quiet(shop.peers.journal) is not None
+            assert await wait_until_quiet(testbed.clients.journal) is not None
         finally:
             server.close()
-        assert inbox.order_ids() == {answer.order.order_id for answer in answers(played) if answer.order}
-    await shop.arrange()
+        assert inbox.order_ids() == {response.order.order_id for response in responses_of(results) if response.order}
+    await testbed.configure()
 
 
-async def test_a_cart_without_its_store_says_so_soon_and_serves_soon_after_it_is_back(shop: Scene) -> None:
-    await shop.arrange()
-    valkey = shop.stage.valkey
+async def test_a_cart_without_its_store_fails_soon_and_serves_soon_after_the_store_is_back(
+    testbed: FaultTestbed,
+) -> None:
+    await testbed.configure()
+    valkey = testbed.shop.valkey
     valkey.kill()
     await valkey.wait()
     started = time.monotonic()
-    with pytest.raises(DomainError) as refused:
-        await shop.peers.cart.GetCart(GetCartRequest(user_id="u"))
-    assert time.monotonic() - started < ANSWER_SECONDS
-    assert refused.value.reason in {"STORE_UNAVAILABLE", "UNAVAILABLE"}
+    with pytest.raises(DomainError) as refusal:
+        await testbed.clients.cart.GetCart(GetCartRequest(user_id="u"))
+    assert time.monotonic() - started < RESPONSE_SECONDS
+    assert refusal.value.reason in {"STORE_UNAVAILABLE", "UNAVAILABLE"}
     await valkey.start()
     await valkey.wait_until_serving()
     started = time.monotonic()
-    await until(lambda: has_a_cart(shop))
-    assert time.monotonic() - started < 2 * ANSWER_SECONDS
+    await wait_until(lambda: is_cart_readable(testbed))
+    assert time.monotonic() - started < 2 * RESPONSE_SECONDS
 
 
-async def has_a_cart(shop: Scene) -> bool:
-    return await shop.buyer.left_in_cart("u") is not None
+async def is_cart_readable(testbed: FaultTestbed) -> bool:
+    return await testbed.simulator.cart_contents("u") is not None
 
 
-async def test_a_thousand_additions_to_one_cart_are_a_thousand_though_its_store_is_killed(shop: Scene) -> None:
-    await shop.arrange()
-    user_id = shop.wish().user_id
+async def test_a_thousand_concurrent_additions_to_one_cart_all_count_though_its_store_is_killed(
+    testbed: FaultTestbed,
+) -> None:
+    await testbed.configure()
+    user_id = testbed.new_intent().user_id
     request = AddItemRequest(user_id=user_id, item=CartItem(product_id="p", quantity=1))
     added = asyncio.Semaphore(0)
+    valkey = testbed.shop.valkey
     async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
         for number in range(ADDITIONS):
-            tasks.create_task(add(shop, request, f"thousand-{number}", added))
+            tasks.create_task(add_with_retries(testbed, request, f"thousand-{number}", added))
         for _ in range(ADDITIONS // 10):
             await added.acquire()
-        shop.stage.valkey.kill()
-        await shop.stage.valkey.wait()
-        await shop.stage.valkey.start()
-    assert await shop.buyer.left_in_cart(user_id) == {"p": ADDITIONS}
+        valkey.kill()
+        await valkey.wait()
+        await valkey.start()
+    assert await testbed.simulator.cart_contents(user_id) == {"p": ADDITIONS}
 
 
-async def add(shop: Scene, request: AddItemRequest, key: str, added: asyncio.Semaphore) -> None:
-    """Add until the cart says that it did."""
+async def add_with_retries(testbed: FaultTestbed, request: AddItemRequest, key: str, added: asyncio.Semaphore) -> None:
+    """Add until the cart acknowledges it, then release the semaphore."""
     while True:
         try:
-            await shop.peers.cart.AddItem(request, metadata=(("idempotency-key", key),))
+            await testbed.clients.cart.AddItem(request, metadata=(("idempotency-key", key),))
         except DomainError:
             await asyncio.sleep(0.1)
         else:
@@ -169,47 +176,50 @@ async def add(shop: Scene, request: AddItemRequest, key: str, added: asyncio.Sem
             return
 
 
-async def test_orders_outlive_a_restart_of_postgres(postgres_scene: Scene) -> None:
-    await postgres_scene.arrange()
-    wishes = [postgres_scene.wish(keyed=bool(count % 2), at=count % 2) for count in range(20)]
-    ordering = asyncio.create_task(postgres_scene.play(*wishes))
-    server = postgres_scene.stage.postgres
+async def test_orders_survive_a_restart_of_postgres(postgres_testbed: FaultTestbed) -> None:
+    testbed = postgres_testbed
+    await testbed.configure()
+    intents = [testbed.new_intent(keyed=bool(count % 2), checkout=count % 2) for count in range(20)]
+    ordering = asyncio.create_task(testbed.place_orders(*intents))
+    server = testbed.shop.postgres
     assert server is not None
     server.kill()
     await server.wait()
     await asyncio.sleep(1)
     await server.start()
-    played = await ordering
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * 20
-    assert await postgres_scene.violations(played) == []
+    results = await ordering
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * 20
+    assert await testbed.violations(results) == []
 
 
-async def test_without_postgres_an_order_is_refused_and_never_charged(postgres_scene: Scene) -> None:
-    await postgres_scene.arrange()
-    server = postgres_scene.stage.postgres
+async def test_without_postgres_an_order_is_not_charged(postgres_testbed: FaultTestbed) -> None:
+    testbed = postgres_testbed
+    await testbed.configure()
+    server = testbed.shop.postgres
     assert server is not None
-    wish = postgres_scene.wish(max_tries=1)
+    intent = testbed.new_intent(max_tries=1)
     server.kill()
     await server.wait()
     try:
-        (answer,) = answers(await postgres_scene.play(wish))
+        results = await testbed.place_orders(intent)
     finally:
         await server.start()
         await server.wait_until_serving()
-    assert answer.told is Told.NOTHING
-    assert postgres_scene.charges(wish) == []
+    assert outcomes_of(results) == [ClientOutcome.UNKNOWN]
+    assert testbed.charges(intent) == []
 
 
-async def test_more_orders_at_once_than_connections_are_all_placed(postgres_scene: Scene) -> None:
-    await postgres_scene.arrange()
-    played = await postgres_scene.play(*(postgres_scene.wish(at=count % 2) for count in range(100)))
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * 100
-    assert await postgres_scene.violations(played) == []
+async def test_more_concurrent_orders_than_database_connections_are_all_placed(postgres_testbed: FaultTestbed) -> None:
+    testbed = postgres_testbed
+    await testbed.configure()
+    results = await testbed.place_orders(*(testbed.new_intent(checkout=count % 2) for count in range(100)))
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * 100
+    assert await testbed.violations(results) == []
 
 
 @contextmanager
 def full_disk(pid: int | None, file: Path) -> Iterator[None]:
-    """No file of the process grows much beyond this one's size: writes fail half-way, as on a full disk."""
+    """Limit the size of the process's files to little more than this file's: writes fail halfway, as on a full disk."""
     assert pid is not None
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     size = file.stat().st_size if file.exists() else 0
@@ -224,13 +234,13 @@ def full_disk(pid: int | None, file: Path) -> Iterator[None]:
     ("name", "file"),
     [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipments.jsonl")],
 )
-async def test_a_full_disk_refuses_orders_and_corrupts_nothing(tmp_path: Path, name: str, file: str) -> None:
-    async with scene(tmp_path, "sqlite", checkouts=1) as shop:
-        played: list[Bought] = []
-        with full_disk(shop.stage.shop[name].pid, tmp_path / ".shop" / file):
+async def test_a_full_disk_fails_orders_and_corrupts_nothing(tmp_path: Path, name: str, file: str) -> None:
+    async with fault_testbed(tmp_path, "sqlite", checkouts=1) as testbed:
+        results: list[CustomerResult] = []
+        with full_disk(testbed.shop.processes[name].pid, tmp_path / ".shop" / file):
             async with asyncio.timeout(90):
-                while not any(answer.told is Told.NOTHING for answer in answers(played)):
-                    played += await shop.play(*(shop.wish(max_tries=1) for _ in range(20)))
-        again = await shop.play(shop.wish())
-        assert await shop.violations([*played, *again]) == []
-        assert [answer.told for answer in answers(again)] == [Told.PLACED]
+                while ClientOutcome.UNKNOWN not in outcomes_of(results):
+                    results += await testbed.place_orders(*(testbed.new_intent(max_tries=1) for _ in range(20)))
+        afterwards = await testbed.place_orders(testbed.new_intent())
+        assert await testbed.violations([*results, *afterwards]) == []
+        assert outcomes_of(afterwards) == [ClientOutcome.PLACED]

@@ -1,6 +1,6 @@
-"""Each process hangs or fails at each named point of an order's way, and orders come to their one end.
+"""Orders survive a hang or an error at every failpoint on their path.
 
-The first checkout has the fault, the second one is well; customers ask them in turn.
+The first checkout has the failpoint, the second one does not; customers call them in turn.
 """
 
 import pytest
@@ -8,16 +8,18 @@ import pytest
 from checkout_service.failpoints import ORDER_PATH
 from payment_service.failpoints import CHARGE
 from shipping_service.failpoints import FAILPOINTS as SHIPPING
-from shop_cli.prove.evidence import Told
-from shop_testkit.scenario import Scene, answers, faulty, owner
+from shop_cli.prove.evidence import ClientOutcome
+from shop_testkit.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
 @pytest.mark.parametrize("action", ["hang", "error"])
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIPPING])
-async def test_orders_with_and_without_a_key_survive_a_fault(sqlite_scene: Scene, point: str, action: str) -> None:
-    """Both meet the fault: it is there for the first two to come by."""
-    shop = sqlite_scene
-    await shop.arrange({owner(point): faulty(point, action, times=2)})
-    played = await shop.play(shop.wish(keyed=True), shop.wish(keyed=False))
-    assert await shop.violations(played) == []
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * 2
+async def test_orders_with_and_without_a_key_survive_a_fault(
+    sqlite_testbed: FaultTestbed, point: str, action: str
+) -> None:
+    testbed = sqlite_testbed
+    # Active for the first two that reach it, which are the two orders.
+    await testbed.configure({process_with(point): failpoint(point, action, times=2)})
+    results = await testbed.place_orders(testbed.new_intent(keyed=True), testbed.new_intent(keyed=False))
+    assert await testbed.violations(results) == []
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * 2

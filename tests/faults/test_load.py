@@ -1,4 +1,4 @@
-"""More callers than there is room for, and more or fewer backends than before."""
+"""Overload, and backends that are added and removed."""
 
 import asyncio
 from collections import Counter
@@ -9,84 +9,94 @@ import grpc
 import pytest
 import pytest_asyncio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub
+from typing_extensions import override
 
 from chassis.client import channel
 from chassis.errors import DomainError, ResourceExhausted
+from chassis.serving import ServicerContext
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
 from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
 from shop.cart_pb2 import AddItemRequest, CartItem
-from shop_cli.prove.evidence import Told
-from shop_cli.prove.plan import Intent
-from shop_cli.prove.proxy import Proxy, proxied
-from shop_testkit.scenario import Scene, answers, until
+from shop_cli.prove.customer_plan import Intent
+from shop_cli.prove.evidence import ClientOutcome
+from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
+from shop_testkit.tcp_proxy import TcpProxy, tcp_proxy
+from shop_testkit.waiting import wait_until
 
-ROOM = 8
-CALLERS = 20 * ROOM
-SHARE_SECONDS = 30.0
+MAX_CONCURRENT_RPCS = 8
+CALLERS = 20 * MAX_CONCURRENT_RPCS
+BALANCING_SECONDS = 30.0
 PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture
-def shop(sqlite_scene: Scene) -> Scene:
-    return sqlite_scene
+def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
+    return sqlite_testbed
 
 
-async def test_too_many_orders_at_once_are_shed_with_a_hint_and_no_effect(shop: Scene) -> None:
-    await shop.arrange({"checkout-1": {"MAX_CONCURRENT_RPCS": str(ROOM)}})
-    wishes = [shop.wish() for _ in range(CALLERS)]
-    await asyncio.gather(*(fill_cart(shop, wish) for wish in wishes))
-    patient = (shop.buyer.ask(wish, timeout_seconds=PATIENCE_SECONDS) for wish in wishes)
-    first = await asyncio.gather(*patient, return_exceptions=True)
-    shed = [error for error in first if isinstance(error, ResourceExhausted)]
+@pytest_asyncio.fixture(loop_scope="session")
+async def limited(testbed: FaultTestbed) -> FaultTestbed:
+    """A testbed whose first checkout sheds calls beyond a low limit."""
+    await testbed.configure({"checkout-1": {"MAX_CONCURRENT_RPCS": str(MAX_CONCURRENT_RPCS)}})
+    return testbed
+
+
+async def test_excess_orders_are_shed_with_a_retry_delay_and_without_effect(limited: FaultTestbed) -> None:
+    intents = [limited.new_intent() for _ in range(CALLERS)]
+    await asyncio.gather(*(fill_cart(limited, intent) for intent in intents))
+    calls = (limited.simulator.place_order(intent, timeout_seconds=PATIENCE_SECONDS) for intent in intents)
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    shed = [error for error in results if isinstance(error, ResourceExhausted)]
     assert shed
     assert all(error.reason == "OVERLOADED" and error.retry_after_seconds for error in shed)
-    assert len(first) - len(shed) >= ROOM
-    assert not [error for error in first if isinstance(error, BaseException) and error not in shed]
-    untouched = [wish for wish, told in zip(wishes, first, strict=True) if told in shed]
-    assert sum(shop.captured(wish) for wish in untouched) == 0
+    assert len(results) - len(shed) >= MAX_CONCURRENT_RPCS
+    assert not [error for error in results if isinstance(error, BaseException) and error not in shed]
+    shed_intents = [intent for intent, result in zip(intents, results, strict=True) if result in shed]
+    assert sum(limited.capture_count(intent) for intent in shed_intents) == 0
 
 
-async def fill_cart(shop: Scene, wish: Intent) -> None:
-    request = AddItemRequest(user_id=wish.user_id, item=CartItem(product_id=shop.products[0], quantity=1))
-    await shop.peers.cart.AddItem(request)
+async def fill_cart(testbed: FaultTestbed, intent: Intent) -> None:
+    request = AddItemRequest(user_id=intent.user_id, item=CartItem(product_id=testbed.products[0], quantity=1))
+    await testbed.clients.cart.AddItem(request)
 
 
-async def test_those_who_were_shed_and_try_again_are_all_served_once(shop: Scene) -> None:
-    await shop.arrange({"checkout-1": {"MAX_CONCURRENT_RPCS": str(ROOM)}})
-    played = await shop.play(*(shop.wish(keyed=bool(count % 2)) for count in range(CALLERS)))
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * CALLERS
-    assert await shop.violations(played) == []
+async def test_customers_who_retry_after_being_shed_are_all_served_once(limited: FaultTestbed) -> None:
+    results = await limited.place_orders(*(limited.new_intent(keyed=bool(count % 2)) for count in range(CALLERS)))
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * CALLERS
+    assert await limited.violations(results) == []
 
 
-async def test_health_answers_while_orders_are_shed(shop: Scene) -> None:
-    await shop.arrange({"checkout-1": {"MAX_CONCURRENT_RPCS": str(ROOM)}})
+async def test_health_checks_succeed_while_orders_are_shed(limited: FaultTestbed) -> None:
     async with (
         asyncio.TaskGroup() as tasks,
-        grpc.aio.insecure_channel(shop.stage.shop["checkout-1"].address) as opened,
+        grpc.aio.insecure_channel(limited.shop.processes["checkout-1"].address) as opened,
     ):
-        tasks.create_task(shop.play(*(shop.wish() for _ in range(CALLERS))))
-        states = [(await HealthStub(opened).Check(HealthCheckRequest(), timeout=10)).status for _ in range(20)]
-    assert states == [HealthCheckResponse.SERVING] * 20
+        tasks.create_task(limited.place_orders(*(limited.new_intent() for _ in range(CALLERS))))
+        check = opened.unary_unary(
+            "/grpc.health.v1.Health/Check", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
+        )
+        statuses = [(await check(HealthCheckRequest(), timeout=10)).status for _ in range(20)]
+    assert statuses == [HealthCheckResponse.SERVING] * 20
 
 
 class Backend(AdServiceServicer):
-    """Tells its name."""
+    """Responds with its own name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def GetAds(self, request: AdRequest, context: grpc.aio.ServicerContext) -> AdResponse:
+    @override
+    async def GetAds(self, request: AdRequest, context: ServicerContext) -> AdResponse:
         return AdResponse(ads=[Ad(text=self.name)])
 
 
 class Fleet:
-    """Backends that come and go behind addresses that stay, and a client that goes on calling."""
+    """Backends behind fixed addresses, one proxy each, and a client that calls them continuously."""
 
-    def __init__(self, proxies: list[Proxy]) -> None:
+    def __init__(self, proxies: list[TcpProxy]) -> None:
         self.proxies = proxies
-        self.heard: list[str] = []
+        self.responses: list[str] = []
         self.errors: list[DomainError] = []
         self._running: dict[int, AsyncExitStack] = {}
         addresses = ",".join(proxy.address for proxy in proxies)
@@ -97,32 +107,29 @@ class Fleet:
         backend = Backend(f"backend {index}")
         address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend), grace_seconds=20))
         self.proxies[index].target = address
-        self.proxies[index].set("pass")
+        self.proxies[index].set_mode("pass")
 
     async def stop(self, index: int) -> None:
-        """Drain, then be gone."""
+        """Drain and stop a backend; its address then refuses connections."""
         await self._running.pop(index).aclose()
-        self.proxies[index].set("reset")
+        self.proxies[index].set_mode("reset")
 
     async def call(self) -> None:
         """Call until cancelled."""
         stub = AdServiceStub(self.channel)
         while True:
             try:
-                self.heard.append((await stub.GetAds(AdRequest())).ads[0].text)
+                self.responses.append((await stub.GetAds(AdRequest())).ads[0].text)
             except DomainError as error:
                 self.errors.append(error)
             await asyncio.sleep(0.002)
 
     async def shares(self) -> dict[str, float]:
-        """Each backend's part of the next hundred answers."""
-        before = len(self.heard)
-        await until(lambda: self._has_heard(before + 100))
-        counts = Counter(self.heard[before : before + 100])
+        """Wait for the next hundred responses and return each backend's share of them."""
+        before = len(self.responses)
+        await wait_until(lambda: len(self.responses) >= before + 100)
+        counts = Counter(self.responses[before : before + 100])
         return {name: count / 100 for name, count in counts.items()}
-
-    async def _has_heard(self, count: int) -> bool:
-        return len(self.heard) >= count
 
     async def close(self) -> None:
         for index in list(self._running):
@@ -132,23 +139,23 @@ class Fleet:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fleet() -> AsyncIterator[Fleet]:
-    """One backend, and two addresses where none is yet."""
+    """One running backend, and two addresses without one."""
     async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(proxied("")) for _ in range(3)]
+        proxies = [await stack.enter_async_context(tcp_proxy("")) for _ in range(3)]
         for proxy in proxies:
-            proxy.set("reset")
-        made = Fleet(proxies)
-        await made.start(0)
-        yield made
-        await made.close()
+            proxy.set_mode("reset")
+        fleet = Fleet(proxies)
+        await fleet.start(0)
+        yield fleet
+        await fleet.close()
 
 
-async def test_new_backends_get_their_share_and_those_that_leave_cost_no_call(fleet: Fleet) -> None:
+async def test_new_backends_get_a_share_of_the_calls_and_removed_ones_fail_none(fleet: Fleet) -> None:
     calling = asyncio.create_task(fleet.call())
     assert await fleet.shares() == {"backend 0": 1.0}
     for index in (1, 2):
         await fleet.start(index)
-    await until(lambda: all_have_a_share(fleet), SHARE_SECONDS)
+    await wait_until(lambda: all_have_a_share(fleet), BALANCING_SECONDS)
     for index in (0, 1):
         await fleet.stop(index)
     await fleet.shares()

@@ -1,4 +1,4 @@
-"""What brings orders to their end after a fault has faults itself: recovery, the fence, and the release of a charge."""
+"""The means of recovery survive faults of their own: the recovery loop, the fence, and the release of a charge."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,87 +6,97 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
 from chassis.errors import FailedPrecondition
 from checkout_service import failpoints as checkout
 from payment_service import failpoints as payment
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
-from shop_cli.prove.evidence import Told
-from shop_cli.prove.plan import Intent
-from shop_testkit.scenario import Scene, answers, faulty, owner, until
+from shop_cli.prove.customer_plan import Intent
+from shop_cli.prove.evidence import ClientOutcome
+from shop_testkit.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 from shop_testkit.serving import serve
+from shop_testkit.waiting import wait_until
 
 
-def each(*points: str) -> pytest.MarkDecorator:
+def with_every_action(*points: str) -> pytest.MarkDecorator:
     cases = [(point, action) for point in points for action in ("kill", "hang", "error")]
     return pytest.mark.parametrize(("point", "action"), cases)
 
 
 @pytest.fixture
-def shop(sqlite_scene: Scene) -> Scene:
-    return sqlite_scene
+def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
+    return sqlite_testbed
 
 
-@each(checkout.TAKEN_OVER, *checkout.RESOLVE, *payment.RESOLVE_OR_FENCE)
-async def test_recovery_survives_a_fault(shop: Scene, point: str, action: str) -> None:
-    """A checkout dies with charged orders whose customers walk away; what recovers them has the fault."""
-    dying, weak = "checkout-1", "payment" if point in payment.FAILPOINTS else "checkout-2"
-    await shop.arrange({dying: faulty("checkout.charge.after", "hang", times=2), weak: faulty(point, action, times=2)})
-    wishes = shop.wish(keyed=True, max_tries=1), shop.wish(keyed=False, max_tries=1)
-    async with shop.revived(weak):
-        ordering = asyncio.create_task(shop.play(*wishes))
-        await until(lambda: are_charged(shop, wishes))
-        shop.stage.shop[dying].kill()
-        played = await ordering
-        assert await shop.violations(played) == []
-    assert [answer.told for answer in answers(played)] == [Told.NOTHING] * 2
-    assert [shop.captured(wish) for wish in wishes] == [1, 1]
+@with_every_action(checkout.TAKEN_OVER, *checkout.RESOLVE, *payment.RESOLVE_OR_FENCE)
+async def test_recovery_survives_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
+    """A checkout dies with charged orders whose customers give up; the process that recovers them has the fault."""
+    dying, faulty = "checkout-1", "payment" if point in payment.FAILPOINTS else "checkout-2"
+    await testbed.configure(
+        {dying: failpoint("checkout.charge.after", "hang", times=2), faulty: failpoint(point, action, times=2)}
+    )
+    intents = testbed.new_intent(keyed=True, max_tries=1), testbed.new_intent(keyed=False, max_tries=1)
+    async with testbed.restarted_on_exit(faulty):
+        ordering = asyncio.create_task(testbed.place_orders(*intents))
+        await wait_until(lambda: are_charged(testbed, intents))
+        testbed.shop.processes[dying].kill()
+        results = await ordering
+        assert await testbed.violations(results) == []
+    assert outcomes_of(results) == [ClientOutcome.UNKNOWN] * 2
+    assert [testbed.capture_count(intent) for intent in intents] == [1, 1]
 
 
-async def are_charged(shop: Scene, wishes: Sequence[Intent]) -> bool:
-    return all(shop.captured(wish) == 1 for wish in wishes)
+def are_charged(testbed: FaultTestbed, intents: Sequence[Intent]) -> bool:
+    return all(testbed.capture_count(intent) == 1 for intent in intents)
 
 
-@each(*payment.RESOLVE_OR_FENCE)
-async def test_a_fence_survives_a_fault(shop: Scene, point: str, action: str) -> None:
-    """A checkout dies before it charges: the key is fenced, and the customer who returns is charged under another."""
-    await shop.arrange({"checkout-1": faulty("checkout.charge.before", "kill"), "payment": faulty(point, action)})
-    wish = shop.wish(max_tries=1)
-    async with shop.revived("payment"):
-        played = await shop.play(wish)
-        assert await shop.violations(played) == []
-    assert shop.captured(wish) == 0
-    await shop.arrange()
-    played = await shop.play(replace(wish, max_tries=None))
-    assert [answer.told for answer in answers(played)] == [Told.PLACED]
-    assert await shop.violations(played) == []
+@with_every_action(*payment.RESOLVE_OR_FENCE)
+async def test_a_fence_survives_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
+    """A checkout dies before it charges: the charge key is fenced, and a retry is charged under another one."""
+    await testbed.configure(
+        {"checkout-1": failpoint("checkout.charge.before", "kill"), "payment": failpoint(point, action)}
+    )
+    intent = testbed.new_intent(max_tries=1)
+    async with testbed.restarted_on_exit("payment"):
+        results = await testbed.place_orders(intent)
+        assert await testbed.violations(results) == []
+    assert testbed.capture_count(intent) == 0
+    await testbed.configure()
+    results = await testbed.place_orders(replace(intent, max_tries=None))
+    assert outcomes_of(results) == [ClientOutcome.PLACED]
+    assert await testbed.violations(results) == []
 
 
-@each(*payment.VOID, *checkout.VOID)
-async def test_a_charge_is_released_once_shipping_refuses_whatever_fails(shop: Scene, point: str, action: str) -> None:
-    weak = owner(point)
+@with_every_action(*payment.VOID, *checkout.VOID)
+async def test_a_charge_is_released_after_shipping_refuses_despite_a_fault(
+    testbed: FaultTestbed, point: str, action: str
+) -> None:
+    faulty = process_with(point)
     async with refusing_shipping() as address:
-        elsewhere = {"SHIPPING_ADDR": address}
-        variables = {"checkout-1": elsewhere, "checkout-2": elsewhere}
-        await shop.arrange({**variables, weak: {**variables.get(weak, {}), **faulty(point, action)}})
-        wish = shop.wish()
-        async with shop.revived(weak):
-            played = await shop.play(wish)
-            await shop.evidence(played)
-    assert [answer.told for answer in answers(played)] == [Told.REFUSED]
-    assert [charge.state for charge in shop.charges(wish)] == ["VOIDED"]
+        shipping = {"SHIPPING_ADDR": address}
+        variables = {"checkout-1": shipping, "checkout-2": shipping}
+        await testbed.configure({**variables, faulty: {**variables.get(faulty, {}), **failpoint(point, action)}})
+        intent = testbed.new_intent()
+        async with testbed.restarted_on_exit(faulty):
+            results = await testbed.place_orders(intent)
+            await testbed.evidence(results)
+    assert outcomes_of(results) == [ClientOutcome.REFUSED]
+    assert [charge.state for charge in testbed.charges(intent)] == ["VOIDED"]
 
 
 class RefusingShipping(shipping_pb2_grpc.ShippingServiceServicer):
-    """Quotes, and then ships nothing."""
+    """Quotes a cost, but refuses to ship."""
 
+    @override
     async def GetQuote(self, request: shipping_pb2.GetQuoteRequest, context: object) -> shipping_pb2.GetQuoteResponse:
         return shipping_pb2.GetQuoteResponse(cost_usd=money_pb2.Money(currency_code="USD", units=5))
 
+    @override
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: object
     ) -> shipping_pb2.ShipOrderResponse:
-        raise FailedPrecondition("no van goes there", reason="NO_SUCH_PLACE")
+        raise FailedPrecondition("no delivery to this address", reason="NO_SUCH_PLACE")
 
 
 @asynccontextmanager

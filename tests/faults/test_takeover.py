@@ -1,4 +1,4 @@
-"""Workers that are frozen, slow or dead while another one takes their orders over."""
+"""Another checkout takes over the orders of one that is frozen, slow or dead."""
 
 import asyncio
 import time
@@ -8,155 +8,158 @@ from dataclasses import replace
 
 import grpc
 import pytest
+from typing_extensions import override
 
+from chassis.serving import ServicerContext
 from shop import shipping_pb2, shipping_pb2_grpc
-from shop_cli.prove.buying import Bought
-from shop_cli.prove.evidence import Told
-from shop_cli.prove.plan import Intent
-from shop_cli.prove.proxy import proxied
+from shop_cli.prove.customer_plan import Intent
+from shop_cli.prove.customers import CustomerResult
+from shop_cli.prove.evidence import ClientOutcome
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
-from shop_testkit.scenario import Scene, answers, until
+from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
+from shop_testkit.tcp_proxy import tcp_proxy
+from shop_testkit.waiting import wait_until
 
-TURN_SECONDS = 10.0
-POISONED = "Poisoned Well"
+NORMAL_SECONDS = 10.0
+POISONED_STREET = "Poisoned Well"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def shop(request: pytest.FixtureRequest) -> Scene:
-    found: Scene = request.getfixturevalue(f"{request.param}_scene")
-    return found
+def testbed(request: pytest.FixtureRequest) -> FaultTestbed:
+    testbed: FaultTestbed = request.getfixturevalue(f"{request.param}_testbed")
+    return testbed
 
 
-async def order_of(shop: Scene, wish: Intent) -> Order | None:
-    """The newest order of the wish's customer, as the journal has it."""
-    listed = await shop.peers.journal.ListOrders(ListOrdersRequest(limit=1_000))
-    return next((order for order in listed.orders if order.user_id == wish.user_id), None)
+async def journal_order(testbed: FaultTestbed, intent: Intent) -> Order | None:
+    """Return the newest order of the intent's customer in the journal."""
+    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
+    return next((order for order in listed.orders if order.user_id == intent.user_id), None)
 
 
-async def history_of(shop: Scene, wish: Intent) -> GetOrderResponse:
-    order = await order_of(shop, wish)
+async def journal_history(testbed: FaultTestbed, intent: Intent) -> GetOrderResponse:
+    order = await journal_order(testbed, intent)
     assert order is not None
-    return await shop.peers.journal.GetOrder(GetOrderRequest(order_id=order.order_id))
+    return await testbed.clients.journal.GetOrder(GetOrderRequest(order_id=order.order_id))
 
 
-async def is_in(shop: Scene, wish: Intent, *states: OrderState.ValueType) -> bool:
-    order = await order_of(shop, wish)
-    return order is not None and order.state in states
+async def is_in_state(testbed: FaultTestbed, intent: Intent, state: OrderState.ValueType) -> bool:
+    order = await journal_order(testbed, intent)
+    return order is not None and order.state == state
 
 
-async def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_goes_on(shop: Scene) -> None:
-    """It charged, and hears of it only when another one has long finished its order."""
-    async with proxied(shop.stage.shop["payment"].address) as proxy:
-        await shop.arrange({"checkout-1": {"PAYMENT_ADDR": proxy.address}})
-        warm = await shop.play(shop.wish())
-        proxy.set("half-open")
-        wish = shop.wish(max_tries=1)
-        ordering = asyncio.create_task(shop.play(wish))
-        await until(lambda: charged(shop, wish))
-        shop.stage.shop["checkout-1"].pause()
+async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(testbed: FaultTestbed) -> None:
+    """The worker charges, but gets the response only after another worker has finished its order."""
+    worker = testbed.shop.processes["checkout-1"]
+    async with tcp_proxy(testbed.shop.processes["payment"].address) as proxy:
+        await testbed.configure({"checkout-1": {"PAYMENT_ADDR": proxy.address}})
+        earlier = await testbed.place_orders(testbed.new_intent())
+        proxy.set_mode("half-open")
+        intent = testbed.new_intent(max_tries=1)
+        ordering = asyncio.create_task(testbed.place_orders(intent))
+        await wait_until(lambda: testbed.capture_count(intent) == 1)
+        worker.pause()
         try:
-            proxy.set("pass")
-            await until(lambda: is_in(shop, wish, OrderState.ORDER_STATE_DONE))
-            finished = await history_of(shop, wish)
+            proxy.set_mode("pass")
+            await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_DONE))
+            finished = await journal_history(testbed, intent)
         finally:
-            shop.stage.shop["checkout-1"].resume()
+            worker.resume()
         await ordering
-        await shop.stage.shop["checkout-1"].wait_until_serving()
-        again = await shop.play(wish)
-        assert await shop.violations([*warm, *again]) == []
+        await worker.wait_until_serving()
+        repeated = await testbed.place_orders(intent)
+        assert await testbed.violations([*earlier, *repeated]) == []
         assert finished.order.epoch > 1
-        assert (await history_of(shop, wish)).history == finished.history
+        assert (await journal_history(testbed, intent)).history == finished.history
 
 
-async def charged(shop: Scene, wish: Intent) -> bool:
-    return shop.captured(wish) == 1
-
-
-async def test_two_recovery_loops_finish_each_order_once(shop: Scene) -> None:
-    """Both checkouts die with orders in their hands; both take part in the recovery."""
-    await shop.arrange()
-    payment = shop.stage.shop["payment"]
-    payment.pause()
+async def test_two_recovery_loops_finish_each_order_once(testbed: FaultTestbed) -> None:
+    """Both checkouts die with unfinished orders, and both take part in the recovery."""
+    await testbed.configure()
+    processes = testbed.shop.processes
+    processes["payment"].pause()
     try:
-        wishes = [shop.wish(max_tries=1, at=count % 2) for count in range(30)]
-        ordering = asyncio.create_task(shop.play(*wishes))
-        await until(lambda: all_begun(shop, wishes))
-        for name in shop.stage.checkouts:
-            shop.stage.shop[name].kill()
-            await shop.stage.shop[name].wait()
+        intents = [testbed.new_intent(max_tries=1, checkout=count % 2) for count in range(30)]
+        ordering = asyncio.create_task(testbed.place_orders(*intents))
+        await wait_until(lambda: are_in_journal(testbed, intents))
+        for name in testbed.shop.checkouts:
+            processes[name].kill()
+            await processes[name].wait()
     finally:
-        payment.resume()
-    played = await ordering
-    for name in shop.stage.checkouts:
-        await shop.stage.shop[name].start()
-    for name in shop.stage.checkouts:
-        await shop.stage.shop[name].wait_until_serving()
-    assert await shop.violations(played) == []
-    for wish in wishes:
-        steps = [(event.step, event.epoch) for event in (await history_of(shop, wish)).history]
+        processes["payment"].resume()
+    results = await ordering
+    for name in testbed.shop.checkouts:
+        await processes[name].start()
+    for name in testbed.shop.checkouts:
+        await processes[name].wait_until_serving()
+    assert await testbed.violations(results) == []
+    for intent in intents:
+        steps = [(event.step, event.epoch) for event in (await journal_history(testbed, intent)).history]
         assert len(steps) == len(set(steps))
 
 
-async def all_begun(shop: Scene, wishes: list[Intent]) -> bool:
-    listed = await shop.peers.journal.ListOrders(ListOrdersRequest(limit=1_000))
-    return {wish.user_id for wish in wishes} <= {order.user_id for order in listed.orders}
+async def are_in_journal(testbed: FaultTestbed, intents: list[Intent]) -> bool:
+    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
+    return {intent.user_id for intent in intents} <= {order.user_id for order in listed.orders}
 
 
 class PoisonedShipping(shipping_pb2_grpc.ShippingServiceServicer):
-    """Passes everything on to shipping, but breaks over one street while it is poisoned."""
+    """Forwards every call to shipping, but crashes on one street while `poisoned` is set."""
 
     def __init__(self, shipping: shipping_pb2_grpc.ShippingServiceStub) -> None:
         self.poisoned = True
         self._shipping = shipping
 
+    @override
     async def GetQuote(
-        self, request: shipping_pb2.GetQuoteRequest, context: grpc.aio.ServicerContext
+        self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
         return await self._shipping.GetQuote(request)
 
+    @override
     async def ShipOrder(
-        self, request: shipping_pb2.ShipOrderRequest, context: grpc.aio.ServicerContext
+        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
-        if self.poisoned and POISONED in request.address.street_address:
+        if self.poisoned and POISONED_STREET in request.address.street_address:
             raise RuntimeError("a bug")
         metadata = [(key, value) for key, value in context.invocation_metadata() or () if key == "idempotency-key"]
         return await self._shipping.ShipOrder(request, metadata=metadata)
 
 
 @asynccontextmanager
-async def poisoned_shipping(shop: Scene) -> AsyncIterator[tuple[PoisonedShipping, str]]:
-    async with grpc.aio.insecure_channel(shop.stage.shop["shipping"].address) as opened:
-        servicer = PoisonedShipping(shipping_pb2_grpc.ShippingServiceStub(opened))
+async def poisoned_shipping(testbed: FaultTestbed) -> AsyncIterator[tuple[PoisonedShipping, str]]:
+    async with grpc.aio.insecure_channel(testbed.shop.processes["shipping"].address) as channel:
+        servicer = PoisonedShipping(shipping_pb2_grpc.ShippingServiceStub(channel))
         async with serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)) as address:
             yield servicer, address
 
 
-async def test_a_poisoned_order_backs_off_and_blocks_nobody(shop: Scene) -> None:
-    async with poisoned_shipping(shop) as (shipping, address):
-        elsewhere = {"SHIPPING_ADDR": address}
-        await shop.arrange({"checkout-1": elsewhere, "checkout-2": elsewhere})
-        wish = shop.wish(max_tries=1)
-        poisoned = replace(wish, street=f"{wish.street} {POISONED}")
-        await shop.play(poisoned)
-        await until(lambda: has_failed(shop, poisoned, times=2))
-        played = await until_told(shop, [shop.wish(at=count % 2) for count in range(10)])
-        assert await is_in(shop, poisoned, OrderState.ORDER_STATE_CHARGING)
+async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: FaultTestbed) -> None:
+    async with poisoned_shipping(testbed) as (shipping, address):
+        variables = {"SHIPPING_ADDR": address}
+        await testbed.configure({"checkout-1": variables, "checkout-2": variables})
+        intent = testbed.new_intent(max_tries=1)
+        poisoned = replace(intent, street=f"{intent.street} {POISONED_STREET}")
+        await testbed.place_orders(poisoned)
+        await wait_until(lambda: has_failed_twice(testbed, poisoned))
+        others = await place_within_normal_time(
+            testbed, [testbed.new_intent(checkout=count % 2) for count in range(10)]
+        )
+        assert await is_in_state(testbed, poisoned, OrderState.ORDER_STATE_CHARGING)
         shipping.poisoned = False
-        healed = await shop.play(replace(poisoned, max_tries=None))
-        assert await shop.violations([*played, *healed]) == []
-    assert [answer.told for answer in answers(healed)] == [Told.PLACED]
+        healed = await testbed.place_orders(replace(poisoned, max_tries=None))
+        assert await testbed.violations([*others, *healed]) == []
+    assert outcomes_of(healed) == [ClientOutcome.PLACED]
 
 
-async def has_failed(shop: Scene, wish: Intent, times: int) -> bool:
-    order = await order_of(shop, wish)
-    return order is not None and order.failures >= times
+async def has_failed_twice(testbed: FaultTestbed, intent: Intent) -> bool:
+    order = await journal_order(testbed, intent)
+    return order is not None and order.failures >= 2
 
 
-async def until_told(shop: Scene, wishes: list[Intent]) -> list[Bought]:
-    """Orders that are all placed, and that no poisoned one holds up."""
+async def place_within_normal_time(testbed: FaultTestbed, intents: list[Intent]) -> list[CustomerResult]:
     started = time.monotonic()
-    played = await shop.play(*wishes)
-    assert time.monotonic() - started < TURN_SECONDS
-    assert [answer.told for answer in answers(played)] == [Told.PLACED] * len(wishes)
-    return played
+    results = await testbed.place_orders(*intents)
+    assert time.monotonic() - started < NORMAL_SECONDS
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * len(intents)
+    return results

@@ -1,4 +1,4 @@
-"""The whole shop as real processes, once for all tests of a test process; these tests share its event loop."""
+"""One running shop per test process, made of real processes; tests that use it share its event loop."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from shop_testkit.running_shop import RunningShop, running_shop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the shop's processes runs on the loop that started them."""
+    """Run async tests on the session's loop, which started the shop's processes."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
@@ -19,6 +19,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
-    """The running shop."""
     async with running_shop(tmp_path_factory.mktemp("shop")) as started:
         yield started

@@ -1,4 +1,4 @@
-"""A client with three backends uses all of them, and only those that are ready."""
+"""A client balances over all its backends that are ready."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ async def backends() -> list[Backend]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def stacks(backends: list[Backend]) -> AsyncIterator[dict[str, tuple[str, AsyncExitStack]]]:
-    """Each backend's address, and what stops it."""
+    """Start all backends; return each one's address and the stack that stops it."""
     started: dict[str, tuple[str, AsyncExitStack]] = {}
     async with AsyncExitStack() as everything:
         for backend in backends:
@@ -52,30 +52,30 @@ async def stub(stacks: dict[str, tuple[str, AsyncExitStack]]) -> AsyncIterator[A
     await opened.close()
 
 
-async def answers(stub: AdServiceStub, calls: int) -> Counter[str]:
+async def count_answers(stub: AdServiceStub, calls: int) -> Counter[str]:
     return Counter([(await stub.GetAds(AdRequest())).ads[0].text for _ in range(calls)])
 
 
-async def until_all_answer(stub: AdServiceStub, count: int) -> None:
-    """Connections are made in the background: wait until each backend takes part."""
-    while len(await answers(stub, count)) != count:
+async def wait_until_all_answer(stub: AdServiceStub, count: int) -> None:
+    """Wait until each backend is used, because connections are opened in the background."""
+    while len(await count_answers(stub, count)) != count:
         pass
 
 
-async def test_three_backends_share_the_calls_evenly(stub: AdServiceStub) -> None:
-    await until_all_answer(stub, 3)
-    assert await answers(stub, CALLS) == {"a": CALLS / 3, "b": CALLS / 3, "c": CALLS / 3}
+async def test_calls_are_spread_evenly_over_three_backends(stub: AdServiceStub) -> None:
+    await wait_until_all_answer(stub, 3)
+    assert await count_answers(stub, CALLS) == {"a": CALLS / 3, "b": CALLS / 3, "c": CALLS / 3}
 
 
-async def test_a_backend_that_stops_costs_no_call(
+async def test_no_call_fails_when_a_backend_stops(
     stub: AdServiceStub, stacks: dict[str, tuple[str, AsyncExitStack]]
 ) -> None:
-    await until_all_answer(stub, 3)
+    await wait_until_all_answer(stub, 3)
     await stacks["a"][1].aclose()
-    assert set(await answers(stub, CALLS)) <= {"b", "c"}
+    assert set(await count_answers(stub, CALLS)) <= {"b", "c"}
 
 
-async def test_a_backend_that_fails_a_read_is_passed_over(stub: AdServiceStub, backends: list[Backend]) -> None:
-    await until_all_answer(stub, 3)
+async def test_a_failed_read_is_retried_on_another_backend(stub: AdServiceStub, backends: list[Backend]) -> None:
+    await wait_until_all_answer(stub, 3)
     backends[0].failing = True
-    assert set(await answers(stub, CALLS // 3)) == {"b", "c"}
+    assert set(await count_answers(stub, CALLS // 3)) == {"b", "c"}

@@ -1,4 +1,4 @@
-"""An order's way through all services, as its customer and its bookkeeper see it."""
+"""End-to-end order tests: what the customer gets and what the ledgers record."""
 
 import email.policy
 import sqlite3
@@ -18,7 +18,8 @@ from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
-from shop_testkit.running_shop import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request
+from shop_testkit.waiting import wait_until
 
 
 def amount(wire: WireMoney) -> Money:
@@ -31,7 +32,7 @@ def total(order: OrderResult) -> Money:
 
 
 async def in_euros(shop: RunningShop, price: WireMoney, quantity: int) -> Money:
-    """The price of a line: price times quantity, converted, rounded to cents."""
+    """Return the cost of a line: price times quantity, converted, rounded to cents."""
     line = amount(price) * quantity
     request = CurrencyConversionRequest(to_code="EUR")
     getattr(request, "from").CopyFrom(WireMoney(currency_code=line.currency_code, units=line.units, nanos=line.nanos))
@@ -40,13 +41,13 @@ async def in_euros(shop: RunningShop, price: WireMoney, quantity: int) -> Money:
 
 
 async def mail_of(shop: RunningShop, order: OrderResult) -> Path:
-    """The order's confirmation, which is written soon after the answer at the latest."""
+    """Wait for the order's confirmation, which may be written shortly after the response."""
     outbox = shop.folder / ".shop" / "outbox"
-    (path,) = await until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
+    (path,) = await wait_until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
     return path
 
 
-async def test_an_order_holds_what_was_in_the_cart(shop: RunningShop) -> None:
+async def test_an_order_contains_what_was_in_the_cart(shop: RunningShop) -> None:
     products = (await shop.products())[:3]
     order = await shop.order()
     bought = {line.item.product_id: line.item.quantity for line in order.items}
@@ -61,13 +62,13 @@ async def test_each_line_costs_its_price_times_its_quantity_in_the_users_currenc
         assert costs[product.id] == await in_euros(shop, product.price_usd, number)
 
 
-async def test_shipping_costs_something_in_the_users_currency(shop: RunningShop) -> None:
+async def test_shipping_has_a_cost_in_the_users_currency(shop: RunningShop) -> None:
     cost = amount((await shop.order()).shipping_cost)
     assert cost.currency_code == "EUR"
     assert cost.total_nanos > 0
 
 
-async def test_an_order_leaves_the_cart_empty(shop: RunningShop) -> None:
+async def test_an_order_empties_the_cart(shop: RunningShop) -> None:
     request = order_request()
     await shop.order(request)
     stub = CartServiceStub(shop.channels["cart"])
@@ -75,24 +76,26 @@ async def test_an_order_leaves_the_cart_empty(shop: RunningShop) -> None:
     async def is_empty() -> bool:
         return not (await stub.GetCart(GetCartRequest(user_id=request.user_id))).items
 
-    assert await until(is_empty)
+    assert await wait_until(is_empty)
 
 
-async def test_an_order_can_be_tracked(shop: RunningShop) -> None:
+async def test_each_order_has_its_own_tracking_id(shop: RunningShop) -> None:
     first, second = await shop.order(), await shop.order()
     assert first.shipping_tracking_id
     assert first.shipping_tracking_id != second.shipping_tracking_id
 
 
-async def test_an_order_is_confirmed_by_one_mail_to_its_customer(shop: RunningShop) -> None:
+async def test_an_order_is_confirmed_by_one_mail_to_the_customer(shop: RunningShop) -> None:
     request = order_request()
     order = await shop.order(request)
     mail = BytesParser(policy=email.policy.default).parsebytes((await mail_of(shop, order)).read_bytes())
+    body = mail.get_body(("plain",))
     assert mail["To"] == request.email
-    assert order.shipping_tracking_id in mail.get_body(("plain",)).get_content()
+    assert body
+    assert order.shipping_tracking_id in body.get_content()
 
 
-async def test_the_card_is_charged_what_the_order_shows(shop: RunningShop) -> None:
+async def test_the_card_is_charged_the_total_of_the_order(shop: RunningShop) -> None:
     order = await shop.order()
     with closing(sqlite3.connect(shop.folder / ".shop" / "payment.db")) as ledger:
         charged = ledger.execute(
@@ -101,7 +104,7 @@ async def test_the_card_is_charged_what_the_order_shows(shop: RunningShop) -> No
     assert charged == [("CHARGED", "EUR", total(order).units, total(order).nanos)]
 
 
-async def test_the_same_key_places_one_order(shop: RunningShop) -> None:
+async def test_repeating_a_request_with_its_key_places_one_order(shop: RunningShop) -> None:
     request, key = order_request(), (("idempotency-key", str(uuid.uuid4())),)
     await shop.fill_cart(request.user_id)
     stub = CheckoutServiceStub(shop.channels["checkout"])

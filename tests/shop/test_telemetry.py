@@ -1,4 +1,4 @@
-"""What a running shop exports over OTLP: traces, metrics with exemplars, logs with trace ids."""
+"""A running shop exports traces, metrics with exemplars, and logs with trace ids over OTLP."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +14,8 @@ from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_cli.local.otlp_receiver import Span, attributes_of, service_of
-from shop_testkit.running_shop import RunningShop, order_request, until
+from shop_testkit.running_shop import RunningShop, order_request
+from shop_testkit.waiting import wait_until
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
@@ -23,7 +24,7 @@ EVERY_HOP = {"cart", "product-catalog", "shipping", "currency", "payment", "emai
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def trace(shop: RunningShop) -> list[Span]:
-    """The exported trace of an order that no cache of checkout knew anything of."""
+    """Return the exported trace of an order whose products and rates checkout had not cached."""
     request = order_request(currency="CHF")
     for product in (await shop.products())[-3:]:
         item = CartItem(product_id=product.id, quantity=1)
@@ -39,9 +40,9 @@ async def trace(shop: RunningShop) -> list[Span]:
         tops = [span.name for span in exported() if span.parent_id not in ids]
         return tops == [PLACE_ORDER] and {span.service for span in exported() if span.kind == "SERVER"} == EVERY_HOP
 
-    # Each service exports in its own time; should a span never come, what did come tells the tests which.
+    # Services export independently. If a span is missing after the timeout, the tests report which.
     with suppress(TimeoutError):
-        await until(complete)
+        await wait_until(complete)
     return exported()
 
 
@@ -62,7 +63,7 @@ def logs(shop: RunningShop) -> Iterator[tuple[str, LogRecord]]:
                         yield service_of(group.resource), record
 
 
-async def test_an_order_is_exported_as_one_trace_with_every_hop(trace: list[Span]) -> None:
+async def test_an_order_is_exported_as_one_trace_with_a_span_of_every_service(trace: list[Span]) -> None:
     assert {span.service for span in trace if span.kind == "SERVER"} == EVERY_HOP
 
 
@@ -87,10 +88,10 @@ async def test_the_duration_of_orders_is_a_histogram_with_the_outcome(shop: Runn
             for point in points(shop, "checkout", "rpc.server.call.duration", PLACE_ORDER)
         )
 
-    await until(counted)
+    await wait_until(counted)
 
 
-async def test_an_exemplar_of_the_duration_leads_to_an_orders_trace(shop: RunningShop) -> None:
+async def test_exemplars_of_the_duration_name_traces_of_orders(shop: RunningShop) -> None:
     await shop.order()
 
     def exemplars() -> set[str]:
@@ -100,18 +101,18 @@ async def test_an_exemplar_of_the_duration_leads_to_an_orders_trace(shop: Runnin
     def traces() -> set[str]:
         return {span.trace_id for span in shop.received.spans if span.name == PLACE_ORDER}
 
-    assert await until(exemplars)
-    assert await until(lambda: exemplars() <= traces())
+    assert await wait_until(exemplars)
+    assert await wait_until(lambda: exemplars() <= traces())
 
 
-async def test_callers_measure_their_calls_too(shop: RunningShop) -> None:
+async def test_clients_record_the_duration_of_their_calls(shop: RunningShop) -> None:
     await shop.order()
-    await until(
+    await wait_until(
         lambda: any(points(shop, "checkout", "rpc.client.call.duration", "shop.PaymentService/Charge")),
     )
 
 
-async def test_refused_calls_are_counted_by_their_code(shop: RunningShop) -> None:
+async def test_rejected_calls_are_counted_by_status_code(shop: RunningShop) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await CartServiceStub(shop.channels["cart"]).GetCart(GetCartRequest())
 
@@ -119,16 +120,16 @@ async def test_refused_calls_are_counted_by_their_code(shop: RunningShop) -> Non
         found = points(shop, "cart", "rpc.server.call.duration", "shop.CartService/GetCart")
         return {attributes_of(point.attributes)["rpc.response.status_code"] for point in found}
 
-    await until(lambda: "INVALID_ARGUMENT" in codes())
+    await wait_until(lambda: "INVALID_ARGUMENT" in codes())
 
 
 @pytest.mark.usefixtures("trace")
-async def test_a_log_line_of_an_order_carries_its_trace(shop: RunningShop) -> None:
-    await until(lambda: any(record.trace_id.hex() == TRACE_ID for _, record in logs(shop)))
+async def test_log_lines_of_an_order_have_its_trace_id(shop: RunningShop) -> None:
+    await wait_until(lambda: any(record.trace_id.hex() == TRACE_ID for _, record in logs(shop)))
 
 
-async def test_every_service_tells_its_memory(shop: RunningShop) -> None:
-    def telling() -> set[str]:
+async def test_every_service_exports_its_memory_usage(shop: RunningShop) -> None:
+    def exporting() -> set[str]:
         return {service for service, metric in shop.received.metrics if metric.name == "process.memory.usage"}
 
-    await until(lambda: telling() == {process.name for process in shop.processes})
+    await wait_until(lambda: exporting() == {process.name for process in shop.processes})

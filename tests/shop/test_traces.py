@@ -1,6 +1,6 @@
-"""The trace of an order: names, parents, attributes and values, from all services in one process, in milliseconds.
+"""The trace of an order: names, parents and attributes of its spans.
 
-Each service is built by its own `__main__`, with a tracer that keeps its spans in memory.
+All services run in this process, built by their own `__main__` with a tracer that stores spans in memory.
 """
 
 import importlib
@@ -31,15 +31,16 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.ports import reserved
 from shop_cli.local.workspace import Program, discover_services
-from shop_testkit.running_shop import order_request, until
+from shop_testkit.running_shop import order_request
+from shop_testkit.waiting import wait_until
 
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 
-# They have a second within the order's time; on a busy machine they end after it.
+# Checkout waits for these for a second only, so they may end after the order.
 OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.CartService/EmptyCart"}
 
-# What an order of one product in a foreign currency calls, by whom: caller, method, callee.
+# The calls of an order of one product in a foreign currency: caller, method, callee.
 HOPS = {
     ("checkout", "shop.CartService/GetCart", "cart"),
     ("checkout", "shop.ProductCatalogService/GetProduct", "product-catalog"),
@@ -54,13 +55,13 @@ HOPS = {
 
 @dataclass
 class TracedShop:
-    """All services in this process."""
+    """All services, running in this process."""
 
     channels: dict[str, grpc.aio.Channel]
     exporter: InMemorySpanExporter
 
     async def order(self, *metadata: tuple[str, str], card: str = "") -> PlaceOrderRequest:
-        """Order one product in EUR."""
+        """Place an order of one product in EUR; return its request."""
         request = order_request()
         if card:
             request.credit_card.credit_card_number = card
@@ -71,13 +72,13 @@ class TracedShop:
         await CheckoutServiceStub(self.channels["checkout"]).PlaceOrder(request, metadata=metadata)
         return request
 
-    async def order_to_the_end(self) -> None:
-        """Order, and wait for what is left to do after the answer."""
+    async def order_and_finish(self) -> None:
+        """Place an order and wait for the calls that may follow its response."""
         await self.order()
-        await until(lambda: {span.name for span in self.spans(kind=SpanKind.CLIENT)} >= OUTBOX)
+        await wait_until(lambda: {span.name for span in self.spans(kind=SpanKind.CLIENT)} >= OUTBOX)
 
     def spans(self, name: str | None = None, kind: SpanKind | None = None) -> list[ReadableSpan]:
-        """The finished spans of that name and kind."""
+        """Return the finished spans of that name and kind."""
         return [
             span
             for span in self.exporter.get_finished_spans()
@@ -85,14 +86,14 @@ class TracedShop:
         ]
 
     def one(self, name: str, kind: SpanKind) -> ReadableSpan:
-        """The only span of that name and kind."""
+        """Return the only span of that name and kind."""
         (span,) = self.spans(name, kind)
         return span
 
 
 @asynccontextmanager
 async def in_process(program: Program, port: int, exporter: InMemorySpanExporter) -> AsyncIterator[None]:
-    """A service as its `__main__` builds it, with spans in memory."""
+    """Run a service as its `__main__` builds it, with spans in memory."""
     main = importlib.import_module(f"{program.module}.__main__")
     own = {"HOST": "127.0.0.1", "PORT": str(port), "DRAIN_SECONDS": "0", "GRACE_SECONDS": "1"}
     settings = load(main.Settings, {**os.environ, **own})
@@ -125,8 +126,15 @@ def service_of(span: ReadableSpan) -> str:
     return str(span.resource.attributes["service.name"])
 
 
+def times(span: ReadableSpan) -> tuple[int, int]:
+    """Return the start and the end of a finished span."""
+    assert span.start_time is not None
+    assert span.end_time is not None
+    return span.start_time, span.end_time
+
+
 def hops(spans: list[ReadableSpan]) -> Counter[tuple[str, str, str]]:
-    """Caller, method and callee of each call that both ends told of."""
+    """Count caller, method and callee of each call that has a client and a server span."""
     by_id = {span.context.span_id: span for span in spans}
     return Counter(
         (service_of(caller), span.name, service_of(span))
@@ -140,16 +148,16 @@ async def test_an_order_is_one_trace(shop: TracedShop) -> None:
     assert len({span.context.trace_id for span in shop.spans()}) == 1
 
 
-async def test_an_orders_trace_has_every_hop_once(shop: TracedShop) -> None:
-    await shop.order_to_the_end()
+async def test_the_trace_of_an_order_has_every_call_once(shop: TracedShop) -> None:
+    await shop.order_and_finish()
     found = hops(shop.spans())
     assert set(found) == HOPS
     several = {hop for hop, count in found.items() if count != 1 and hop[1] not in OUTBOX}
     assert several <= {("checkout", "shop.CurrencyService/Convert", "currency")}
 
 
-async def test_a_call_is_told_by_both_ends_under_one_name(shop: TracedShop) -> None:
-    await shop.order_to_the_end()
+async def test_client_and_server_spans_of_a_call_have_the_same_name(shop: TracedShop) -> None:
+    await shop.order_and_finish()
     by_id = {span.context.span_id: span for span in shop.spans()}
     for span in shop.spans(kind=SpanKind.SERVER):
         if span.name != PLACE_ORDER:
@@ -158,8 +166,8 @@ async def test_a_call_is_told_by_both_ends_under_one_name(shop: TracedShop) -> N
             assert (caller.kind, caller.name) == (SpanKind.CLIENT, span.name)
 
 
-async def test_calls_of_an_order_are_its_children(shop: TracedShop) -> None:
-    await shop.order_to_the_end()
+async def test_all_spans_of_an_order_descend_from_its_server_span(shop: TracedShop) -> None:
+    await shop.order_and_finish()
     root = shop.one(PLACE_ORDER, SpanKind.SERVER)
     by_id = {span.context.span_id: span for span in shop.spans()}
 
@@ -170,16 +178,17 @@ async def test_calls_of_an_order_are_its_children(shop: TracedShop) -> None:
     assert [span.name for span in shop.spans() if top(span) is not root] == []
 
 
-async def test_a_call_lies_within_the_one_that_made_it(shop: TracedShop) -> None:
+async def test_a_span_lies_within_its_parent_in_time(shop: TracedShop) -> None:
     await shop.order()
     by_id = {span.context.span_id: span for span in shop.spans()}
     for span in shop.spans():
         parent = by_id.get(span.parent.span_id) if span.parent else None
         if parent and span.name not in OUTBOX:
-            assert parent.start_time <= span.start_time <= span.end_time <= parent.end_time
+            (began, ended), (parent_began, parent_ended) = times(span), times(parent)
+            assert parent_began <= began <= ended <= parent_ended
 
 
-async def test_a_servers_span_tells_system_method_and_outcome(shop: TracedShop) -> None:
+async def test_a_server_span_has_system_method_and_status(shop: TracedShop) -> None:
     await shop.order()
     span = shop.one("shop.PaymentService/Charge", SpanKind.SERVER)
     assert dict(span.attributes or {}) == {
@@ -189,14 +198,14 @@ async def test_a_servers_span_tells_system_method_and_outcome(shop: TracedShop) 
     }
 
 
-async def test_a_clients_span_tells_whom_it_called_too(shop: TracedShop) -> None:
+async def test_a_client_span_also_has_the_address_of_the_server(shop: TracedShop) -> None:
     await shop.order()
     attributes = shop.one("shop.PaymentService/Charge", SpanKind.CLIENT).attributes or {}
     assert attributes["server.address"] == "127.0.0.1"
     assert isinstance(attributes["server.port"], int)
 
 
-async def test_a_refused_charge_is_the_callers_error_not_the_servers(shop: TracedShop) -> None:
+async def test_a_refused_charge_is_an_error_of_the_client_span_only(shop: TracedShop) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await shop.order(card="378282246310005")
     server = shop.one("shop.PaymentService/Charge", SpanKind.SERVER)
@@ -207,7 +216,7 @@ async def test_a_refused_charge_is_the_callers_error_not_the_servers(shop: Trace
     assert (client.attributes or {})["rpc.response.status_code"] == "FAILED_PRECONDITION"
 
 
-async def test_an_order_joins_its_callers_trace(shop: TracedShop) -> None:
+async def test_an_order_joins_the_trace_of_its_caller(shop: TracedShop) -> None:
     await shop.order(("traceparent", f"00-{TRACE_ID}-{SPAN_ID}-01"))
     root = shop.one(PLACE_ORDER, SpanKind.SERVER)
     assert f"{root.context.trace_id:032x}" == TRACE_ID
@@ -215,13 +224,13 @@ async def test_an_order_joins_its_callers_trace(shop: TracedShop) -> None:
     assert f"{root.parent.span_id:016x}" == SPAN_ID
 
 
-async def test_a_caller_that_does_not_sample_gets_no_spans(shop: TracedShop) -> None:
+async def test_an_unsampled_trace_gets_no_spans(shop: TracedShop) -> None:
     await shop.order(("traceparent", f"00-{TRACE_ID}-{SPAN_ID}-00"))
     assert shop.spans() == []
 
 
-async def test_no_value_of_an_order_is_in_its_trace(shop: TracedShop) -> None:
+async def test_no_personal_data_of_an_order_is_in_its_trace(shop: TracedShop) -> None:
     request = await shop.order()
-    told = " ".join(str(span.to_json()) for span in shop.spans())
+    exported = " ".join(str(span.to_json()) for span in shop.spans())
     secrets = [request.user_id, request.email, request.address.street_address, request.credit_card.credit_card_number]
-    assert [value for value in secrets if value in told] == []
+    assert [value for value in secrets if value in exported] == []

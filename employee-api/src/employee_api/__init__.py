@@ -1,1 +1,1 @@
-"""Employees and their tasks, over HTTP."""
+"""HTTP API for employees, their tasks and CSV exports."""

@@ -1,4 +1,4 @@
-"""`python -m employee_api` serves; `migrate` brings the database up to date; `add-user` adds a user."""
+"""`python -m employee_api` serves; `migrate` applies pending database migrations; `add-user` adds a user."""
 
 import argparse
 import asyncio
@@ -13,75 +13,85 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis import database, logging, otlp
 from chassis.errors import DomainError
-from chassis.settings import load
+from chassis.settings import load, load_database_url
 from chassis.telemetry import Telemetry
-from employee_api import process
-from employee_api.composition import MIGRATIONS, compose, now
-from employee_api.passwords import Passwords
-from employee_api.repository import NewUser, UserRepository
+from employee_api import app, server
+from employee_api.clock import utc_now
+from employee_api.database import MIGRATIONS
 from employee_api.settings import AuthMode, EmployeeApiSettings
+from employee_api.users.passwords import PasswordHasher
+from employee_api.users.repository import NewUser, UserRepository
 
 log = structlog.get_logger()
 
 
 def main() -> None:
-    """Do what the command line says."""
+    arguments = _parse_arguments()
+    if arguments.command == "migrate":
+        database.migrate(load_database_url(EmployeeApiSettings), MIGRATIONS)
+    elif arguments.command == "add-user":
+        _add_user(load(EmployeeApiSettings), arguments)
+    else:
+        _serve(load(EmployeeApiSettings))
+
+
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m employee_api", description=__doc__)
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("migrate", help="run the database's migrations and end")
-    adding = commands.add_parser("add-user", help="add a user, such as the first leader; reads the password from stdin")
-    adding.add_argument("--name", required=True)
-    adding.add_argument("--email", required=True)
-    adding.add_argument("--role", required=True)
-    given = parser.parse_args()
-    settings = load(EmployeeApiSettings)
-    if given.command is None:
-        _serve(settings)
-        return
-    logging.configure("employee-api", level=settings.log_level)
-    database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
-    if given.command == "add-user":
-        asyncio.run(_add_user(settings, given))
+    commands.add_parser("migrate", help="apply pending database migrations and exit")
+    add_user = commands.add_parser(
+        "add-user", help="add a user, such as the first with a management role; the password is read from stdin"
+    )
+    add_user.add_argument("--name", required=True)
+    add_user.add_argument("--email", required=True)
+    add_user.add_argument("--role", required=True)
+    return parser.parse_args()
 
 
 def _serve(settings: EmployeeApiSettings) -> None:
-    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # names that will stay
-    measured = otlp.configure("employee-api")
-    logging.configure("employee-api", level=settings.log_level, logger=measured.logger)
+    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # the stable semantic conventions
+    telemetry = otlp.configure("employee-api")
+    logging.configure("employee-api", level=settings.log_level, logger=telemetry.logger)
     if settings.auth_mode is AuthMode.OFF:
-        log.warning("AUTH_MODE is off: everybody who reaches this API may do everything")
-    url = settings.database_url.get_secret_value()
-    database.migrate(url, MIGRATIONS)
+        log.warning("AUTH_MODE is off: every client has full access")
+    database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
     try:
-        uvloop.run(_run(settings, measured))
+        uvloop.run(_run(settings, telemetry))
     except OSError as error:
         sys.exit(str(error))
     finally:
-        measured.shutdown()
+        telemetry.shutdown()
 
 
-async def _run(settings: EmployeeApiSettings, measured: Telemetry) -> None:
+async def _run(settings: EmployeeApiSettings, telemetry: Telemetry) -> None:
     engine = database.engine(settings.database_url.get_secret_value())
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         _trace_sql(engine)
-    composed = compose(settings, engine, Passwords(settings.password_threads), measured)
-    await process.serve(composed.app, settings, composed.stopping)
+    built = app.build(settings, engine, PasswordHasher(settings.password_threads), telemetry)
+    await server.serve(built, settings)
 
 
 def _trace_sql(engine: AsyncEngine) -> None:
     from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor  # noqa: PLC0415 - only when exporting
 
-    # It would refuse SQLAlchemy 2.1 without a word, though it works.
+    # Its dependency check would silently skip SQLAlchemy 2.1, which works.
     SQLAlchemyInstrumentor().instrument(engine=engine.sync_engine, skip_dep_check=True)
 
 
-async def _add_user(settings: EmployeeApiSettings, given: argparse.Namespace) -> None:
+def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:
+    logging.configure("employee-api", level=settings.log_level)
+    url = settings.database_url.get_secret_value()
+    database.migrate(url, MIGRATIONS)
     password = getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    engine = database.engine(settings.database_url.get_secret_value())
+    asyncio.run(_store_user(url, arguments, password))
+
+
+async def _store_user(url: str, arguments: argparse.Namespace, password: str) -> None:
+    engine = database.engine(url)
     try:
-        password_hash = await Passwords(1).hash(password)
-        users = UserRepository(engine, now, random.SystemRandom())
-        user = await users.add(NewUser(given.name, given.email, password_hash, given.role, ""), None)
+        password_hash = await PasswordHasher(1).hash(password)
+        users = UserRepository(engine, utc_now, random.SystemRandom())
+        user = await users.add(NewUser(arguments.name, arguments.email, password_hash, arguments.role, ""), None)
     except DomainError as error:
         sys.exit(error.message)
     finally:

@@ -1,4 +1,4 @@
-"""What can go wrong, and the one table that says which status and text a caller gets for it."""
+"""All errors of the API, and the one table that maps them to HTTP statuses. Their messages are part of the contract."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,10 +17,10 @@ INTERNAL = "Internal server error"
 
 
 class BadRequest(InvalidArgument):
-    """The request breaks the operation's rules; the text is the operation's own."""
+    """The request's body or query is invalid."""
 
-    def __init__(self, text: str = "Invalid request") -> None:
-        super().__init__(message=text)
+    def __init__(self, message: str = "Invalid request") -> None:
+        super().__init__(message=message)
 
 
 class UnknownAssignee(BadRequest):
@@ -45,24 +45,25 @@ class UnknownAuthor(BadRequest):
 
 
 class InvalidCredentials(DomainError):
-    """No user has that e-mail, or the password is another one: which of them is not told."""
+    """No user has that e-mail, or the password is wrong; the message must not reveal which."""
 
     def __init__(self) -> None:
         super().__init__("Invalid email or password")
 
 
 class AuthenticationRequired(DomainError):
-    """The operation needs a session, and the request has none that is valid."""
+    """The operation requires a session, and the request has no valid one."""
 
     def __init__(self) -> None:
         super().__init__("Authentication required")
 
 
-class LeadersOnly(DomainError):
-    """The session's user has no role that may do this."""
+class ManagementRoleRequired(DomainError):
+    """The session's user does not have one of the management roles."""
 
     def __init__(self) -> None:
-        super().__init__("Not allowed")
+        # The reason is a label value of the metric `employee_api.auth.refusals`, on which dashboards may depend.
+        super().__init__("Not allowed", reason="LEADERS_ONLY")
 
 
 class UserNotFound(NotFound):
@@ -86,8 +87,8 @@ class EmailTaken(AlreadyExists):
         super().__init__("Email already registered")
 
 
-class LastLeader(FailedPrecondition):
-    """Without this user nobody could add or delete employees."""
+class LastManagementUser(FailedPrecondition):
+    """Without this user no one could add or delete employees."""
 
     def __init__(self) -> None:
         super().__init__("The last leader can't be deleted")
@@ -101,24 +102,24 @@ class TooManyFailedLogins(ResourceExhausted):
 
 
 class TooManyExports(ResourceExhausted):
-    """Each export keeps a database connection as long as its caller reads."""
+    """Each export occupies a database connection until its client has read everything."""
 
     def __init__(self) -> None:
         super().__init__("Too many exports at once", retry_after_seconds=5)
 
 
 class NotReady(Unavailable):
-    """The database does not answer, its migrations have not run, or the process is about to stop."""
+    """The database does not answer, its migrations have not run, or the process is shutting down."""
 
     def __init__(self) -> None:
         super().__init__("Not ready")
 
 
-STATUSES: Mapping[type[DomainError], HTTPStatus] = {
+HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     InvalidArgument: HTTPStatus.BAD_REQUEST,
     InvalidCredentials: HTTPStatus.UNAUTHORIZED,
     AuthenticationRequired: HTTPStatus.UNAUTHORIZED,
-    LeadersOnly: HTTPStatus.FORBIDDEN,
+    ManagementRoleRequired: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     FailedPrecondition: HTTPStatus.CONFLICT,
@@ -127,7 +128,6 @@ STATUSES: Mapping[type[DomainError], HTTPStatus] = {
 }
 
 
-def status_of(error: DomainError | type[DomainError]) -> HTTPStatus:
-    """The status of an error, by the nearest kind in the table; raises KeyError for a kind that is not in it."""
-    kinds = (error if isinstance(error, type) else type(error)).__mro__
-    return next(STATUSES[kind] for kind in kinds if kind in STATUSES)
+def http_status(error: DomainError) -> HTTPStatus:
+    """Return the status of the error's nearest class in HTTP_STATUSES."""
+    return next(HTTP_STATUSES[kind] for kind in type(error).__mro__ if kind in HTTP_STATUSES)

@@ -1,4 +1,4 @@
-"""The tables, on SQLite and PostgreSQL alike. Times are UTC with microseconds; ids are UUIDs."""
+"""The tables, the same on SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
 
 import uuid
 from datetime import UTC, date, datetime
@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import JSON, DateTime, Dialect, Index, Text, TypeDecorator
 from sqlmodel import Field, SQLModel
+from typing_extensions import override
 
-# Constraints have names, so that migrations can drop them on both databases.
+# Named constraints can be dropped by migrations on both databases.
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(column_0_N_label)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -17,25 +18,28 @@ SQLModel.metadata.naming_convention = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC. SQLite keeps no zone, so it is put back when a value is read."""
+    """A timestamp in UTC. SQLite stores no time zone, so it is added when a value is read.
+
+    Binding a value without a time zone raises ValueError.
+    """
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a moment without a zone: it could be any."""
         if value is not None and value.tzinfo is None:
-            raise ValueError("a moment needs a time zone")
+            raise ValueError("a timestamp needs a time zone")
         return None if value is None else value.astimezone(UTC)
 
+    @override
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Tell what is stored as UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _moment() -> Any:
+def _timestamp() -> Any:
     return Field(sa_type=UtcDateTime)
 
 
@@ -44,12 +48,12 @@ def _text() -> Any:
 
 
 def _user_reference() -> Any:
-    """A user who may be gone: the database itself empties the column when the user is deleted."""
+    # The database clears the column when the user is deleted.
     return Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
 
 
 class User(SQLModel, table=True):
-    """An employee. `email_key` is what uniqueness and login go by, `email` is as it was given."""
+    """An employee. Uniqueness and login use `email_key`; `email` is stored as it was entered."""
 
     __tablename__ = "users"
     __table_args__ = (Index("ix_users_created_at_id", "created_at", "id"),)
@@ -63,12 +67,10 @@ class User(SQLModel, table=True):
     color: str = _text()
     avatar: str = _text()
     dept: str = _text()
-    created_at: datetime = _moment()
+    created_at: datetime = _timestamp()
 
 
 class Task(SQLModel, table=True):
-    """A piece of work, perhaps somebody's."""
-
     __tablename__ = "tasks"
     __table_args__ = (Index("ix_tasks_created_at_id", "created_at", "id"),)
 
@@ -80,12 +82,12 @@ class Task(SQLModel, table=True):
     assignee_id: uuid.UUID | None = _user_reference()
     reporter_id: uuid.UUID | None = _user_reference()
     due_date: date | None = None
-    created_at: datetime = _moment()
-    updated_at: datetime = _moment()
+    created_at: datetime = _timestamp()
+    updated_at: datetime = _timestamp()
 
 
 class Comment(SQLModel, table=True):
-    """What somebody said about a task; it goes with the task and outlives its author."""
+    """A comment on a task: deleted with the task, but not with its author."""
 
     __tablename__ = "comments"
     __table_args__ = (Index("ix_comments_task_id_created_at_id", "task_id", "created_at", "id"),)
@@ -94,11 +96,11 @@ class Comment(SQLModel, table=True):
     task_id: uuid.UUID = Field(foreign_key="tasks.id", ondelete="CASCADE")
     author_id: uuid.UUID | None = _user_reference()
     body: str = _text()
-    created_at: datetime = _moment()
+    created_at: datetime = _timestamp()
 
 
 class Activity(SQLModel, table=True):
-    """Who did what when. The subject's id and name are copies: an activity outlives what it tells of."""
+    """A change to a user or task. The subject's id and name are copies, because an activity outlives its subject."""
 
     __tablename__ = "activities"
     __table_args__ = (Index("ix_activities_created_at_id", "created_at", "id"),)
@@ -110,16 +112,16 @@ class Activity(SQLModel, table=True):
     subject_id: uuid.UUID
     subject_name: str = _text()
     changes: dict[str, Any] = Field(sa_type=JSON)
-    created_at: datetime = _moment()
+    created_at: datetime = _timestamp()
 
 
 class Session(SQLModel, table=True):
-    """A login. Its token is kept as a hash only, so whoever reads this table can't use it."""
+    """A login session. Only a hash of its token is stored, so reading this table gives no access."""
 
     __tablename__ = "sessions"
 
     token_hash: bytes = Field(primary_key=True)
     user_id: uuid.UUID = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
-    created_at: datetime = _moment()
-    last_seen_at: datetime = _moment()
+    created_at: datetime = _timestamp()
+    last_seen_at: datetime = _timestamp()
     expires_at: datetime = Field(sa_type=UtcDateTime, index=True)

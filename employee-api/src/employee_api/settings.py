@@ -1,32 +1,32 @@
-"""What the employee API can be told."""
+"""Settings of the employee API, read from the environment."""
 
 import os
 from enum import StrEnum
 
 from pydantic import Field, SecretStr
 
-from chassis.settings import MAX_PORT, DatabaseUrl, Settings
+from chassis.settings import MAX_PORT, DatabaseSettings, DatabaseUrl
 
 
 class AuthMode(StrEnum):
-    """How much of the policy is applied: none, only counted, or all of it."""
+    """Whether authorization is off, only measured, or enforced."""
 
     OFF = "off"
     OBSERVE = "observe"
     ENFORCE = "enforce"
 
 
-_MOST_PASSWORD_THREADS = 4
+_MAX_PASSWORD_THREADS = 4
 
 
 def _password_threads() -> int:
-    """One for each core, but not a core more than memory allows: each hash takes 19 MiB while it is made."""
+    """Return the number of cores, limited because each hash takes 19 MiB while it is computed."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_PASSWORD_THREADS)
+    return min(cores, _MAX_PASSWORD_THREADS)
 
 
-class EmployeeApiSettings(Settings):
-    """The environment of the employee API; a field's name in capitals is the variable's."""
+class EmployeeApiSettings(DatabaseSettings):
+    """Settings of the process. A field's name in capitals is its environment variable."""
 
     host: str = "0.0.0.0"
     port: int = Field(default=8000, ge=0, le=MAX_PORT)

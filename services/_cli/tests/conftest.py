@@ -1,4 +1,4 @@
-"""The ad service stands for all of them: it needs no peer and no store."""
+"""A shop of one process, the ad service, which needs no other service and no database."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

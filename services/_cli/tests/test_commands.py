@@ -1,4 +1,4 @@
-"""Commands against servicers of this test, on real channels."""
+"""Commands against servicers in the test's process, over real channels."""
 
 import asyncio
 import json
@@ -38,14 +38,14 @@ CUP = product_catalog_pb2.Product(
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command beside this test's servicers; returns status, output and errors."""
+    """Run the command while this test's servicers serve; return its exit status, output and errors."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["shop", *arguments])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exited:
             main()
         printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
+        return int(exited.value.code or 0), printed.out, printed.err
 
     async def in_thread(*arguments: str) -> tuple[int, str, str]:
         return await asyncio.to_thread(call, *arguments)
@@ -107,9 +107,9 @@ class Checkout(checkout_pb2_grpc.CheckoutServiceServicer):
         self, request: checkout_pb2.PlaceOrderRequest, _context: Any
     ) -> checkout_pb2.PlaceOrderResponse:
         self.requests.append(request)
-        if request.user_id == "nobody":
+        if request.user_id == "empty-cart":
             raise FailedPrecondition("the cart is empty", reason="CART_EMPTY")
-        if request.user_id == "doubt":
+        if request.user_id == "in-progress":
             raise Unavailable("the order is in progress", reason="ORDER_IN_PROGRESS", metadata={"order_id": "o-1"})
         eur = money_pb2.Money(currency_code="EUR", units=1, nanos=100_000_000)
         line = order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="CUP", quantity=2), cost=eur)
@@ -182,60 +182,60 @@ async def test_products_are_listed_in_a_table(run: Run, catalog: str) -> None:
     assert re.search(r"CUP +Cup \[large\] +12\.50 USD +kitchen", out)
 
 
-async def test_products_are_searched(run: Run, catalog: str) -> None:
+async def test_products_can_be_searched(run: Run, catalog: str) -> None:
     _, out, _ = await run("products", "search", "tea", "--address", catalog)
     assert "CUP" in out
 
 
-async def test_a_products_description_is_shown(run: Run, catalog: str) -> None:
+async def test_showing_a_product_prints_its_description(run: Run, catalog: str) -> None:
     _, out, _ = await run("products", "show", "CUP", "--address", catalog)
     assert "Holds tea." in out
 
 
-async def test_json_has_the_contracts_field_names(run: Run, catalog: str) -> None:
+async def test_json_output_has_the_field_names_of_the_contract(run: Run, catalog: str) -> None:
     _, out, _ = await run("products", "list", "--json", "--address", catalog)
     assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
 
 
-async def test_what_a_service_refuses_is_one_line_with_its_reason(run: Run, catalog: str) -> None:
+async def test_a_refusal_is_printed_as_one_line_with_its_reason(run: Run, catalog: str) -> None:
     status, out, err = await run("products", "show", "NONE", "--address", catalog)
     assert (status, out, err) == (1, "", "PRODUCT_NOT_FOUND: no such product\n")
 
 
-async def test_a_broken_field_is_named_and_exits_with_its_own_status(run: Run, currency: str) -> None:
+async def test_an_invalid_field_is_named_and_exits_with_status_2(run: Run, currency: str) -> None:
     status, _, err = await run("convert", "1", "EUR", "XXX", "--address", currency)
     assert (status, err) == (2, "INVALID_ARGUMENT: to_code: is not supported\n")
 
 
-async def test_an_address_that_nothing_listens_at_exits_with_its_own_status(run: Run, port: int) -> None:
+async def test_an_address_without_a_listener_exits_with_status_4(run: Run, port: int) -> None:
     status, _, err = await run("products", "list", "--address", f"127.0.0.1:{port}")
     assert status == 4
     assert err == f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
 
 
-async def test_the_address_may_come_from_the_environment(
+async def test_the_address_is_read_from_the_environment(
     run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRODUCT_CATALOG_ADDR", catalog)
     assert (await run("products", "list"))[0] == 0
 
 
-async def test_an_address_without_a_port_is_bad_input(run: Run) -> None:
+async def test_an_address_without_a_port_is_invalid_input(run: Run) -> None:
     assert (await run("products", "list", "--address", "localhost"))[0] == 2
 
 
-async def test_what_is_added_to_a_cart_is_shown(run: Run, cart_address: str) -> None:
+async def test_showing_a_cart_lists_what_was_added(run: Run, cart_address: str) -> None:
     await run("cart", "add", "ada", "CUP", "--quantity", "3", "--address", cart_address)
     _, out, _ = await run("cart", "show", "ada", "--address", cart_address)
     assert re.search(r"CUP +3", out)
 
 
-async def test_adding_carries_the_idempotency_key(run: Run, cart: Cart, cart_address: str) -> None:
+async def test_adding_to_a_cart_sends_the_idempotency_key(run: Run, cart: Cart, cart_address: str) -> None:
     await run("cart", "add", "ada", "CUP", "--key", "k-1", "--address", cart_address)
     assert cart.keys == ["k-1"]
 
 
-async def test_a_cart_is_emptied(run: Run, cart: Cart, cart_address: str) -> None:
+async def test_a_cart_can_be_emptied(run: Run, cart: Cart, cart_address: str) -> None:
     await run("cart", "add", "ada", "CUP", "--address", cart_address)
     await run("cart", "empty", "ada", "--address", cart_address)
     assert not cart.cart.items
@@ -247,24 +247,24 @@ async def test_an_amount_is_converted_to_the_nano(run: Run, currency: str, amoun
 
 
 @pytest.mark.parametrize("amount", ["many", "0.0000000001", "NaN", "Infinity"])
-async def test_an_amount_that_is_no_money_is_bad_input(run: Run, currency: str, amount: str) -> None:
+async def test_an_amount_that_money_cannot_represent_is_invalid_input(run: Run, currency: str, amount: str) -> None:
     assert (await run("convert", amount, "USD", "EUR", "--address", currency))[0] == 2
 
 
-async def test_an_order_is_shown_with_its_total(run: Run, checkout_address: str) -> None:
+async def test_a_placed_order_is_printed_with_its_total(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("order", "ada", "--address", checkout_address)
     assert re.search(r"order id +o-1\ntracking id +t-1", out)
     assert re.search(r"total +3\.30 EUR", out)
 
 
-async def test_an_order_pays_with_a_test_card_unless_told_otherwise(
+async def test_an_order_is_paid_with_a_test_card_by_default(
     run: Run, checkout: Checkout, checkout_address: str
 ) -> None:
     await run("order", "ada", "--address", checkout_address)
     assert checkout.requests[0].credit_card.credit_card_number == "4242 4242 4242 4242"
 
 
-async def test_an_order_carries_what_it_was_told(run: Run, checkout: Checkout, checkout_address: str) -> None:
+async def test_an_order_request_contains_the_given_options(run: Run, checkout: Checkout, checkout_address: str) -> None:
     await run(
         "order", "ada", "--currency", "usd", "--expires", "2040-07", "--zip", "12345", "--address", checkout_address
     )
@@ -273,34 +273,36 @@ async def test_an_order_carries_what_it_was_told(run: Run, checkout: Checkout, c
     assert request.credit_card.credit_card_expiration_month == 7
 
 
-async def test_a_refused_order_tells_why(run: Run, checkout_address: str) -> None:
-    status, _, err = await run("order", "nobody", "--address", checkout_address)
+async def test_a_refused_order_prints_the_reason(run: Run, checkout_address: str) -> None:
+    status, _, err = await run("order", "empty-cart", "--address", checkout_address)
     assert (status, err) == (1, "CART_EMPTY: the cart is empty\n")
 
 
-async def test_an_order_in_doubt_tells_its_id(run: Run, checkout_address: str) -> None:
-    status, _, err = await run("order", "doubt", "--address", checkout_address)
+async def test_an_order_with_an_unknown_outcome_prints_its_id(run: Run, checkout_address: str) -> None:
+    status, _, err = await run("order", "in-progress", "--address", checkout_address)
     assert (status, err) == (4, "ORDER_IN_PROGRESS: the order is in progress (order_id=o-1)\n")
 
 
-async def test_orders_are_listed_with_what_is_left_to_do(run: Run, checkout_address: str) -> None:
+async def test_orders_are_listed_with_their_outbox(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "list", "--address", checkout_address)
     assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email", out)
 
 
-async def test_stuck_orders_are_asked_for(run: Run, journal: Journal, checkout_address: str) -> None:
+async def test_the_order_list_can_be_filtered_by_stuck_and_state(
+    run: Run, journal: Journal, checkout_address: str
+) -> None:
     await run("orders", "list", "--stuck", "--state", "charging", "--address", checkout_address)
     assert journal.requests == [
         orders_pb2.ListOrdersRequest(stuck=True, limit=50, states=[orders_pb2.ORDER_STATE_CHARGING])
     ]
 
 
-async def test_an_unknown_state_is_told_with_the_known_ones(run: Run) -> None:
+async def test_an_unknown_state_is_refused_with_the_known_ones(run: Run) -> None:
     status, _, err = await run("orders", "list", "--state", "gone")
     assert status == 2
     assert "NEEDS_REFUND" in err
 
 
-async def test_an_orders_history_is_shown_step_by_step(run: Run, checkout_address: str) -> None:
+async def test_showing_an_order_prints_its_history_step_by_step(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
     assert re.search(r"inserted +CHARGING +1 +1", out)

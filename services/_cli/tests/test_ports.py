@@ -6,8 +6,8 @@ from shop_cli.local.ports import HOST, PortInUse, require_free, reserved
 
 
 def test_reserved_ports_differ_from_each_other_and_from_other_reservations() -> None:
-    with reserved(20) as mine, reserved(20) as theirs:
-        assert len({*mine, *theirs}) == 40
+    with reserved(20) as first, reserved(20) as second:
+        assert len({*first, *second}) == 40
 
 
 def test_a_reserved_port_can_be_bound() -> None:
@@ -15,7 +15,7 @@ def test_a_reserved_port_can_be_bound() -> None:
         bound.bind((HOST, port))
 
 
-def test_a_port_that_something_listens_on_is_refused_by_number_and_name() -> None:
+def test_a_port_in_use_is_refused_with_its_number_and_the_service() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()

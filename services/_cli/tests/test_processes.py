@@ -35,8 +35,8 @@ def exists(pid: int | None) -> bool:
     return True
 
 
-async def gone(pid: int) -> None:
-    while exists(pid):  # noqa: ASYNC110 - nobody tells of another process's child
+async def wait_until_gone(pid: int) -> None:
+    while exists(pid):  # noqa: ASYNC110 - there is no event for the end of another process's child
         await asyncio.sleep(0.02)
 
 
@@ -44,16 +44,16 @@ async def test_a_started_service_serves(process: Process) -> None:
     assert await process.is_serving()
 
 
-async def test_a_stopped_service_has_drained_and_ended_well(process: Process) -> None:
+async def test_a_stopped_service_drains_and_exits_with_status_0(process: Process) -> None:
     assert await process.stop() == 0
 
 
 @pytest.mark.usefixtures("process")
-def test_a_service_logs_to_a_file_of_its_name(tmp_path: Path) -> None:
+def test_a_service_logs_to_a_file_with_its_name(tmp_path: Path) -> None:
     assert '"serving"' in (tmp_path / ".shop" / "log" / "ad.log").read_text()
 
 
-async def test_a_killed_service_ends_by_the_signal(process: Process) -> None:
+async def test_the_exit_status_of_a_killed_service_is_the_signal(process: Process) -> None:
     process.kill()
     assert await process.wait() == -signal.SIGKILL
 
@@ -74,7 +74,7 @@ async def test_a_restarted_service_serves_at_its_old_address(process: Process) -
     assert await process.is_serving()
 
 
-async def test_a_restart_may_add_variables_for_this_time(process: Process) -> None:
+async def test_a_restart_can_add_variables_until_the_next_start(process: Process) -> None:
     await process.restart(LOG_LEVEL="error")
     size = process.log_path.stat().st_size
     await process.stop()
@@ -99,7 +99,7 @@ async def test_leaving_the_shop_stops_its_services(ad: Program, port: int, tmp_p
     assert not exists(pid)
 
 
-async def test_leaving_the_shop_by_an_error_stops_its_services(ad: Program, port: int, tmp_path: Path) -> None:
+async def test_leaving_the_shop_with_an_error_stops_its_services(ad: Program, port: int, tmp_path: Path) -> None:
     shop = Shop([ad], tmp_path, {"ad": port})
 
     async def fail() -> None:
@@ -111,7 +111,7 @@ async def test_leaving_the_shop_by_an_error_stops_its_services(ad: Program, port
     assert not exists(shop["ad"].pid)
 
 
-async def test_services_die_with_a_parent_that_is_killed(port: int, tmp_path: Path) -> None:
+async def test_services_end_when_their_parent_is_killed(port: int, tmp_path: Path) -> None:
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, str(tmp_path), str(port), stdout=asyncio.subprocess.PIPE
     )
@@ -121,44 +121,46 @@ async def test_services_die_with_a_parent_that_is_killed(port: int, tmp_path: Pa
     parent.kill()
     await parent.wait()
     async with asyncio.timeout(20):
-        await gone(pid)
+        await wait_until_gone(pid)
 
 
-async def test_a_taken_port_stops_the_start_before_any_service_runs(ad: Program, port: int, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind((HOST, port))
-        taken.listen()
+async def test_a_port_in_use_is_detected_before_any_service_is_started(ad: Program, port: int, tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind((HOST, port))
+        listener.listen()
         shop = Shop([ad], tmp_path, {"ad": port})
         with pytest.raises(PortInUse):
             await shop.__aenter__()
     assert shop["ad"].pid is None
 
 
-async def test_waiting_for_a_service_that_ends_tells_why(ad: Program, port: int, tmp_path: Path) -> None:
-    own = {"ad": {"ADS_FILE": "/nowhere"}}
-    async with Shop([ad], tmp_path, {"ad": port}, own=own) as shop:
+async def test_waiting_for_a_service_that_ends_raises_its_last_log_lines(
+    ad: Program, port: int, tmp_path: Path
+) -> None:
+    overrides = {"ad": {"ADS_FILE": "/nowhere"}}
+    async with Shop([ad], tmp_path, {"ad": port}, overrides=overrides) as shop:
         with pytest.raises(ProcessDied, match="ad ended with status 2: ADS_FILE: "):
             await shop.wait_until_serving()
 
 
-async def test_waiting_for_a_service_that_hangs_ends(process: Process) -> None:
+async def test_waiting_for_a_service_that_hangs_times_out(process: Process) -> None:
     process.pause()
     with pytest.raises(NotServing, match=r"ad is not ready after 0\.1 s"):
         await process.wait_until_serving(timeout_seconds=0.1)
 
 
-async def test_a_developers_settings_for_other_programs_stay_outside(ad: Program, tmp_path: Path) -> None:
+async def test_services_do_not_inherit_settings_that_differ_between_services(ad: Program, tmp_path: Path) -> None:
     shop = Shop([ad], tmp_path, {"ad": 1}, {"DATABASE_URL": "postgresql://elsewhere", "REDIS_URL": "redis://here"})
     assert "DATABASE_URL" not in shop["ad"].environment
     assert shop["ad"].environment["REDIS_URL"] == "redis://here"
 
 
-async def test_every_service_knows_the_addresses_of_all(ad: Program, tmp_path: Path) -> None:
+async def test_every_service_gets_the_addresses_of_all_services(ad: Program, tmp_path: Path) -> None:
     catalog = Program("product-catalog", "product_catalog_service", 50053, "grpc")
     shop = Shop([ad, catalog], tmp_path, {"ad": 1, "product-catalog": 2})
     assert shop["ad"].environment["PRODUCT_CATALOG_ADDR"] == "127.0.0.1:2"
 
 
-async def test_a_service_that_is_not_part_of_the_shop_is_told_by_name(shop: Shop) -> None:
-    with pytest.raises(NotFound, match="cart is not running here"):
+async def test_a_service_that_is_not_part_of_the_shop_is_reported_by_name(shop: Shop) -> None:
+    with pytest.raises(NotFound, match="cart is not part of this shop"):
         shop["cart"]

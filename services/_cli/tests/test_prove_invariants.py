@@ -1,4 +1,4 @@
-"""Each invariant finds what it is for; a run without faults breaks none."""
+"""Each invariant finds its violations, and finds none in correct evidence."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,9 +9,18 @@ from chassis.money import Money
 from shop.cart_pb2 import CartItem
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderItem, OrderResult
-from shop_cli.prove.evidence import Answer, CartStory, Evidence, Mail, Recorded, Shipment, Story, Told
-from shop_cli.prove.invariants import judge
-from shop_cli.prove.plan import Customer, Intent, Line, Wish
+from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
+from shop_cli.prove.evidence import (
+    CartEvidence,
+    ClientOutcome,
+    Confirmation,
+    Evidence,
+    JournalRecord,
+    OrderEvidence,
+    OrderResponse,
+    Shipment,
+)
+from shop_cli.prove.invariants import check_invariants
 
 TOTAL = Money.of("EUR", 12, 500_000_000)
 ORDER = OrderResult(
@@ -31,158 +40,170 @@ INTENT = Intent(
     card_number="4000000000000002",
     card_year=2031,
     currency="EUR",
-    wish=Wish.GOODS,
+    kind=OrderKind.VALID,
     lines=(Line("mug", 2),),
     key="key",
-    late=None,
+    late_line=None,
     max_tries=None,
     seed=1,
 )
 SHIPMENT = Shipment("tracking-id", {"mug": 2})
-MAIL = Mail("order-id", INTENT.email, "Order order-id tracking-id mug 3 Proving Ground")
-STORY = Story(
+CONFIRMATION = Confirmation("order-id", INTENT.email, "Order order-id tracking-id mug 3 Proving Ground")
+PLACED = OrderEvidence(
     intent=INTENT,
-    answer=Answer(Told.PLACED, ORDER, tries=1),
+    response=OrderResponse(ClientOutcome.PLACED, ORDER, tries=1),
     charges=(TOTAL,),
     shipments=(SHIPMENT,),
-    mails=(MAIL,),
-    recorded=Recorded("DONE", TOTAL),
-    replayed=Answer(Told.PLACED, ORDER),
+    confirmations=(CONFIRMATION,),
+    journal_record=JournalRecord("DONE", TOTAL),
+    repeated=OrderResponse(ClientOutcome.PLACED, ORDER),
 )
-NOT_PLACED = replace(STORY, charges=(), shipments=(), mails=(), recorded=None, replayed=None)
+NOT_PLACED = replace(PLACED, charges=(), shipments=(), confirmations=(), journal_record=None, repeated=None)
 
 
-def cart(left: Mapping[str, int], late: Mapping[str, int] | None = None) -> CartStory:
-    return CartStory(Customer(INTENT.user_id, (INTENT,)), {"mug": 2}, late or {}, left)
+def cart(contents: Mapping[str, int], added_late: Mapping[str, int] | None = None) -> CartEvidence:
+    return CartEvidence(Customer(INTENT.user_id, (INTENT,)), {"mug": 2}, added_late or {}, contents)
 
 
-def broken(*stories: Story, carts: tuple[CartStory, ...] = (), quiet_seconds: float | None = 1.0) -> set[str]:
-    return {finding.name for finding in judge(Evidence(stories, carts, quiet_seconds)) if not finding.holds}
+def violated(
+    *orders: OrderEvidence, carts: tuple[CartEvidence, ...] = (), quiet_seconds: float | None = 1.0
+) -> set[str]:
+    evidence = Evidence(orders, carts, quiet_seconds)
+    return {invariant.name for invariant in check_invariants(evidence) if not invariant.holds}
 
 
-def test_a_placed_order_breaks_nothing() -> None:
-    assert broken(STORY, carts=(cart({}),)) == set()
+def test_a_placed_order_violates_nothing() -> None:
+    assert violated(PLACED, carts=(cart({}),)) == set()
 
 
-def test_a_refused_order_without_traces_breaks_nothing() -> None:
-    refused = replace(NOT_PLACED, answer=Answer(Told.REFUSED, reason="CARD_EXPIRED"))
-    assert broken(refused, carts=(cart({"mug": 2}),)) == set()
+def test_a_refused_order_without_ledger_entries_violates_nothing() -> None:
+    refused = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.REFUSED, reason="CARD_EXPIRED"))
+    assert violated(refused, carts=(cart({"mug": 2}),)) == set()
 
 
-def test_an_order_that_nobody_heard_of_but_that_was_placed_breaks_nothing() -> None:
-    assert (
-        broken(replace(STORY, intent=replace(INTENT, max_tries=1), answer=Answer(Told.NOTHING), replayed=None)) == set()
-    )
+def test_a_placed_order_without_a_definite_response_violates_nothing() -> None:
+    intent = replace(INTENT, max_tries=1)
+    placed = replace(PLACED, intent=intent, response=OrderResponse(ClientOutcome.UNKNOWN), repeated=None)
+    assert violated(placed) == set()
 
 
-def test_two_charges_break_i1() -> None:
-    assert "I1" in broken(replace(STORY, charges=(TOTAL, TOTAL)))
+def test_two_charges_violate_i1() -> None:
+    assert "I1" in violated(replace(PLACED, charges=(TOTAL, TOTAL)))
 
 
-def test_a_charge_that_belongs_to_no_order_breaks_i1() -> None:
-    found = judge(Evidence((STORY,), strangers=("charge k belongs to no order",)))
-    assert [finding.name for finding in found if not finding.holds] == ["I1"]
+def test_a_charge_that_belongs_to_no_order_violates_i1() -> None:
+    evidence = Evidence((PLACED,), unmatched_entries=("charge k belongs to no order",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I1"]
 
 
-def test_two_shipments_break_i2() -> None:
-    assert "I2" in broken(replace(STORY, shipments=(SHIPMENT, Shipment("another", {}))))
+def test_two_shipments_violate_i2() -> None:
+    assert "I2" in violated(replace(PLACED, shipments=(SHIPMENT, Shipment("another", {}))))
 
 
-def test_a_charge_without_a_shipment_breaks_i2() -> None:
-    assert "I2" in broken(replace(STORY, shipments=()))
+def test_a_charge_without_a_shipment_violates_i2() -> None:
+    assert "I2" in violated(replace(PLACED, shipments=()))
 
 
-def test_an_order_still_open_long_after_the_faults_breaks_i2() -> None:
-    assert broken(STORY, quiet_seconds=None) == {"I2"}
+def test_an_order_unfinished_long_after_the_last_fault_violates_i2() -> None:
+    assert violated(PLACED, quiet_seconds=None) == {"I2"}
 
 
-def test_a_cart_that_is_gone_without_a_shipment_breaks_i2() -> None:
-    assert broken(replace(NOT_PLACED, answer=Answer(Told.CART_GONE))) == {"I2"}
+def test_an_emptied_cart_without_a_shipment_violates_i2() -> None:
+    assert violated(replace(NOT_PLACED, response=OrderResponse(ClientOutcome.CART_EMPTIED))) == {"I2"}
 
 
-def test_a_shipment_without_a_charge_breaks_i3() -> None:
-    assert "I3" in broken(replace(STORY, charges=()))
+def test_a_shipment_without_a_charge_violates_i3() -> None:
+    assert "I3" in violated(replace(PLACED, charges=()))
 
 
-def test_a_shipped_order_without_a_mail_breaks_i4() -> None:
-    assert broken(replace(STORY, mails=())) == {"I4"}
+def test_a_shipped_order_without_a_confirmation_violates_i4() -> None:
+    assert violated(replace(PLACED, confirmations=())) == {"I4"}
 
 
-def test_mails_of_two_orders_break_i4() -> None:
-    assert "I4" in broken(replace(STORY, mails=(MAIL, replace(MAIL, order_id="another"))))
+def test_confirmations_of_two_order_ids_violate_i4() -> None:
+    assert "I4" in violated(replace(PLACED, confirmations=(CONFIRMATION, replace(CONFIRMATION, order_id="another"))))
 
 
-def test_the_same_mail_twice_breaks_nothing() -> None:
-    assert broken(replace(STORY, mails=(MAIL, MAIL))) == set()
+def test_the_same_confirmation_twice_violates_nothing() -> None:
+    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == set()
 
 
-def test_a_mail_without_a_shipment_breaks_i4() -> None:
-    refused = replace(NOT_PLACED, answer=Answer(Told.REFUSED), mails=(MAIL,))
-    assert broken(refused) == {"I4"}
+def test_a_confirmation_without_a_shipment_violates_i4() -> None:
+    refused = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.REFUSED), confirmations=(CONFIRMATION,))
+    assert violated(refused) == {"I4"}
 
 
-@pytest.mark.parametrize("word", ["order-id", "tracking-id", "mug", "3 Proving Ground"])
-def test_a_mail_that_says_something_else_breaks_i4(word: str) -> None:
-    assert broken(replace(STORY, mails=(replace(MAIL, text=MAIL.text.replace(word, "")),))) == {"I4"}
+@pytest.mark.parametrize("text", ["order-id", "tracking-id", "mug", "3 Proving Ground"])
+def test_a_confirmation_without_a_text_of_the_order_violates_i4(text: str) -> None:
+    confirmation = replace(CONFIRMATION, text=CONFIRMATION.text.replace(text, ""))
+    assert violated(replace(PLACED, confirmations=(confirmation,))) == {"I4"}
 
 
 @pytest.mark.parametrize("state", ["CHARGING", "DECLINED", "ABANDONED", "VOIDED"])
-def test_an_ok_reply_for_an_order_in_another_state_breaks_i5(state: str) -> None:
-    assert broken(replace(STORY, recorded=Recorded(state, TOTAL))) == {"I5"}
+def test_an_ok_response_for_an_unsettled_or_failed_order_violates_i5(state: str) -> None:
+    assert violated(replace(PLACED, journal_record=JournalRecord(state, TOTAL))) == {"I5"}
 
 
-@pytest.mark.parametrize("replayed", [Answer(Told.PLACED, OTHER_ORDER), Answer(Told.REFUSED), Answer(Told.NOTHING)])
-def test_another_answer_to_the_same_key_breaks_i5(replayed: Answer) -> None:
-    assert broken(replace(STORY, replayed=replayed)) == {"I5"}
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        OrderResponse(ClientOutcome.PLACED, OTHER_ORDER),
+        OrderResponse(ClientOutcome.REFUSED),
+        OrderResponse(ClientOutcome.UNKNOWN),
+    ],
+)
+def test_a_different_response_to_the_same_key_violates_i5(repeated: OrderResponse) -> None:
+    assert violated(replace(PLACED, repeated=repeated)) == {"I5"}
 
 
-def test_a_tracking_id_that_no_shipment_has_breaks_i5() -> None:
-    assert "I5" in broken(replace(STORY, shipments=(Shipment("another", {"mug": 2}),)))
+def test_a_tracking_id_that_no_shipment_has_violates_i5() -> None:
+    assert "I5" in violated(replace(PLACED, shipments=(Shipment("another", {"mug": 2}),)))
 
 
-def test_a_contradiction_on_the_way_breaks_i5() -> None:
-    assert broken(replace(STORY, answer=replace(STORY.answer, contradictions=("two answers",)))) == {"I5"}
+def test_a_contradiction_between_responses_violates_i5() -> None:
+    response = replace(PLACED.response, contradictions=("two different responses",))
+    assert violated(replace(PLACED, response=response)) == {"I5"}
 
 
-def test_a_charge_after_a_refusal_breaks_i6() -> None:
-    refused = replace(STORY, answer=Answer(Told.REFUSED, reason="CARD_EXPIRED"), replayed=None)
-    assert broken(refused) == {"I6"}
+def test_a_charge_after_a_refusal_violates_i6() -> None:
+    refused = replace(PLACED, response=OrderResponse(ClientOutcome.REFUSED, reason="CARD_EXPIRED"), repeated=None)
+    assert violated(refused) == {"I6"}
 
 
-@pytest.mark.parametrize("left", [{"mug": 2}, {"mug": 1}, {"hat": 1}])
-def test_a_cart_that_keeps_what_was_bought_breaks_i7(left: dict[str, int]) -> None:
-    assert broken(STORY, carts=(cart(left),)) == {"I7"}
+@pytest.mark.parametrize("contents", [{"mug": 2}, {"mug": 1}, {"hat": 1}])
+def test_wrong_cart_contents_after_an_order_violate_i7(contents: dict[str, int]) -> None:
+    assert violated(PLACED, carts=(cart(contents),)) == {"I7"}
 
 
-def test_a_cart_that_lost_what_was_not_bought_breaks_i7() -> None:
-    refused = replace(NOT_PLACED, answer=Answer(Told.REFUSED))
-    assert broken(refused, carts=(cart({}),)) == {"I7"}
+def test_an_emptied_cart_after_a_refusal_violates_i7() -> None:
+    refused = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.REFUSED))
+    assert violated(refused, carts=(cart({}),)) == {"I7"}
 
 
-@pytest.mark.parametrize("left", [{"hat": 1}, {"hat": 1, "mug": 2}])
-def test_what_comes_late_stays_alone_or_with_all_of_the_cart(left: dict[str, int]) -> None:
-    assert broken(STORY, carts=(cart(left, late={"hat": 1}),)) == set()
+@pytest.mark.parametrize("contents", [{"hat": 1}, {"hat": 1, "mug": 2}])
+def test_a_late_addition_may_be_left_alone_or_with_the_whole_cart(contents: dict[str, int]) -> None:
+    assert violated(PLACED, carts=(cart(contents, added_late={"hat": 1}),)) == set()
 
 
-def test_losing_what_came_late_breaks_i7() -> None:
-    assert broken(STORY, carts=(cart({}, late={"hat": 1}),)) == {"I7"}
+def test_a_lost_late_addition_violates_i7() -> None:
+    assert violated(PLACED, carts=(cart({}, added_late={"hat": 1}),)) == {"I7"}
 
 
-def test_a_charge_of_another_amount_breaks_i8() -> None:
-    assert broken(replace(STORY, charges=(Money("EUR", TOTAL.total_nanos + 1),))) == {"I8"}
+def test_a_charge_of_a_different_amount_violates_i8() -> None:
+    assert violated(replace(PLACED, charges=(Money("EUR", TOTAL.total_nanos + 1),))) == {"I8"}
 
 
-def test_two_wrong_charges_that_make_up_for_each_other_break_i8() -> None:
-    more = replace(STORY, charges=(Money("EUR", TOTAL.total_nanos + 1),))
-    less = replace(STORY, charges=(Money("EUR", TOTAL.total_nanos - 1),))
-    assert broken(more, less) == {"I8"}
+def test_two_wrong_charges_with_the_right_sum_violate_i8() -> None:
+    more = replace(PLACED, charges=(Money("EUR", TOTAL.total_nanos + 1),))
+    less = replace(PLACED, charges=(Money("EUR", TOTAL.total_nanos - 1),))
+    assert violated(more, less) == {"I8"}
 
 
-def test_too_many_without_an_answer_break_i9() -> None:
-    unanswered = replace(NOT_PLACED, answer=Answer(Told.NOTHING))
-    assert broken(*[STORY] * 18, unanswered, unanswered) == {"I9"}
+def test_too_many_orders_without_a_definite_response_violate_i9() -> None:
+    unanswered = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.UNKNOWN))
+    assert violated(*[PLACED] * 18, unanswered, unanswered) == {"I9"}
 
 
-def test_who_walks_away_does_not_count_for_i9() -> None:
-    walked_away = replace(NOT_PLACED, intent=replace(INTENT, max_tries=1), answer=Answer(Told.NOTHING))
-    assert broken(*[STORY] * 18, walked_away, walked_away) == set()
+def test_customers_who_give_up_do_not_count_for_i9() -> None:
+    given_up = replace(NOT_PLACED, intent=replace(INTENT, max_tries=1), response=OrderResponse(ClientOutcome.UNKNOWN))
+    assert violated(*[PLACED] * 18, given_up, given_up) == set()

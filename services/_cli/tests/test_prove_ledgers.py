@@ -1,4 +1,4 @@
-"""The ledgers of payment, shipping and email, as they are on disk."""
+"""The ledgers of payment, shipping and email are read from their files and matched to orders."""
 
 import json
 import sqlite3
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from chassis.money import Money
+from shop_cli.prove.customer_plan import Line, valid_intent
 from shop_cli.prove.evidence import Shipment
-from shop_cli.prove.ledgers import Charge, card_hmac, join, read_charges, read_manifest, read_outbox
-from shop_cli.prove.plan import Line, plain
+from shop_cli.prove.ledgers import Charge, card_hmac, match_ledgers, read_charges, read_manifest, read_outbox
 
 HMAC_KEY = b"key" * 16
-INTENT = plain(5, "customer-5", [Line("mug", 1)], "key")
+INTENT = valid_intent(5, "customer-5", [Line("mug", 1)], "key")
 EUROS = Money.of("EUR", 5)
 
 
@@ -49,39 +49,39 @@ def test_charges_are_read_with_their_amounts(tmp_path: Path) -> None:
     assert read_charges(f"sqlite:///{path}") == [Charge("k", "CHARGED", EUROS, b"\x01")]
 
 
-def test_a_shipment_written_down_twice_is_one(manifest: Path) -> None:
+def test_two_manifest_entries_with_one_tracking_id_are_one_shipment(manifest: Path) -> None:
     manifest.write_text(f"{manifest_line('a')}\n{manifest_line('a')}\n{manifest_line('b')}\n")
     assert [shipment.tracking_id for _, shipment in read_manifest(manifest)] == ["a", "b"]
 
 
-def test_a_line_that_a_crash_tore_is_no_shipment(manifest: Path) -> None:
+def test_a_torn_line_of_the_manifest_is_skipped(manifest: Path) -> None:
     manifest.write_text(f"{manifest_line('a')[:20]}\n{manifest_line('b')}\n")
     assert [shipment.tracking_id for _, shipment in read_manifest(manifest)] == ["b"]
 
 
-def test_a_mail_tells_its_order_its_recipient_and_its_words(outbox: Path) -> None:
+def test_a_confirmation_is_read_with_its_order_recipient_and_text(outbox: Path) -> None:
     message = EmailMessage()
     message["To"], message["Message-ID"] = "a@example.com", "<order@shop>"
     message.set_content("two\n  words\n")
     (outbox / "order.eml").write_bytes(bytes(message))
-    (mail,) = read_outbox(outbox)
-    assert (mail.order_id, mail.recipient, mail.text) == ("order", "a@example.com", "two words")
+    (confirmation,) = read_outbox(outbox)
+    assert (confirmation.order_id, confirmation.recipient, confirmation.text) == ("order", "a@example.com", "two words")
 
 
-def test_entries_are_joined_by_card_street_and_recipient(manifest: Path, outbox: Path) -> None:
+def test_entries_are_matched_by_card_and_street(manifest: Path, outbox: Path) -> None:
     manifest.write_text(f"{manifest_line('a')}\n")
-    ledgers = join([INTENT], [charge()], manifest, outbox, HMAC_KEY)
+    ledgers = match_ledgers([INTENT], [charge()], manifest, outbox, HMAC_KEY)
     assert ledgers.charges == {5: (EUROS,)}
     assert ledgers.shipments == {5: (Shipment("a", {"mug": 1}),)}
-    assert ledgers.strangers == ()
+    assert ledgers.unmatched_entries == ()
 
 
 @pytest.mark.parametrize("state", ["VOIDED", "DECLINED"])
 def test_a_charge_that_was_not_captured_does_not_count(manifest: Path, outbox: Path, state: str) -> None:
-    assert join([INTENT], [charge(state)], manifest, outbox, HMAC_KEY).charges == {}
+    assert match_ledgers([INTENT], [charge(state)], manifest, outbox, HMAC_KEY).charges == {}
 
 
-def test_entries_that_belong_to_no_order_are_told(manifest: Path, outbox: Path) -> None:
+def test_entries_that_belong_to_no_order_are_reported(manifest: Path, outbox: Path) -> None:
     manifest.write_text(f"{manifest_line('a', street='elsewhere')}\n")
-    strangers = join([INTENT], [charge(card=b"another")], manifest, outbox, HMAC_KEY).strangers
-    assert strangers == ("charge key belongs to no order", "shipment a belongs to no order")
+    unmatched = match_ledgers([INTENT], [charge(card=b"another")], manifest, outbox, HMAC_KEY).unmatched_entries
+    assert unmatched == ("charge key belongs to no order", "shipment a belongs to no order")

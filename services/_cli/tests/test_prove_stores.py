@@ -1,4 +1,4 @@
-"""Real databases that die and come back with what they acknowledged."""
+"""Real databases still have what they acknowledged after a kill and a restart."""
 
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from shop_cli.prove.stores import Postgres, Valkey
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that other users may enter, as pytest's own may not be."""
+    """A folder that other users may enter, which pytest's own need not be."""
     with tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -25,8 +25,8 @@ def port() -> Iterator[int]:
         yield port
 
 
-async def test_postgres_keeps_what_it_committed_over_an_immediate_shutdown(folder: Path) -> None:
-    async with await Postgres.created(folder / "postgres") as server:
+async def test_postgres_has_committed_data_after_an_immediate_shutdown(folder: Path) -> None:
+    async with await Postgres.create(folder / "postgres") as server:
         await server.create_database("shop")
         with psycopg.connect(server.url("shop"), autocommit=True) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 1 AS number")
@@ -38,10 +38,10 @@ async def test_postgres_keeps_what_it_committed_over_an_immediate_shutdown(folde
             assert connection.execute("SELECT number FROM kept").fetchall() == [(1,)]
 
 
-async def test_valkey_keeps_what_it_acknowledged_over_a_kill(tmp_path: Path, port: int) -> None:
+async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: int) -> None:
     async with Valkey(tmp_path, port) as server:
         with redis.Redis.from_url(server.url) as client:
-            # By its default it answers before it writes, whenever a flush of the last second takes long.
+            # With the default (everysec) a write is acknowledged before it is in the file while an fsync is slow.
             assert client.config_get("appendfsync") == {"appendfsync": "always"}
             client.set("kept", "1")
         server.kill()

@@ -1,20 +1,15 @@
-"""Alembic's own command line (`alembic check`, `alembic revision --autogenerate`); the service migrates without it."""
-
-import os
+"""Alembic's command line (`alembic check`, `alembic revision --autogenerate`); the API migrates without it."""
 
 from alembic import context
-from sqlalchemy import NullPool, create_engine
 
-from chassis.database import libpq_url, sqlite_path
+from chassis import database
+from chassis.settings import load_database_url
 from employee_api import models
+from employee_api.database import blocking_engine
+from employee_api.settings import EmployeeApiSettings
 
-
-def _address() -> str:
-    url = os.environ.get("DATABASE_URL", "sqlite:///.shop/employee-api.db")
-    return url if sqlite_path(url) else libpq_url(url).replace("postgresql://", "postgresql+psycopg://", 1)
-
-
-with create_engine(_address(), poolclass=NullPool).connect() as connection:
+engine = blocking_engine(database.engine(load_database_url(EmployeeApiSettings)))
+with engine.connect() as connection:
     context.configure(
         connection=connection, target_metadata=models.User.metadata, render_as_batch=True, compare_server_default=True
     )

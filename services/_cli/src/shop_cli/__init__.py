@@ -1,1 +1,1 @@
-"""The shop command."""
+"""The `shop` command."""

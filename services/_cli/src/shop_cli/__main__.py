@@ -1,9 +1,9 @@
-"""The `shop` command: `shop up`, `shop demo`, and commands that talk to a running shop."""
+"""The `shop` command: run a shop on this machine, or call a running one."""
 
 import os
 import sys
 
-# Before anything imports gRPC, which would warn of every process that is started.
+# gRPC reads these when it is imported; otherwise it logs a warning for every process that is started.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -17,16 +17,16 @@ from shop_cli.commands.demo import demo
 from shop_cli.commands.order import order
 from shop_cli.commands.orders import orders
 from shop_cli.commands.products import products
+from shop_cli.commands.prove import prove
 from shop_cli.commands.up import up
-from shop_cli.prove.command import prove
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the shop on this machine, or talk to one that runs.",
-    epilog="Exit status: 0 done, 1 refused or failed, 2 bad input, 4 not answering (try again).",
+    help="Run the shop on this machine, or call a running one.",
+    epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
     pretty_exceptions_enable=False,
 )
 for command in (up, demo, order, convert, prove):
@@ -36,7 +36,7 @@ for group, name in ((products, "products"), (cart, "cart"), (orders, "orders")):
 
 
 def main() -> None:
-    """Run a command; what goes wrong is told in one line on standard error."""
+    """Run a command. Print an error as one line on standard error and exit with its status."""
     try:
         app()
     except errors.DomainError as error:

@@ -1,14 +1,11 @@
-"""Calls to a running shop, on this machine or behind a forwarded port."""
+"""gRPC clients of a running shop, on this machine or behind a forwarded port."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import TypeVar
 
 import grpc
-import typer
 
 from chassis.client import channel
 from chassis.errors import InvalidArgument, Unavailable
@@ -19,76 +16,50 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.workspace import discover, find
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-# An order waits for its slowest peer; everything else answers in milliseconds.
+# Placing an order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-Address = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="Where the service listens; else <SERVICE>_ADDR, else its local port."),
-]
+
+def cart_client(address: str | None) -> AbstractAsyncContextManager[CartServiceStub]:
+    return _client("cart", CartServiceStub, "shop.CartService", address)
 
 
-User = Annotated[str, typer.Argument(help="The user who owns the cart.")]
-Key = Annotated[
-    str | None, typer.Option(help="Idempotency key: repeating a request with the same key has no further effect.")
-]
+def catalog_client(address: str | None) -> AbstractAsyncContextManager[ProductCatalogServiceStub]:
+    return _client("product-catalog", ProductCatalogServiceStub, "shop.ProductCatalogService", address)
 
 
-class NothingListens(Unavailable):
-    """No service answers at the address."""
+def currency_client(address: str | None) -> AbstractAsyncContextManager[CurrencyServiceStub]:
+    return _client("currency", CurrencyServiceStub, "shop.CurrencyService", address)
 
 
-def synchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """A coroutine function as a plain one with the same parameters, as Typer wants its commands."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run(command(*args, **kwargs))
-
-    return run
+def checkout_client(address: str | None) -> AbstractAsyncContextManager[CheckoutServiceStub]:
+    return _client("checkout", CheckoutServiceStub, "shop.CheckoutService", address)
 
 
-def cart_at(address: str | None) -> AbstractAsyncContextManager[CartServiceStub]:
-    """The cart service."""
-    return _peer("cart", CartServiceStub, "shop.CartService", address)
-
-
-def catalog_at(address: str | None) -> AbstractAsyncContextManager[ProductCatalogServiceStub]:
-    """The product catalog."""
-    return _peer("product-catalog", ProductCatalogServiceStub, "shop.ProductCatalogService", address)
-
-
-def currency_at(address: str | None) -> AbstractAsyncContextManager[CurrencyServiceStub]:
-    """The currency service."""
-    return _peer("currency", CurrencyServiceStub, "shop.CurrencyService", address)
-
-
-def checkout_at(address: str | None) -> AbstractAsyncContextManager[CheckoutServiceStub]:
-    """The checkout service."""
-    return _peer("checkout", CheckoutServiceStub, "shop.CheckoutService", address)
-
-
-def journal_at(address: str | None) -> AbstractAsyncContextManager[OrderJournalStub]:
-    """The orders that checkout keeps."""
-    return _peer("checkout", OrderJournalStub, "shop.internal.OrderJournal", address)
+def journal_client(address: str | None) -> AbstractAsyncContextManager[OrderJournalStub]:
+    return _client("checkout", OrderJournalStub, "shop.internal.OrderJournal", address)
 
 
 @asynccontextmanager
-async def _peer(
+async def _client(
     name: str, stub: Callable[[grpc.aio.Channel], T], service: str, address: str | None
 ) -> AsyncIterator[T]:
-    """A stub of `service` as `name` serves it, at `host:port`, or where the environment says, or on its local port."""
+    """Open a client of the gRPC service `service` that the program `name` serves.
+
+    Without an address (`host:port`) the environment gives it, else it is the program's local port. Raise Unavailable
+    with the reason NOTHING_LISTENS if no connection can be made.
+    """
     target = _checked(address or _default_address(name))
     opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # the service's own words
+        if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
-        raise NothingListens(f"{name} does not answer at {target}: is the shop up? (`shop up`)") from error
+        message = f"{name} does not answer at {target}: is the shop up? (`shop up`)"
+        raise Unavailable(message, reason="NOTHING_LISTENS") from error
     finally:
         await opened.close()
 
@@ -106,5 +77,5 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    """The metadata that carries an idempotency key."""
+    """Return the call metadata that carries an idempotency key."""
     return (("idempotency-key", key),) if key else ()

@@ -1,1 +1,1 @@
-"""Shared by the tests of several packages: servers, databases, whole shops, fault scenarios. Never in an image."""
+"""Code shared by the tests of several packages: servers, databases, whole shops, faults. Never part of an image."""

@@ -1,4 +1,4 @@
-"""What tests share: an API in this process, with a clock that they set and hashes that cost next to nothing."""
+"""Runs the employee API in the test process, with a clock that tests set and cheap password hashes."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -13,72 +13,75 @@ from starlette.applications import Starlette
 
 from chassis import database
 from chassis.telemetry import Telemetry
-from employee_api.composition import compose
-from employee_api.passwords import Passwords
+from employee_api import app
 from employee_api.settings import EmployeeApiSettings
+from employee_api.users.passwords import PasswordHasher
 
-PASSWORD = "correct horse"  # noqa: S105 - nobody's
+PASSWORD = "correct horse"  # noqa: S105 - of test users only
 
 
 @dataclass
 class Clock:
-    """Ticks a millisecond at each look, so that what is created later is later."""
+    """Advances by a millisecond with each reading, so that creation times are distinct."""
 
     now: datetime = field(default_factory=lambda: datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC))
 
     def __call__(self) -> datetime:
-        """Tell the time."""
         self.now += timedelta(milliseconds=1)
         return self.now
 
 
 @dataclass(frozen=True)
 class Api:
-    """A running API and what tests ask of it again and again."""
+    """A running API with a client, and the requests that most tests need."""
 
     client: httpx2.AsyncClient
-    app: Starlette
+    asgi: Starlette
     engine: AsyncEngine
     clock: Clock
-    stopping: Callable[[], None]
+    begin_shutdown: Callable[[], None]
 
-    async def user(self, name: str = "Ada Lovelace", email: str | None = None, **more: Any) -> dict[str, Any]:
-        """Register a user with PASSWORD."""
+    async def add_user(self, name: str = "Ada Lovelace", email: str | None = None, **more: Any) -> dict[str, Any]:
+        """Add a user with PASSWORD and return them."""
         fields = {"name": name, "email": email or f"{uuid.uuid4().hex}@example.com", "password": PASSWORD} | more
-        answer = await self.client.post("/api/auth/users", json=fields)
-        answer.raise_for_status()
-        user: dict[str, Any] = answer.json()
+        response = await self.client.post("/api/auth/users", json=fields)
+        response.raise_for_status()
+        user: dict[str, Any] = response.json()
         return user
 
-    async def task(self, title: str = "Write it down", **more: Any) -> dict[str, Any]:
-        """Create a task."""
-        answer = await self.client.post("/api/tasks", json={"title": title} | more)
-        answer.raise_for_status()
-        task: dict[str, Any] = answer.json()
+    async def add_task(self, title: str = "Write it down", **more: Any) -> dict[str, Any]:
+        """Create a task and return it."""
+        response = await self.client.post("/api/tasks", json={"title": title} | more)
+        response.raise_for_status()
+        task: dict[str, Any] = response.json()
         return task
 
     async def activities(self) -> list[dict[str, Any]]:
-        """What has happened, newest first."""
+        """Return the newest activities, newest first."""
         items: list[dict[str, Any]] = (await self.client.get("/api/activities")).json()["items"]
         return items
 
 
-Start = Callable[..., AbstractAsyncContextManager[Api]]
+StartApi = Callable[..., AbstractAsyncContextManager[Api]]
 
 
-def start_on(database_url: str, clock: Clock) -> Start:
-    """Make the function that starts an API with settings on a database."""
+def password_hasher() -> PasswordHasher:
+    """Return a hasher with the lowest cost."""
+    return PasswordHasher(threads=2, memory_kib=8, passes=1)
+
+
+def api_starter(database_url: str, clock: Clock) -> StartApi:
+    """Return a function that runs the API on a database; it takes the settings to change, and telemetry."""
 
     @asynccontextmanager
     async def start(*, telemetry: Telemetry | None = None, **settings: Any) -> AsyncIterator[Api]:
         engine = database.engine(database_url)
-        passwords = Passwords(threads=2, memory_kib=8, passes=1)
-        composed = compose(EmployeeApiSettings(**settings), engine, passwords, telemetry or Telemetry(), clock)
-        transport = httpx2.ASGITransport(composed.app)
+        built = app.build(EmployeeApiSettings(**settings), engine, password_hasher(), telemetry or Telemetry(), clock)
+        transport = httpx2.ASGITransport(built.asgi)
         async with (
-            composed.app.router.lifespan_context(composed.app),
+            built.asgi.router.lifespan_context(built.asgi),
             httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client,
         ):
-            yield Api(client, composed.app, engine, clock, composed.stopping)
+            yield Api(client, built.asgi, engine, clock, built.begin_shutdown)
 
     return start

@@ -1,7 +1,4 @@
-"""What tests of services share: a real channel to a real server, real databases, telemetry in memory.
-
-A pytest plugin: its fixtures are there in every test of the workspace.
-"""
+"""The pytest plugin of the workspace: fixtures for databases and telemetry in memory, and plain logs in every test."""
 
 import logging as standard_logging
 import os
@@ -10,8 +7,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-# Both are read at gRPC's import. Tests start processes while its threads run, and its handlers of a fork crash now and
-# then; and what is tested polls as the images do, see the chassis's README.
+# gRPC reads both when it is imported. Its fork handlers sometimes crash, and tests start processes while its threads
+# run. The experiments are switched off as in the images: see the chassis's README.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
@@ -28,14 +25,14 @@ from shop_testkit.serving import Recorded
 
 
 def pytest_configure() -> None:
-    """A busy machine makes examples slow, not wrong."""
+    # On a busy machine examples take long without being wrong.
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("shop")
 
 
 @pytest.fixture
 def recorded() -> Recorded:
-    """Telemetry in memory, everything sampled."""
+    """Telemetry with all spans sampled and recorded in memory."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -44,7 +41,7 @@ def recorded() -> Recorded:
 
 @pytest.fixture(autouse=True)
 def _plain_logs() -> Iterator[None]:
-    """Logs of tests are lines without the locals of every frame, whatever the test before set up."""
+    """Log plain lines without local variables, whatever logging an earlier test has configured."""
     root = standard_logging.getLogger()
     handlers, level = list(root.handlers), root.level
     structlog.reset_defaults()
@@ -62,7 +59,7 @@ def _plain_logs() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[str]:
-    """The URL of a PostgreSQL server for this test process; POSTGRES_URL names another one."""
+    """The URL of a PostgreSQL server for this test process: POSTGRES_URL, else a new server."""
     if url := os.environ.get("POSTGRES_URL"):
         yield url
         return
@@ -98,7 +95,7 @@ def _with_database(url: str, name: str) -> str:
 
 @pytest.fixture(scope="session")
 def valkey_process() -> Iterator[str]:
-    """The URL of a Valkey server for this test process; VALKEY_URL names another one."""
+    """The URL of a Valkey server for this test process: VALKEY_URL, else a new server."""
     if url := os.environ.get("VALKEY_URL"):
         yield url
         return
@@ -106,14 +103,14 @@ def valkey_process() -> Iterator[str]:
 
     with tempfile.TemporaryDirectory(prefix="shop-valkey-") as folder:
         socket = Path(folder) / "socket"
-        with ValkeyServer(port=0, unix_socket_path=socket):  # a socket of its own: no race for a port
+        with ValkeyServer(port=0, unix_socket_path=socket):  # a Unix socket cannot collide as a port can
             yield f"unix://{socket}?db=0"
 
 
 @pytest.fixture
 def empty_valkey_url(valkey_process: str) -> str:
     """The URL of an empty Valkey database."""
-    import redis  # noqa: PLC0415 - only the cart and its tests need it
+    import redis  # noqa: PLC0415 - needed by the cart's tests only
 
     with redis.Redis.from_url(valkey_process) as client:
         client.flushdb()

@@ -1,12 +1,10 @@
-"""A whole shop for tests: real processes, channels to them, and what they export."""
+"""A whole shop for tests: real processes, channels to them, and the telemetry that they export."""
 
-import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import grpc
 
@@ -25,14 +23,16 @@ from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import discover_services
 
-T = TypeVar("T")
-
-_POLL_SECONDS = 0.05
-
 
 @dataclass(frozen=True)
 class RunningShop:
-    """The processes, where they write, channels to them by name, and what they exported so far."""
+    """A running shop.
+
+    Attributes:
+        folder: where the processes write their data.
+        channels: to each process, by its name.
+        received: the telemetry that was exported so far.
+    """
 
     processes: Shop
     folder: Path
@@ -40,35 +40,25 @@ class RunningShop:
     received: Received
 
     async def products(self) -> list[Product]:
-        """The catalog."""
+        """Return all products of the catalog."""
         return list((await ProductCatalogServiceStub(self.channels["product-catalog"]).ListProducts(Empty())).products)
 
     async def fill_cart(self, user_id: str, lines: int = 3) -> None:
-        """Put so many products into a cart: one of the first, two of the second, and so on."""
+        """Add so many products to a cart: one of the first, two of the second, and so on."""
         stub = CartServiceStub(self.channels["cart"])
         for quantity, product in enumerate((await self.products())[:lines], start=1):
             item = CartItem(product_id=product.id, quantity=quantity)
             await stub.AddItem(AddItemRequest(user_id=user_id, item=item))
 
     async def order(self, request: PlaceOrderRequest | None = None) -> OrderResult:
-        """Fill the user's cart with three products and order it."""
+        """Add three products to the user's cart and order it; by default a valid order of a new user."""
         request = request or order_request()
         await self.fill_cart(request.user_id)
         return (await CheckoutServiceStub(self.channels["checkout"]).PlaceOrder(request)).order
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], timeout_seconds: float = 30) -> T:
-    """Wait for what other processes do in their own time; returns the condition's first true value."""
-    async with asyncio.timeout(timeout_seconds):
-        while True:
-            value = condition()
-            if result := await value if isinstance(value, Awaitable) else value:
-                return result
-            await asyncio.sleep(_POLL_SECONDS)
-
-
 def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest:
-    """An order that nothing is wrong with, of a new user unless one is given."""
+    """Return a valid order, by default of a new user."""
     user_id = user_id or f"user-{uuid.uuid4()}"
     return PlaceOrderRequest(
         user_id=user_id,
@@ -81,7 +71,12 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
 
 @contextlib.asynccontextmanager
 async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningShop]:
-    """All services on free ports, ready, with more environment variables for all of them, exporting to this process."""
+    """Start all services on free ports and wait until they are ready. They export their telemetry to this process.
+
+    Args:
+        folder: for their data.
+        variables: additional environment variables of every service.
+    """
     programs = discover_services()
     async with contextlib.AsyncExitStack() as stack:
         otlp_port, *ports = stack.enter_context(reserved(len(programs) + 1))

@@ -1,4 +1,4 @@
-"""Serve servicers in the test's own process, over a real channel, with telemetry in memory."""
+"""Serve servicers in the test's process on a real port, with telemetry in memory."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,9 +23,9 @@ async def serve(
     max_concurrent_rpcs: int = 256,
     grace_seconds: float = 1,
 ) -> AsyncIterator[str]:
-    """Serve servicers as a service does, on a free port of loopback; yields `host:port`.
+    """Serve servicers as a service does, on a free port of loopback; yield `host:port`.
 
-    Each registration is a generated add_..._to_server and its servicer.
+    Each registration is a generated add_..._to_server function and a servicer.
     """
     settings = ServiceSettings(
         host="127.0.0.1",
@@ -48,18 +48,18 @@ async def serve(
 
 @asynccontextmanager
 async def connect(*registrations: Registration, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
-    """A bare channel to served servicers: tests see codes, details and trailers as any client would."""
+    """Serve servicers and yield a plain channel to them, which shows status codes, details and trailers unchanged."""
     async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
         yield channel
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Telemetry that keeps its spans in memory."""
+    """Telemetry that records its spans in memory."""
 
     telemetry: Telemetry
     exporter: InMemorySpanExporter
 
     def spans(self) -> list[ReadableSpan]:
-        """The finished spans, oldest first."""
+        """Return the finished spans, oldest first."""
         return list(self.exporter.get_finished_spans())

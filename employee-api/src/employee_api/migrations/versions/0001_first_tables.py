@@ -20,7 +20,7 @@ def downgrade() -> None:
         op.drop_table(table)
 
 
-def _moment(name: str) -> sa.Column[object]:
+def _timestamp(name: str) -> sa.Column[object]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=False)
 
 
@@ -42,7 +42,7 @@ def _create_users() -> None:
         "users",
         _id(),
         *(_text(name) for name in columns),
-        _moment("created_at"),
+        _timestamp("created_at"),
         sa.PrimaryKeyConstraint("id", name="pk_users"),
         sa.UniqueConstraint("email_key", name="uq_users_email_key"),
     )
@@ -57,8 +57,8 @@ def _create_tasks() -> None:
         sa.Column("assignee_id", sa.Uuid(), nullable=True),
         sa.Column("reporter_id", sa.Uuid(), nullable=True),
         sa.Column("due_date", sa.Date(), nullable=True),
-        _moment("created_at"),
-        _moment("updated_at"),
+        _timestamp("created_at"),
+        _timestamp("updated_at"),
         sa.PrimaryKeyConstraint("id", name="pk_tasks"),
         _user_reference("tasks", "assignee_id"),
         _user_reference("tasks", "reporter_id"),
@@ -75,7 +75,7 @@ def _create_comments() -> None:
         sa.Column("task_id", sa.Uuid(), nullable=False),
         sa.Column("author_id", sa.Uuid(), nullable=True),
         _text("body"),
-        _moment("created_at"),
+        _timestamp("created_at"),
         sa.PrimaryKeyConstraint("id", name="pk_comments"),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.id"], name="fk_comments_task_id_tasks", ondelete="CASCADE"),
         _user_reference("comments", "author_id"),
@@ -93,7 +93,7 @@ def _create_activities() -> None:
         sa.Column("subject_id", sa.Uuid(), nullable=False),
         _text("subject_name"),
         sa.Column("changes", sa.JSON(), nullable=False),
-        _moment("created_at"),
+        _timestamp("created_at"),
         sa.PrimaryKeyConstraint("id", name="pk_activities"),
         _user_reference("activities", "actor_id"),
     )
@@ -106,9 +106,9 @@ def _create_sessions() -> None:
         "sessions",
         sa.Column("token_hash", sa.LargeBinary(), nullable=False),
         sa.Column("user_id", sa.Uuid(), nullable=False),
-        _moment("created_at"),
-        _moment("last_seen_at"),
-        _moment("expires_at"),
+        _timestamp("created_at"),
+        _timestamp("last_seen_at"),
+        _timestamp("expires_at"),
         sa.PrimaryKeyConstraint("token_hash", name="pk_sessions"),
         _user_reference("sessions", "user_id", ondelete="CASCADE"),
     )

@@ -10,23 +10,24 @@ from chassis.errors import InvalidArgument
 from chassis.money import NANOS_PER_UNIT, Money
 from chassis.wire import money_to_wire
 from shop import currency_pb2, money_pb2
-from shop_cli.clients import Address, currency_at, synchronous
-from shop_cli.output import Json, amount, console, print_json
+from shop_cli.clients import currency_client
+from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.output.printing import amount, console, print_json
 
 
-@synchronous
+@async_command
 async def convert(
-    value: Annotated[str, typer.Argument(metavar="AMOUNT")],
-    from_code: Annotated[str, typer.Argument(metavar="FROM")],
-    to_code: Annotated[str, typer.Argument(metavar="TO")],
+    value: Annotated[str, typer.Argument(metavar="AMOUNT", help="Amount, such as 12.50.")],
+    from_code: Annotated[str, typer.Argument(metavar="FROM", help="Currency of the amount, such as USD.")],
+    to_code: Annotated[str, typer.Argument(metavar="TO", help="Currency to convert to, such as EUR.")],
     *,
     as_json: Json = False,
     address: Address = None,
 ) -> None:
-    """Convert an amount between currencies, such as `shop convert 12.50 USD EUR`."""
+    """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`."""
     request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
-    getattr(request, "from").CopyFrom(_money(value, from_code.upper()))
-    async with currency_at(address) as currency:
+    getattr(request, "from").CopyFrom(_parse_money(value, from_code.upper()))
+    async with currency_client(address) as currency:
         converted = await currency.Convert(request)
     if as_json:
         print_json(converted)
@@ -34,11 +35,11 @@ async def convert(
         console.print(amount(converted))
 
 
-def _money(value: str, currency_code: str) -> money_pb2.Money:
+def _parse_money(value: str, currency_code: str) -> money_pb2.Money:
     try:
         nanos = Decimal(value) * NANOS_PER_UNIT
     except InvalidOperation as error:
         raise InvalidArgument.field("amount", "must be a number such as 12.50") from error
     if not nanos.is_finite() or nanos != nanos.to_integral_value() or not re.fullmatch("[A-Z]{3}", currency_code):
-        raise InvalidArgument.field("amount", "must have at most nine decimals and a currency of three letters")
+        raise InvalidArgument.field("amount", "must have at most nine decimals and a currency code of three letters")
     return money_to_wire(Money(currency_code, int(nanos)).in_range())

@@ -1,4 +1,4 @@
-"""`shop demo`: all services, one order in EUR, its e-mail and its trace; then everything is stopped."""
+"""`shop demo`: start all services, place an order in EUR, show it with its e-mail and its trace, stop everything."""
 
 import asyncio
 import os
@@ -17,15 +17,17 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
-from shop_cli.clients import cart_at, catalog_at, checkout_at, synchronous
+from shop_cli.clients import cart_client, catalog_client, checkout_client
+from shop_cli.commands.options import async_command
 from shop_cli.commands.order import card_info
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.states import StatesDisplay, states_of
-from shop_cli.local.trace_tree import trace_of, trace_tree
+from shop_cli.local.states import process_states
 from shop_cli.local.workspace import discover_services
-from shop_cli.output import amount, console, print_order, table
+from shop_cli.output.printing import amount, console, print_order, table
+from shop_cli.output.status_display import StatusDisplay
+from shop_cli.output.trace_tree import trace_of, trace_tree
 
 _USER = "demo"
 _LINES = 3
@@ -34,16 +36,16 @@ _START_SECONDS = 60.0
 _REFRESH_SECONDS = 0.1
 _MAIL_SECONDS = 10.0
 
-Folder = Annotated[Path | None, typer.Option(help="Where the services keep their data; a new temporary folder else.")]
+Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: a new temporary folder.")]
 
 
 class MailMissing(Unavailable):
-    """The order's confirmation did not appear."""
+    """The order's confirmation was not written in time."""
 
 
-@synchronous
+@async_command
 async def demo(*, folder: Folder = None) -> None:
-    """Start all services, place an order in EUR, show it, its e-mail and its trace, stop everything."""
+    """Start all services, place an order in EUR, show it with its e-mail and its trace, stop everything."""
     started = time.monotonic()
     programs = discover_services()
     data = folder or Path(tempfile.mkdtemp(prefix="shop-demo-"))
@@ -53,26 +55,26 @@ async def demo(*, folder: Folder = None) -> None:
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 await _start(shop)
                 await _fill_cart(shop)
-                await _order(shop, data)
-            # Stopping made the services send the last of their spans.
+                await _place_order(shop, data)
+            # Stopping the services made them export their last spans.
             _show_trace(received)
-    console.print(f"\nEverything is stopped again; {time.monotonic() - started:.1f} s in all.")
+    console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
-    """Nothing that a developer has set for other shops takes part."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**kept, **exporting_to(otlp_port)}
+    # A developer's settings for another shop must not apply to the demo.
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return {**inherited, **exporting_to(otlp_port)}
 
 
 async def _start(shop: Shop) -> None:
     console.print("[bold]Starting the services")
     waiting = asyncio.create_task(shop.wait_until_serving(_START_SECONDS))
     try:
-        with StatesDisplay(shop) as display:
+        with StatusDisplay(shop) as display:
             while not waiting.done():
                 await asyncio.wait([waiting], timeout=_REFRESH_SECONDS)
-                display.show(await states_of(shop))
+                display.update(await process_states(shop))
         await waiting
     finally:
         waiting.cancel()
@@ -80,13 +82,13 @@ async def _start(shop: Shop) -> None:
 
 
 async def _fill_cart(shop: Shop) -> None:
-    async with catalog_at(shop["product-catalog"].address) as catalog:
-        products = _of_different_categories((await catalog.ListProducts(Empty())).products)
-    async with cart_at(shop["cart"].address) as cart:
+    async with catalog_client(shop["product-catalog"].address) as catalog:
+        products = _one_per_category((await catalog.ListProducts(Empty())).products)
+    async with cart_client(shop["cart"].address) as cart:
         for quantity, product in enumerate(products, start=1):
             item = CartItem(product_id=product.id, quantity=quantity)
             await cart.AddItem(AddItemRequest(user_id=_USER, item=item))
-    console.print("\n[bold]A cart")
+    console.print("\n[bold]Cart")
     rows = [
         (product.id, product.name, str(quantity), amount(product.price_usd))
         for quantity, product in enumerate(products, start=1)
@@ -94,11 +96,11 @@ async def _fill_cart(shop: Shop) -> None:
     console.print(table(["Id", "Name", "Quantity ", "Price "], rows))
 
 
-def _of_different_categories(products: Iterable[Product]) -> list[Product]:
+def _one_per_category(products: Iterable[Product]) -> list[Product]:
     return list({product.categories[0]: product for product in products}.values())[:_LINES]
 
 
-async def _order(shop: Shop, data: Path) -> None:
+async def _place_order(shop: Shop, data: Path) -> None:
     request = PlaceOrderRequest(
         user_id=_USER,
         user_currency="EUR",
@@ -106,24 +108,24 @@ async def _order(shop: Shop, data: Path) -> None:
         address=Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095),
         credit_card=card_info(),
     )
-    async with checkout_at(shop["checkout"].address) as checkout:
+    async with checkout_client(shop["checkout"].address) as checkout:
         order = (await checkout.PlaceOrder(request)).order
-    console.print("\n[bold]An order in EUR")
+    console.print("\n[bold]Order in EUR")
     print_order(order)
-    console.print(f"\n[bold]Its e-mail[/bold] {await _mail(order, data)}", soft_wrap=True)
+    console.print(f"\n[bold]E-mail[/bold] {await _mail_file(order, data)}", soft_wrap=True)
 
 
-async def _mail(order: OrderResult, data: Path) -> Path:
-    """The file of the confirmation; it is written before the answer, or soon after it."""
-    give_up_at = time.monotonic() + _MAIL_SECONDS
-    while time.monotonic() < give_up_at:
+async def _mail_file(order: OrderResult, data: Path) -> Path:
+    """Wait for the file of the order's confirmation, which may be written after the response. Raise MailMissing."""
+    deadline = time.monotonic() + _MAIL_SECONDS
+    while time.monotonic() < deadline:
         for path in (data / ".shop" / "outbox").glob("*.eml"):
             if order.order_id in path.name:
                 return path
         await asyncio.sleep(0.05)
-    raise MailMissing(f"no e-mail of order {order.order_id} after {_MAIL_SECONDS:g} s")
+    raise MailMissing(f"no e-mail for order {order.order_id} after {_MAIL_SECONDS:g} s")
 
 
 def _show_trace(received: Received) -> None:
-    console.print("\n[bold]Its trace")
+    console.print("\n[bold]Trace")
     console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER)))

@@ -1,4 +1,4 @@
-"""`shop order`: orders what is in a cart."""
+"""`shop order`: order the contents of a cart."""
 
 import re
 from datetime import UTC, datetime
@@ -10,29 +10,36 @@ from chassis.errors import InvalidArgument
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
-from shop_cli.clients import Address, Key, User, checkout_at, key_metadata, synchronous
-from shop_cli.output import Json, print_json, print_order
+from shop_cli.clients import checkout_client, key_metadata
+from shop_cli.commands.options import Address, Json, Key, User, async_command
+from shop_cli.output.printing import print_json, print_order
 
-# Every payment provider documents this number as a test card; no bank ever issued it.
+# Payment providers document this number as a test card; it is never issued.
 TEST_CARD = "4242 4242 4242 4242"
 TEST_CVV = 123
 
-Card = Annotated[str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number, else a test card's.")]
-Cvv = Annotated[int, typer.Option(envvar="SHOP_CVV", show_default=False, help="Its security code.")]
-Expires = Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Its last month, else the end of next year.")]
+Card = Annotated[
+    str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
+]
+Cvv = Annotated[
+    int, typer.Option(envvar="SHOP_CVV", show_default=False, help="Security code. Default: that of the test card.")
+]
+Expires = Annotated[
+    str | None, typer.Option(metavar="YYYY-MM", help="Last month of validity. Default: December of next year.")
+]
 
 
-@synchronous
+@async_command
 async def order(
     user: User,
     *,
-    currency: Annotated[str, typer.Option(help="What to pay in.")] = "EUR",
-    email: Annotated[str, typer.Option(help="Where the confirmation goes.")] = "demo@example.com",
-    street: str = "1 Harbour Street",
-    city: str = "Hamburg",
-    state: str = "",
-    country: str = "Germany",
-    zip_code: Annotated[int, typer.Option("--zip")] = 20095,
+    currency: Annotated[str, typer.Option(help="Currency to pay in.")] = "EUR",
+    email: Annotated[str, typer.Option(help="Recipient of the confirmation.")] = "demo@example.com",
+    street: Annotated[str, typer.Option(help="Street and house number.")] = "1 Harbour Street",
+    city: Annotated[str, typer.Option(help="City.")] = "Hamburg",
+    state: Annotated[str, typer.Option(help="State or province.")] = "",
+    country: Annotated[str, typer.Option(help="Country.")] = "Germany",
+    zip_code: Annotated[int, typer.Option("--zip", help="Postal code.")] = 20095,
     card: Card = TEST_CARD,
     cvv: Cvv = TEST_CVV,
     expires: Expires = None,
@@ -40,7 +47,7 @@ async def order(
     as_json: Json = False,
     address: Address = None,
 ) -> None:
-    """Order what is in a user's cart."""
+    """Order the contents of a user's cart."""
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -48,7 +55,7 @@ async def order(
         address=PostalAddress(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
         credit_card=card_info(card, cvv, expires),
     )
-    async with checkout_at(address) as checkout:
+    async with checkout_client(address) as checkout:
         placed = await checkout.PlaceOrder(request, metadata=key_metadata(key))
     if as_json:
         print_json(placed)
@@ -57,7 +64,7 @@ async def order(
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:
-    """A card that expires in a month written as YYYY-MM, at the end of next year unless given."""
+    """Return a card that expires in a month (YYYY-MM), by default December of next year. Raise InvalidArgument."""
     expires = expires or f"{datetime.now(UTC).year + 1}-12"
     if not re.fullmatch("[0-9]{4}-[0-9]{2}", expires):
         raise InvalidArgument.field("expires", "must be a year and a month such as 2031-12")

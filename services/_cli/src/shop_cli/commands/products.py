@@ -1,39 +1,51 @@
-"""`shop products`: look at the catalog."""
+"""`shop products`: browse the catalog."""
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
 from shop import empty_pb2, product_catalog_pb2
-from shop_cli.clients import Address, catalog_at, synchronous
-from shop_cli.output import Json, amount, console, print_json, print_table
+from shop_cli.clients import catalog_client
+from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.output.printing import amount, console, print_json, print_table
 
-products = typer.Typer(no_args_is_help=True, help="Look at the catalog.")
+products = typer.Typer(no_args_is_help=True, help="Browse the catalog.")
 
 
 @products.command("list")
-@synchronous
+@async_command
 async def list_products(*, as_json: Json = False, address: Address = None) -> None:
     """List all products."""
-    async with catalog_at(address) as catalog:
-        answer = await catalog.ListProducts(empty_pb2.Empty())
-    _print_products(answer.products, as_json=as_json)
+    async with catalog_client(address) as catalog:
+        response = await catalog.ListProducts(empty_pb2.Empty())
+    _print_products(response.products, as_json=as_json)
 
 
 @products.command("search")
-@synchronous
-async def search_products(query: str, *, as_json: Json = False, address: Address = None) -> None:
-    """Search names, descriptions and categories, best match first."""
-    async with catalog_at(address) as catalog:
-        answer = await catalog.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
-    _print_products(answer.results, as_json=as_json)
+@async_command
+async def search_products(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to search for.")],
+    *,
+    as_json: Json = False,
+    address: Address = None,
+) -> None:
+    """Search names, descriptions and categories; the best match comes first."""
+    async with catalog_client(address) as catalog:
+        response = await catalog.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
+    _print_products(response.results, as_json=as_json)
 
 
 @products.command("show")
-@synchronous
-async def show_product(product_id: str, *, as_json: Json = False, address: Address = None) -> None:
+@async_command
+async def show_product(
+    product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
+    *,
+    as_json: Json = False,
+    address: Address = None,
+) -> None:
     """Show one product."""
-    async with catalog_at(address) as catalog:
+    async with catalog_client(address) as catalog:
         product = await catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
     _print_products([product], as_json=as_json)
     if not as_json:

@@ -1,1 +1,1 @@
-"""A shop of processes on this machine: discover, start, supervise, stop."""
+"""Run a shop as processes on this machine: discover programs, start, supervise and stop them."""

@@ -1,4 +1,4 @@
-"""Asks a process whether it serves."""
+"""Readiness checks of local processes."""
 
 import asyncio
 
@@ -8,14 +8,15 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from shop_cli.local.workspace import Program
 
 _TIMEOUT_SECONDS = 1.0
-# A channel of its own for each question: a shared one would remember a failed connection and wait before the next.
+# Each check opens its own channel: a shared one would back off after a failed connection.
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 
 
 async def is_serving(program: Program, address: str) -> bool:
-    """Whether the program at `host:port` says that it is ready. Silence, too, is a no."""
+    """Return whether the program at `host:port` reports that it is ready. No response in time means not ready."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
+            # Cheaper than a gRPC channel while the process starts, and refused immediately.
             await _connect(address)
             return await (_grpc_is_serving if program.protocol == "grpc" else _http_is_serving)(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
@@ -23,7 +24,6 @@ async def is_serving(program: Program, address: str) -> bool:
 
 
 async def _connect(address: str) -> None:
-    """Cheaper than a channel while a process starts, and refused at once."""
     host, _, port = address.rpartition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.close()
@@ -34,8 +34,8 @@ async def _grpc_is_serving(address: str) -> bool:
         check = channel.unary_unary(
             "/grpc.health.v1.Health/Check", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
         )
-        answer = await check(HealthCheckRequest())
-    return bool(answer.status == HealthCheckResponse.SERVING)
+        response = await check(HealthCheckRequest())
+    return bool(response.status == HealthCheckResponse.SERVING)
 
 
 async def _http_is_serving(address: str) -> bool:

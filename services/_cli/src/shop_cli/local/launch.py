@@ -1,7 +1,7 @@
-"""Becomes the program named by its arguments, and dies with the process that started it.
+"""Replace this process with the program given as arguments, and make that program end when its parent process ends.
 
-Run as a file (`python -I -S launch.py PARENT PROGRAM ...`), so that it imports next to nothing: Linux sends the
-signal when the parent ends, however it ends; other systems have no such call, there the parent alone cleans up.
+Run as a file (`python -I -S launch.py PARENT_PID PROGRAM ...`) so that it imports almost nothing. On Linux the kernel
+sends SIGKILL when the parent ends, however it ends. Other systems have no such call: there only the parent cleans up.
 """
 
 import os
@@ -12,13 +12,13 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 
 
 def main() -> None:
-    """Bind this process's life to its parent's, then run the program in its place."""
-    parent, *command = sys.argv[1:]
+    """Bind the lifetime of this process to its parent's, then execute the program."""
+    parent_pid, *command = sys.argv[1:]
     if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - other systems don't need it
+        import ctypes  # noqa: PLC0415 - not needed on other systems
 
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != int(parent):  # it died before the call
+    if os.getppid() != int(parent_pid):  # the parent ended before the call
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 - no shell is meant
 

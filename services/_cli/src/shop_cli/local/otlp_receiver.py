@@ -1,4 +1,4 @@
-"""Receives what services export over OTLP (gRPC) and keeps it in memory: for the demo, the tests, the bench."""
+"""An OTLP receiver (gRPC) that stores in memory what services export, for the demo and for tests."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
@@ -22,9 +22,14 @@ _COLLECTOR = "opentelemetry.proto.collector"
 
 @dataclass(frozen=True)
 class Span:
-    """A span and the service that it happened in. Times are nanoseconds since 1970, ids are hex, "" is no parent.
+    """A finished span.
 
-    `instance` is the process's `service.instance.id`, "" unless its OTEL_RESOURCE_ATTRIBUTES name one.
+    Attributes:
+        service: the `service.name` of the process.
+        instance: its `service.instance.id`, "" unless its OTEL_RESOURCE_ATTRIBUTES set one.
+        trace_id, span_id: in hex.
+        parent_id: in hex, "" for a root span.
+        started_nanos, ended_nanos: nanoseconds since 1970.
     """
 
     service: str
@@ -41,26 +46,25 @@ class Span:
 
     @property
     def milliseconds(self) -> float:
-        """How long it took."""
+        """The duration."""
         return (self.ended_nanos - self.started_nanos) / 1e6
 
 
 @dataclass
 class Received:
-    """Everything that arrived so far, as it arrived, and its spans."""
+    """All export requests so far in order of arrival, and the spans in them."""
 
     messages: list[Message] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
     def add(self, message: Message) -> None:
-        """Keep one export."""
         self.messages.append(message)
         if isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
             self.spans += _spans(message)
 
     @property
     def metrics(self) -> list[tuple[str, Metric]]:
-        """All metrics of all exports, each with its service's name."""
+        """All metrics of all export requests, each with the name of its service."""
         return [
             (service_of(group.resource), metric)
             for message in self.messages
@@ -73,7 +77,7 @@ class Received:
 
 @asynccontextmanager
 async def receiving(port: int) -> AsyncIterator[Received]:
-    """Listen on a port of loopback."""
+    """Run a receiver on a port of loopback while in the context."""
     received = Received()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_handler(received, "trace.v1.TraceService", trace_service_pb2, "Trace"),))
@@ -85,11 +89,11 @@ async def receiving(port: int) -> AsyncIterator[Received]:
         yield received
     finally:
         await server.stop(None)
-        del server  # or a traceback would keep it until the loop is closed, which it can't bear
+        del server  # its finalizer needs an open loop, and a traceback could hold it until the loop is closed
 
 
 def exporting_to(port: int) -> dict[str, str]:
-    """The environment that makes services export everything to a receiver, soon after it happened."""
+    """Return the environment variables with which services export all telemetry to a receiver, with little delay."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
@@ -115,12 +119,12 @@ def _handler(received: Received, service: str, messages: Any, signal: str) -> gr
 
 
 def service_of(resource: Resource) -> str:
-    """The name of the service that an export came from."""
+    """Return the `service.name` of a resource, "" if it has none."""
     return str(attributes_of(resource.attributes).get("service.name", ""))
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """Attributes as Python values."""
+    """Return attributes as Python values by key."""
     return {pair.key: _value(pair.value) for pair in pairs}
 
 

@@ -1,7 +1,8 @@
-"""Free ports for shops that run beside each other, and a clear word for a port that is taken.
+"""Free ports for shops that run side by side, and a clear error for a port that is in use.
 
-A free port can't be found by binding to port 0 and letting go: until its service binds, any connection of the machine
-may take it. So ports come from below the range of outgoing connections, each locked by a file while it is in use.
+Binding to port 0 and closing the socket does not reserve a port: until the service binds it, any outgoing connection
+of this machine may be given the same one. So ports come from below the range of outgoing connections, and each is
+locked by a file while it is in use.
 """
 
 import fcntl
@@ -21,27 +22,27 @@ _TRIES = 1_000
 
 
 class PortInUse(FailedPrecondition):
-    """Something listens on a port that a service needs."""
+    """Another program listens on a port that a service needs."""
 
 
 class NoFreePort(ResourceExhausted):
-    """A thousand ports in a row were taken."""
+    """Every port that was tried is in use."""
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse, naming the port and who needs it, when something listens there."""
+    """Raise PortInUse, with the port and the name of the service that needs it, if another program listens there."""
     if not _is_free(port):
         raise PortInUse(f"{name}: port {port} is in use by another program", metadata={"port": str(port)})
 
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Free ports that no other shop of this machine takes, until the context is left."""
-    with ExitStack() as held:
-        yield [_reserve(held) for _ in range(count)]
+    """Reserve free ports, which no other shop on this machine uses until the context is left. Raise NoFreePort."""
+    with ExitStack() as locks:
+        yield [_reserve(locks) for _ in range(count)]
 
 
-def _reserve(held: ExitStack) -> int:
+def _reserve(locks: ExitStack) -> int:
     folder = Path(tempfile.gettempdir()) / f"shop-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     for port in random.sample(range(_FIRST, _LAST), _TRIES):
@@ -52,17 +53,17 @@ def _reserve(held: ExitStack) -> int:
             lock.close()
             continue
         if _is_free(port):
-            held.enter_context(lock)
+            locks.enter_context(lock)
             return port
         lock.close()
-    raise NoFreePort("found no free port")
+    raise NoFreePort(f"no free port among {_TRIES} tried between {_FIRST} and {_LAST}")
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections don't count
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
         try:
-            tried.bind((HOST, port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True

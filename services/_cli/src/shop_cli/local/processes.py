@@ -1,4 +1,4 @@
-"""The shop's services as processes of this machine: start, watch, kill, pause, restart, stop one or all of them.
+"""The shop's services as processes of this machine: start, stop, kill, pause and restart them.
 
     with reserved(len(programs)) as ports:
         async with Shop(programs, folder, dict(zip(names, ports))) as shop:
@@ -6,8 +6,8 @@
             shop["payment"].kill()
             await shop["payment"].restart()
 
-Leaving the context stops everything. Should this process be killed, Linux kills the services: enter the context in a
-thread that lives as long as the shop, for a service dies with the thread that started it.
+Leaving the context stops all services. If this process is killed, Linux kills them. A service also ends with the
+thread that started it, so enter the context in a thread that lives as long as the shop.
 """
 
 import asyncio
@@ -21,42 +21,45 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import override
+
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import health, launch
+from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.workspace import Program, UnknownService
 
 STOP_SECONDS = 25.0
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
-# What a developer's shell may hold for other programs, and what differs between services.
+# Variables that a developer may have set for another program, or that differ between services.
 _NOT_INHERITED = ("HOST", "PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
-_ENVIRONMENT = {
+_DEFAULTS = {
     "GRPC_VERBOSITY": "ERROR",
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # As in the images: see the chassis's README.
+    # The same as in the images: see the chassis's README.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
 }
 
 
 class ProcessDied(FailedPrecondition):
-    """A service ended while it was waited for."""
+    """A process ended before it was ready."""
 
 
 class NotServing(Unavailable):
-    """A service runs but was not ready in time."""
+    """A process runs but was not ready in time."""
 
 
-class Process:
-    """One service's process; it may end and be started again at the same address.
+class Process(ControllableProcess):
+    """The process of one service; it can end and be started again at the same address.
 
     Args:
-        program: what to run.
-        port: where it listens on loopback.
-        environment: all its environment variables.
-        folder: its working directory; it writes below `.shop/` there, and its log to `.shop/log/<name>.log`.
+        program: the program to run.
+        port: its port on loopback.
+        environment: all its environment variables but HOST and PORT.
+        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`.
     """
 
     def __init__(self, program: Program, port: int, environment: Mapping[str, str], folder: Path) -> None:
@@ -74,21 +77,25 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """The process's id, that of the last one when it ended."""
+        """The id of the current or last process; None before the first start."""
         return self._child.pid if self._child else None
 
     @property
     def exit_code(self) -> int | None:
-        """The status that it ended with, minus a signal's number; None while it runs or before it did."""
+        """The exit status, negative for a signal; None while the process runs and before the first start."""
         return self._child.returncode if self._child else None
 
     @property
     def running(self) -> bool:
-        """Whether there is a process, paused or not."""
+        """Whether the process exists, paused or not."""
         return self._child is not None and self._child.returncode is None
 
+    @override
     async def start(self, **variables: str) -> None:
-        """Start it, with more environment variables for this time; raises PortInUse. Does not wait until it serves."""
+        """Start the process, with additional environment variables until it ends. Raise PortInUse.
+
+        Return without waiting until the process is ready.
+        """
         require_free(self.port, self.name)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
@@ -100,38 +107,38 @@ class Process:
                 stderr=log,
                 cwd=self._folder,
                 env={**self.environment, **variables},
-                start_new_session=True,  # Ctrl-C in the terminal is this process's to handle
+                start_new_session=True,  # Ctrl-C in the terminal reaches only this process, which handles it
             )
         self.paused = False
         self.starts += 1
         self.started_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process and whatever it started; none when it ended."""
+        """Send a signal to the process and its children; do nothing if it has ended."""
         if self._child is not None and self._child.returncode is None:
             with suppress(ProcessLookupError):  # it ended just now
                 os.killpg(self._child.pid, number)
 
+    @override
     def kill(self) -> None:
-        """End it at once, as `kill -9` does; `wait` tells when it is gone."""
         self.send(signal.SIGKILL)
 
+    @override
     def pause(self) -> None:
-        """Freeze it (SIGSTOP)."""
         self.send(signal.SIGSTOP)
         self.paused = self.running
 
+    @override
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
         self.send(signal.SIGCONT)
         self.paused = False
 
+    @override
     async def wait(self) -> int:
-        """Wait until it ended; returns its exit status, 0 when it was never started."""
         return await self._child.wait() if self._child else 0
 
     async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """Let it drain (SIGTERM), kill it when that takes too long; returns its exit status."""
+        """Drain and end the process (SIGTERM), kill it on timeout; return its exit status."""
         self.send(signal.SIGTERM)
         self.resume()
         try:
@@ -141,41 +148,42 @@ class Process:
             return await self.wait()
 
     async def restart(self, timeout_seconds: float = STOP_SECONDS, **variables: str) -> None:
-        """Stop it if it runs, start it, wait until it serves."""
+        """Stop the process if it runs, start it and wait until it is ready."""
         await self.stop()
         await self.start(**variables)
         await self.wait_until_serving(timeout_seconds)
 
     async def is_serving(self) -> bool:
-        """Whether it says that it is ready."""
+        """Return whether the process reports that it is ready."""
         return self.running and not self.paused and await health.is_serving(self.program, self.address)
 
+    @override
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
-        """Wait until it is ready; returns the seconds since its start. Raises ProcessDied or NotServing."""
-        give_up_at = time.monotonic() + timeout_seconds
+        """Wait until the process is ready and return the seconds since its start. Raise ProcessDied or NotServing."""
+        deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:
                 raise ProcessDied(f"{self.name} ended with status {self.exit_code}: {self.last_lines()}")
-            if time.monotonic() > give_up_at:
+            if time.monotonic() > deadline:
                 raise NotServing(f"{self.name} is not ready after {timeout_seconds:g} s: {self.last_lines()}")
             await asyncio.sleep(_POLL_SECONDS)
         return time.monotonic() - self.started_at
 
     def last_lines(self) -> str:
-        """The end of its log."""
+        """Return the last lines of the log in one line."""
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-_LAST_LINES:])
 
 
 class Shop:
-    """Processes that know each other's addresses. A context: entering starts them all, leaving stops them all.
+    """Processes configured with each other's addresses. As a context, start all of them and stop them on exit.
 
     Args:
-        programs: what to run.
-        folder: where they keep their data, below `.shop/`.
-        ports: by the programs' names.
-        environment: for all of them; this process's own unless given.
-        own: for one of them, by its name.
+        programs: the programs to run.
+        folder: where they write their data, below `.shop/`.
+        ports: by program name.
+        environment: of all processes; this process's own by default.
+        overrides: additional variables of single processes, by program name.
     """
 
     def __init__(
@@ -184,15 +192,15 @@ class Shop:
         folder: Path,
         ports: Mapping[str, int],
         environment: Mapping[str, str] | None = None,
-        own: Mapping[str, Mapping[str, str]] | None = None,
+        overrides: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         common = {
             **inherited(os.environ if environment is None else environment),
             **{program.address_variable: f"{HOST}:{ports[program.name]}" for program in programs},
         }
+        variables = {program.name: {**common, **(overrides or {}).get(program.name, {})} for program in programs}
         self._processes = {
-            program.name: Process(program, ports[program.name], {**common, **(own or {}).get(program.name, {})}, folder)
-            for program in programs
+            program.name: Process(program, ports[program.name], variables[program.name], folder) for program in programs
         }
 
     def __iter__(self) -> Iterator[Process]:
@@ -200,7 +208,7 @@ class Shop:
 
     def __getitem__(self, name: str) -> Process:
         if name not in self._processes:
-            raise UnknownService(f"{name} is not running here")
+            raise UnknownService(f"{name} is not part of this shop")
         return self._processes[name]
 
     async def __aenter__(self) -> Self:
@@ -220,11 +228,11 @@ class Shop:
         await self.stop()
 
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> None:
-        """Wait until all are ready; raises ProcessDied or NotServing for the first that isn't."""
+        """Wait until all processes are ready. Raise ProcessDied or NotServing for the first one that fails."""
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
     async def stop(self, timeout_seconds: float = STOP_SECONDS) -> dict[str, int]:
-        """Let all of them drain at once; returns their exit statuses. Cancelling it kills what is left."""
+        """Drain and end all processes at once; return their exit statuses by name. If cancelled, kill the rest."""
         try:
             statuses = await asyncio.gather(*(process.stop(timeout_seconds) for process in self))
         finally:
@@ -234,6 +242,6 @@ class Shop:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What services take over of an environment, and what suits this machine unless it says otherwise."""
-    kept = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
-    return {**_ENVIRONMENT, **kept}
+    """Return the variables that services inherit from an environment, with this machine's defaults for missing ones."""
+    inherited_variables = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
+    return {**_DEFAULTS, **inherited_variables}

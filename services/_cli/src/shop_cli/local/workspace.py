@@ -1,4 +1,4 @@
-"""What this workspace can run: every package with a `[tool.shop] port` in its pyproject.toml."""
+"""The programs of this workspace: every package with a `[tool.shop] port` in its pyproject.toml."""
 
 import tomllib
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from chassis.errors import FailedPrecondition, NotFound
 
 
 class WorkspaceNotFound(FailedPrecondition):
-    """The command runs outside of the shop's workspace."""
+    """The command was run outside the shop's repository."""
 
 
 class UnknownService(NotFound):
-    """No package of the workspace has this name."""
+    """No program of this name exists."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Program:
     """A service that can be started.
 
     Attributes:
-        name: its one name, such as `product-catalog`.
-        module: what `python -m` runs, such as `product_catalog_service`.
-        port: its usual port on a developer's machine.
-        protocol: how its health is asked for.
+        name: such as `product-catalog`.
+        module: the module that `python -m` runs, such as `product_catalog_service`.
+        port: its default port on a developer's machine.
+        protocol: the protocol of its readiness check.
     """
 
     name: str
@@ -35,21 +35,24 @@ class Program:
 
     @property
     def address_variable(self) -> str:
-        """The environment variable that tells its peers where it is."""
+        """The environment variable from which other services read its address, such as `PRODUCT_CATALOG_ADDR`."""
         return f"{self.name.replace('-', '_').upper()}_ADDR"
 
 
 def root() -> Path:
-    """The workspace's folder: the current one or one above it, else the one that this package is installed from."""
+    """Return the workspace's folder: the closest one at or above the current folder, else above this package's.
+
+    Raise WorkspaceNotFound if there is none.
+    """
     for start in (Path.cwd(), Path(__file__).parent):
         for folder in (start, *start.parents):
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
                 return folder
-    raise WorkspaceNotFound("run this inside the shop's repository")
+    raise WorkspaceNotFound("run this command inside the shop's repository")
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """All programs of a workspace (this one unless given), ordered by port, those that speak gRPC first."""
+    """Return all programs of a workspace, by default the current one: gRPC services first, each kind by port."""
     folder = folder or root()
     programs = [
         program
@@ -61,16 +64,16 @@ def discover(folder: Path | None = None) -> list[Program]:
 
 
 def discover_services(folder: Path | None = None) -> list[Program]:
-    """The gRPC services of a workspace."""
+    """Return the gRPC services of a workspace, ordered by port."""
     return [program for program in discover(folder) if program.protocol == "grpc"]
 
 
 def find(programs: Sequence[Program], name: str) -> Program:
-    """The program of that name; raises UnknownService."""
+    """Return the program of that name. Raise UnknownService if there is none."""
     for program in programs:
         if program.name == name:
             return program
-    raise UnknownService(f"there is no service {name!r}: there are {', '.join(each.name for each in programs)}")
+    raise UnknownService(f"unknown service {name!r}: expected one of {', '.join(each.name for each in programs)}")
 
 
 def _read(path: Path, protocol: Literal["grpc", "http"]) -> Program | None:

@@ -1,6 +1,7 @@
-"""`shop prove`: whether orders survive kills, pauses and restarts of every process they need.
+"""`shop prove`: check that orders survive kills, pauses and restarts of every process they depend on.
 
-Customers order and try again while a seeded schedule does harm; afterwards the ledgers of those whom checkout calls
-(charges, shipments, e-mails, carts) are compared with what the customers wanted and were told. Each order has a card,
-a street and an e-mail address of its own, so that the ledgers join without anybody's keys.
+Simulated customers place orders and retry while a seeded schedule injects faults. Afterwards the ledgers of checkout's
+dependencies (charges, shipments, e-mails, carts) are compared with what the customers ordered and with the responses
+that they got. Each order has its own card, street and e-mail address, so ledger entries are matched to orders without
+relying on any idempotency key.
 """

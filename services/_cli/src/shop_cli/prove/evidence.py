@@ -1,4 +1,4 @@
-"""What is known of an order after a run: what its customer was told, and what the ledgers hold."""
+"""What is known about each order and cart after a run: the customer's view and the ledgers' entries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,34 +6,34 @@ from enum import Enum, auto
 
 from chassis.money import Money
 from shop.order_pb2 import OrderResult
-from shop_cli.prove.plan import Customer, Intent
+from shop_cli.prove.customer_plan import Customer, Intent
 
 
-class Told(Enum):
-    """What a customer was told in the end."""
+class ClientOutcome(Enum):
+    """The result of an order as its customer saw it."""
 
     PLACED = auto()
     REFUSED = auto()
-    """A definite no."""
-    CART_GONE = auto()
-    """A later try without a key found the cart empty: an earlier one had placed the order."""
-    NOTHING = auto()
-    """No answer that says what became of it, before the customer walked away or the time was up."""
-    NOT_ASKED = auto()
-    """The order was never asked for: its customer's cart could not be filled."""
+    """A definite refusal."""
+    CART_EMPTIED = auto()
+    """A retry without a key found the cart empty: an earlier try had placed the order."""
+    UNKNOWN = auto()
+    """No definite response before the customer gave up or the time limit."""
+    NOT_SUBMITTED = auto()
+    """No order was placed because the cart could not be filled."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a customer experienced with one order.
+class OrderResponse:
+    """What a customer got back for one order, over all tries.
 
     Attributes:
-        order: as the first OK reply had it.
-        reason: of a refusal, or of the last failure.
-        contradictions: replies to the same request that said something else.
+        order: from the first OK response.
+        reason: of the refusal, or of the last failure.
+        contradictions: responses to the same request that do not agree with the first one, in words.
     """
 
-    told: Told
+    outcome: ClientOutcome
     order: OrderResult | None = None
     reason: str = ""
     tries: int = 0
@@ -42,15 +42,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A parcel in the carrier's manifest; quantities by product."""
+    """A shipment in the carrier's manifest; items are quantities by product id."""
 
     tracking_id: str
     items: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
-    """A confirmation that was sent: its order's id from the Message-ID, and its text without line breaks."""
+class Confirmation:
+    """A confirmation that was sent.
+
+    Attributes:
+        order_id: from the Message-ID.
+        text: without line breaks.
+    """
 
     order_id: str
     recipient: str
@@ -58,55 +63,61 @@ class Mail:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What checkout's own journal says of an order; used for nothing but I5 and I8."""
+class JournalRecord:
+    """An order in checkout's own journal; used for I5 and I8 only."""
 
     state: str
     total: Money
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """One order, from all sides.
+class OrderEvidence:
+    """All evidence about one order.
 
     Attributes:
-        charges: captured, by the card; a voided charge is none.
-        shipments: with distinct tracking ids, by the street.
-        mails: by the recipient.
-        recorded: None when checkout keeps no journal or does not know the order.
-        replayed: the answer to one more request with the same key, after the run; None when it was not asked for.
+        charges: captured ones, matched by the card; a voided charge does not count.
+        shipments: with distinct tracking ids, matched by the street.
+        confirmations: matched by the recipient.
+        journal_record: None if checkout has no journal or no record of the order.
+        repeated: the response to the same request with the same key after the run; None if it was not sent.
     """
 
     intent: Intent
-    answer: Answer
+    response: OrderResponse
     charges: tuple[Money, ...] = ()
     shipments: tuple[Shipment, ...] = ()
-    mails: tuple[Mail, ...] = ()
-    recorded: Recorded | None = None
-    replayed: Answer | None = None
+    confirmations: tuple[Confirmation, ...] = ()
+    journal_record: JournalRecord | None = None
+    repeated: OrderResponse | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CartStory:
-    """One customer's cart after the run; quantities by product. None: the cart could not be read."""
+class CartEvidence:
+    """A customer's cart after the run, as quantities by product id.
+
+    Attributes:
+        added: before orders were placed.
+        added_late: while an order was being placed.
+        contents: None if the cart could not be read.
+    """
 
     customer: Customer
     added: Mapping[str, int]
-    late: Mapping[str, int]
-    left: Mapping[str, int] | None
+    added_late: Mapping[str, int]
+    contents: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All orders and carts of a run.
+    """The evidence about all orders and carts of a run.
 
     Attributes:
-        quiet_seconds: from the end of the last fault and the last try until nothing was left to do; None when something
-            was left after the time allowed.
+        quiet_seconds: from the end of the last fault and try until checkout had no unfinished order; None if some
+            were left after the time limit.
+        unmatched_entries: ledger entries that belong to no order, in words.
     """
 
-    stories: tuple[Story, ...]
-    carts: tuple[CartStory, ...] = ()
+    orders: tuple[OrderEvidence, ...]
+    carts: tuple[CartEvidence, ...] = ()
     quiet_seconds: float | None = 0.0
-    strangers: tuple[str, ...] = field(default=())
-    """Entries of the ledgers that belong to no order."""
+    unmatched_entries: tuple[str, ...] = field(default=())

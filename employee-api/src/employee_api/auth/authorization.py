@@ -1,0 +1,61 @@
+"""Authorizes requests by their session, as far as `AUTH_MODE` says."""
+
+import structlog
+from opentelemetry.metrics import Meter
+from starlette.requests import Request
+from typing_extensions import override
+
+from employee_api.access import MANAGEMENT_ROLES, SESSION_COOKIE, Access, Actor
+from employee_api.auth.sessions import SessionRepository
+from employee_api.errors import AuthenticationRequired, ManagementRoleRequired, TooManyFailedLogins
+from employee_api.http.operations import Authorizer
+from employee_api.settings import AuthMode
+
+log = structlog.get_logger()
+
+
+class SessionAuthorizer(Authorizer):
+    """Authorizes by session and role: not at all, counting refusals only, or refusing, depending on the mode."""
+
+    def __init__(self, mode: AuthMode, sessions: SessionRepository, meter: Meter) -> None:
+        self.mode = mode
+        self._sessions = sessions
+        self._refusals = meter.create_counter(
+            "employee_api.auth.refusals", description="Requests that are refused, or would be if AUTH_MODE were enforce"
+        )
+
+    @property
+    @override
+    def enforced(self) -> bool:
+        return self.mode is AuthMode.ENFORCE
+
+    @override
+    async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
+        if self.mode is AuthMode.OFF:
+            return None
+        token = session_token(request)
+        actor = None if token is None else await self._sessions.find_actor(token)
+        if access is not Access.OPEN and actor is None:
+            self.refuse(AuthenticationRequired(), operation)
+        elif access is Access.MANAGEMENT and actor is not None and actor.role not in MANAGEMENT_ROLES:
+            self.refuse(ManagementRoleRequired(), operation)
+        return actor
+
+    def refuse(
+        self, error: AuthenticationRequired | ManagementRoleRequired | TooManyFailedLogins, operation: str
+    ) -> None:
+        """Count and log a refusal unless the mode is `off`; raise the error if the mode is `enforce`."""
+        if self.mode is AuthMode.OFF:
+            return
+        self._refusals.add(1, {"operation": operation, "reason": error.reason, "enforced": self.enforced})
+        log.info("refused" if self.enforced else "would refuse", operation=operation, reason=error.reason)
+        if self.enforced:
+            raise error
+
+
+def session_token(request: Request) -> str | None:
+    """Return the session token: a bearer token, or else the cookie."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return request.cookies.get(SESSION_COOKIE)

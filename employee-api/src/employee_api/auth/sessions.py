@@ -1,0 +1,88 @@
+"""Login sessions in the database: opaque tokens, stored as hashes, that expire when idle and at a maximum age."""
+
+import hashlib
+import secrets
+import uuid
+from datetime import timedelta
+
+from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlmodel import col
+
+from employee_api.access import Actor
+from employee_api.clock import Clock
+from employee_api.models import Session, User
+
+_TOKEN_BYTES = 32
+# `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.
+_UPDATES_PER_IDLE_TIME = 20
+
+
+class SessionRepository:
+    """Sessions end with their user, and the user's role is read with every request.
+
+    Args:
+        engine: the database.
+        clock: the current time.
+        idle: the time without requests after which a session ends.
+        absolute: the time after which a session ends in any case.
+    """
+
+    def __init__(self, engine: AsyncEngine, clock: Clock, idle: timedelta, absolute: timedelta) -> None:
+        self._engine = engine
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+        self._idle = idle
+        self._absolute = absolute
+
+    @property
+    def lifetime_seconds(self) -> int:
+        """The maximum age of a session."""
+        return int(self._absolute.total_seconds())
+
+    async def create(self, user_id: uuid.UUID) -> str:
+        """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
+        now = self._clock()
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self._idle)
+        row = {
+            "token_hash": _hash(token),
+            "user_id": user_id,
+            "created_at": now,
+            "last_seen_at": now,
+            "expires_at": now + self._absolute,
+        }
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(Session).where(expired))
+            await connection.execute(insert(Session).values(row))
+        return token
+
+    async def find_actor(self, token: str) -> Actor | None:
+        """Return the user of an unexpired session, with their current role, and extend its idle time."""
+        now = self._clock()
+        query = (
+            select(col(User.id), col(User.role), col(Session.last_seen_at))
+            .join(Session, col(Session.user_id) == col(User.id))
+            .where(col(Session.token_hash) == _hash(token))
+            .where(col(Session.expires_at) > now, col(Session.last_seen_at) > now - self._idle)
+        )
+        async with self._reads.connect() as connection:
+            row = (await connection.execute(query)).first()
+        if row is None:
+            return None
+        user_id, role, last_seen_at = row
+        if now - last_seen_at > self._idle / _UPDATES_PER_IDLE_TIME:
+            seen = update(Session).where(col(Session.token_hash) == _hash(token)).values(last_seen_at=now)
+            async with self._engine.begin() as connection:
+                await connection.execute(seen)
+        return Actor(user_id, role)
+
+    async def delete(self, token: str) -> None:
+        """Delete the session with this token, if there is one."""
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(Session).where(col(Session.token_hash) == _hash(token)))
+
+
+def _hash(token: str) -> bytes:
+    # Tokens are 256 random bits: unlike passwords they can't be guessed from a fast hash.
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

@@ -1,1 +1,0 @@
-"""The operations, in groups that are served by the same parts."""

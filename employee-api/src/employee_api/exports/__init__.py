@@ -1,0 +1,1 @@
+"""Exports of tables as CSV files."""

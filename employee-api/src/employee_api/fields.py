@@ -1,0 +1,70 @@
+"""Types of single request and response fields.
+
+Text never contains NUL, which PostgreSQL can't store; the JSON parser rejects lone surrogates before validation.
+"""
+
+import re
+import uuid
+from datetime import date, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
+
+from employee_api.months import month_range
+
+_NO_NUL = r"^[^\x00]*$"
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+MAX_PASSWORD_LENGTH = 4096  # passlib's limit
+
+NonEmptyText = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL)]
+Email = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=320, pattern=_NO_NUL)]
+NewPassword = Annotated[
+    str, StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL)
+]
+ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
+LongText = Annotated[str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL)]
+CommentText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL)]
+Title = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL)]
+
+
+def parse_id(text: str) -> uuid.UUID | None:
+    """Parse an id in its canonical form, with hyphens; return None for anything else."""
+    return uuid.UUID(text) if _UUID.fullmatch(text) else None
+
+
+def _require_canonical_id(value: Any) -> Any:
+    # `uuid.UUID` alone would accept braces, `urn:uuid:` and more.
+    if isinstance(value, str) and parse_id(value) is None:
+        raise ValueError("must be a UUID")
+    return value
+
+
+def _parse_calendar_date(value: Any) -> date:
+    # pydantic alone would accept numbers and timestamps.
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        raise ValueError("must be YYYY-MM-DD")
+    return date.fromisoformat(value)
+
+
+def _require_month(value: str) -> str:
+    month_range(value)
+    return value
+
+
+def _format_timestamp(timestamp: datetime) -> str:
+    return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+Id = Annotated[uuid.UUID, BeforeValidator(_require_canonical_id)]
+CalendarDate = Annotated[date, BeforeValidator(_parse_calendar_date)]
+Timestamp = Annotated[
+    datetime,
+    PlainSerializer(_format_timestamp, return_type=str, when_used="json"),
+    Field(json_schema_extra={"format": "date-time"}),
+]
+Month = Annotated[
+    str, AfterValidator(_require_month), Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"})
+]
+Limit = Annotated[int, Field(ge=1, le=200)]

@@ -1,0 +1,107 @@
+"""Declarations of operations: the routes and the API description are both made from them, so they always agree."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Generic, Never, Protocol, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import override
+
+from chassis.errors import DomainError
+from employee_api.access import Access, Actor
+from employee_api.errors import AuthenticationRequired, ManagementRoleRequired
+from employee_api.http.inputs import ModelInput, RequestInput
+from employee_api.http.outputs import ResponseOutput
+
+InputT = TypeVar("InputT")
+OutputT = TypeVar("OutputT")
+
+
+class Authorizer(Protocol):
+    """Decides whether a request may run an operation."""
+
+    @property
+    def enforced(self) -> bool:
+        """Whether requests are refused, not only counted."""
+
+    async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
+        """Return the user of the request's session, if any. Raises the errors of `access` when enforced."""
+
+
+@dataclass
+class Call(Generic[InputT]):
+    """An authorized request with its validated input; `response_headers` are added to a JSON response."""
+
+    request: Request
+    actor: Actor | None
+    input: InputT
+    response_headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation(ABC):
+    """A method on a path, as routing and the API description need it. Declared as an `Endpoint`.
+
+    Attributes:
+        failures: the errors it can raise in any mode, besides those of invalid input.
+        enforced_failures: further errors that it can raise when authorization is enforced.
+    """
+
+    method: str
+    path: str
+    summary: str
+    input: RequestInput[object]
+    output: ResponseOutput[Never]
+    access: Access = field(default=Access.OPEN, kw_only=True)
+    failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
+    enforced_failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the handler, unique in the API."""
+
+    @property
+    def tag(self) -> str:
+        """The heading under which it is described."""
+        parts = self.path.split("/")
+        return parts[2] if parts[1] == "api" else "process"
+
+    def documented_failures(self, *, enforced: bool) -> list[DomainError]:
+        """Return every error that a client can get, except unexpected ones."""
+        failures = list(self.failures)
+        if isinstance(self.input, ModelInput):
+            failures.insert(0, self.input.error())
+        if enforced:
+            failures += self.enforced_failures
+            failures += [AuthenticationRequired()] if self.access is not Access.OPEN else []
+            failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
+        return failures
+
+    async def respond(self, request: Request, authorizer: Authorizer) -> Response:
+        """Authorize the request and run the handler. Raises the documented failures."""
+        return await self.run(request, await authorizer.authorize(request, self.access, self.name))
+
+    @abstractmethod
+    async def run(self, request: Request, actor: Actor | None) -> Response: ...
+
+
+@dataclass(frozen=True)
+class Endpoint(Operation, Generic[InputT, OutputT]):
+    """An operation with its handler: type checkers compare the handler's signature with the input and the output."""
+
+    input: RequestInput[InputT]
+    output: ResponseOutput[OutputT]
+    handler: Callable[[Call[InputT]], Awaitable[OutputT]]
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.handler.__name__
+
+    @override
+    async def run(self, request: Request, actor: Actor | None) -> Response:
+        call = Call(request, actor, await self.input.read(request))
+        return self.output.write(await self.handler(call), call.response_headers)

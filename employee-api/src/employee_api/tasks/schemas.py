@@ -1,0 +1,116 @@
+"""Requests and responses about tasks and comments."""
+
+import uuid
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, Timestamp, Title
+from employee_api.pagination import PageQuery
+from employee_api.schemas import Output, StrictInput
+
+
+class Status(StrEnum):
+    """The progress of a task; it may change from any value to any other."""
+
+    TODO = "todo"
+    IN_PROGRESS = "in_progress"
+    REVIEW = "review"
+    DONE = "done"
+
+
+class Priority(StrEnum):
+    """The urgency of a task."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    URGENT = "urgent"
+
+
+class TaskInput(StrictInput):
+    """A new task."""
+
+    title: Title
+    description: LongText = ""
+    status: Status = Status.TODO
+    priority: Priority = Priority.MEDIUM
+    assignee_id: Id | None = None
+    reporter_id: Id | None = Field(default=None, description="The session's user when omitted")
+    due_date: CalendarDate | None = None
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    # A field that a patch omits has no value, so the defaults below must not be documented.
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class TaskPatch(StrictInput):
+    """Changes to a task; omitted fields keep their values."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    title: Title = ""
+    description: LongText = ""
+    status: Status = Status.TODO
+    priority: Priority = Priority.MEDIUM
+    assignee_id: Id | None = None
+    reporter_id: Id | None = None
+    due_date: CalendarDate | None = None
+
+
+class TaskOutput(Output):
+    """A task."""
+
+    id: uuid.UUID
+    title: str
+    description: str
+    status: Status
+    priority: Priority
+    assignee_id: uuid.UUID | None
+    reporter_id: uuid.UUID | None
+    due_date: date | None
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class TaskQuery(PageQuery):
+    """Which tasks to list."""
+
+    month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
+    status: Status | None = None
+    assignee: Id | None = Field(default=None, description="The id of the user it is assigned to")
+
+
+class TaskPage(Output):
+    """Tasks, newest first."""
+
+    items: list[TaskOutput]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
+
+
+class CommentInput(StrictInput):
+    """A new comment."""
+
+    body: CommentText
+    author_id: Id | None = Field(default=None, description="Ignored when there is a session: its user is the author")
+
+
+class CommentOutput(Output):
+    """A comment."""
+
+    id: uuid.UUID
+    task_id: uuid.UUID
+    author_id: uuid.UUID | None
+    body: str
+    created_at: Timestamp
+
+
+class CommentPage(Output):
+    """Comments, newest first."""
+
+    items: list[CommentOutput]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")

@@ -1,0 +1,1 @@
+"""Employees: registration, listing, adding and deleting."""

@@ -1,0 +1,74 @@
+"""Endpoints for users: register, list, add, delete."""
+
+from http import HTTPStatus
+
+from employee_api.access import Access, Actor
+from employee_api.errors import EmailTaken, LastManagementUser, UserNotFound
+from employee_api.fields import parse_id
+from employee_api.http.inputs import JsonBody, NoInput
+from employee_api.http.operations import Call, Endpoint, Operation
+from employee_api.http.outputs import JsonOutput
+from employee_api.schemas import Deleted
+from employee_api.users.passwords import PasswordHasher
+from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.rules import DEFAULT_ROLE
+from employee_api.users.schemas import UserInput, UserOutput
+
+_USERS = "/api/auth/users"
+_NEW_USER = JsonBody(UserInput, error_text="Name, email and password required")
+_CREATED = JsonOutput(UserOutput, HTTPStatus.CREATED)
+
+
+class UserEndpoints:
+    """Operations on users.
+
+    With `enforced` authorization, users who register are employees, and the last management user can't be deleted.
+    """
+
+    def __init__(self, users: UserRepository, password_hasher: PasswordHasher, *, enforced: bool) -> None:
+        self._users = users
+        self._password_hasher = password_hasher
+        self._enforced = enforced
+
+    def operations(self) -> list[Operation]:
+        return [
+            Endpoint(
+                "POST", "/api/auth/register", "Register as an employee", _NEW_USER, _CREATED, self.register,
+                failures=(EmailTaken(),),
+            ),
+            Endpoint(
+                "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
+                access=Access.SESSION,
+            ),
+            Endpoint(
+                "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user,
+                access=Access.MANAGEMENT, failures=(EmailTaken(),),
+            ),
+            Endpoint(
+                "DELETE", f"{_USERS}/{{id}}", "Delete an employee and remove them from all tasks",
+                NoInput(), JsonOutput(Deleted), self.delete_user,
+                access=Access.MANAGEMENT, failures=(UserNotFound(),), enforced_failures=(LastManagementUser(),),
+            ),
+        ]  # fmt: skip
+
+    async def register(self, call: Call[UserInput]) -> UserOutput:
+        role = None if self._enforced else call.input.role
+        return await self._add(call.input, role, call.actor)
+
+    async def list_users(self, _call: Call[None]) -> list[UserOutput]:
+        return await self._users.list_all()
+
+    async def add_user(self, call: Call[UserInput]) -> UserOutput:
+        return await self._add(call.input, call.input.role, call.actor)
+
+    async def delete_user(self, call: Call[None]) -> Deleted:
+        user_id = parse_id(call.request.path_params["id"])
+        if user_id is None:
+            raise UserNotFound
+        await self._users.delete(user_id, call.actor, protect_last_management_user=self._enforced)
+        return Deleted(id=user_id)
+
+    async def _add(self, new: UserInput, role: str | None, actor: Actor | None) -> UserOutput:
+        password_hash = await self._password_hasher.hash(new.password)
+        user = NewUser(new.name, new.email, password_hash, role or DEFAULT_ROLE, new.dept or "")
+        return await self._users.add(user, actor)

@@ -1,0 +1,65 @@
+"""Hashes and verifies passwords with argon2id, in threads of lower priority than the event loop."""
+
+import asyncio
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from passlib.context import CryptContext
+
+from employee_api.fields import MAX_PASSWORD_LENGTH
+
+# Added to the niceness of the event loop's thread, so that many logins at once do not slow down other requests.
+_NICENESS = 10
+
+
+class PasswordHasher:
+    """Hashes at most `threads` passwords at once; further calls wait.
+
+    Args:
+        threads: the number of worker threads.
+        memory_kib: argon2's memory cost for each hash.
+        passes: argon2's time cost.
+    """
+
+    def __init__(self, threads: int, *, memory_kib: int = 19_456, passes: int = 2) -> None:
+        self._context = CryptContext(
+            schemes=["argon2", "pbkdf2_sha256"],
+            deprecated="auto",
+            argon2__type="ID",
+            argon2__memory_cost=memory_kib,
+            argon2__time_cost=passes,
+            argon2__parallelism=1,
+        )
+        self._dummy_hash = self._context.hash("")
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
+
+    async def hash(self, password: str) -> str:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._context.hash, password)
+
+    async def verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
+        """Verify a password; `stored` is None for an unknown user, which takes as long and always fails.
+
+        Returns:
+            Whether the password is correct, and a new hash to store if `stored` was made with other parameters.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._verify, password, stored)
+
+    def close(self) -> None:
+        """Cancel the waiting calls and end the threads when they have finished theirs."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
+        # Equal work in every case: response times must not reveal which e-mails are registered.
+        fits = len(password) <= MAX_PASSWORD_LENGTH
+        matches, new_hash = self._context.verify_and_update(password if fits else "", stored or self._dummy_hash)
+        correct = matches and fits and stored is not None
+        return correct, new_hash if correct else None
+
+
+def _lower_priority() -> None:
+    # Only Linux has priorities for single threads; elsewhere this would slow down the whole process.
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

@@ -1,0 +1,159 @@
+"""Users in the database."""
+
+import random
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import RowMapping, case, delete, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlmodel import col
+
+from employee_api.access import MANAGEMENT_ROLES, Actor
+from employee_api.activities.repository import Subject, change, record
+from employee_api.clock import Clock
+from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
+from employee_api.models import Task, User
+from employee_api.users.rules import avatar, email_key, pick_color
+from employee_api.users.schemas import UserOutput
+
+_FIELDS = tuple(UserOutput.model_fields)
+_COLUMNS = [getattr(User, name) for name in _FIELDS]
+_RECORDED_FIELDS = ("name", "email", "role", "dept")
+
+
+@dataclass(frozen=True)
+class NewUser:
+    """A user to create, with the hash of their password."""
+
+    name: str
+    email: str
+    password_hash: str
+    role: str
+    dept: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user with what is needed to verify a login."""
+
+    user: UserOutput
+    password_hash: str
+
+
+class UserRepository:
+    def __init__(self, engine: AsyncEngine, clock: Clock, randomness: random.Random) -> None:
+        self._engine = engine
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+        self._randomness = randomness
+
+    async def list_all(self) -> list[UserOutput]:
+        """Return all users, oldest first."""
+        async with self._reads.connect() as connection:
+            rows = await connection.execute(select(*_COLUMNS).order_by(col(User.created_at), col(User.id)))
+            # Stored values are valid: validating thousands of them again would take most of the request's time.
+            return [UserOutput.model_construct(None, **dict(zip(_FIELDS, row, strict=True))) for row in rows]
+
+    async def find_account(self, email: str) -> Account | None:
+        """Return the account with this e-mail, compared by `email_key`."""
+        query = select(*_COLUMNS, col(User.password_hash)).where(col(User.email_key) == email_key(email))
+        async with self._reads.connect() as connection:
+            row = (await connection.execute(query)).mappings().first()
+        return None if row is None else Account(UserOutput.model_validate(row), row["password_hash"])
+
+    async def update_password_hash(self, account: Account, password_hash: str) -> None:
+        """Replace the hash of the same password, unless the password has changed in the meantime."""
+        unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
+        async with self._engine.begin() as connection:
+            await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
+
+    async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
+        """Create a user and return them. Raises EmailTaken."""
+        now = self._clock()
+        user = UserOutput(
+            id=uuid.uuid4(),
+            name=new.name,
+            role=new.role,
+            email=new.email,
+            color=pick_color(self._randomness),
+            avatar=avatar(new.name),
+            dept=new.dept,
+        )
+        row = user.model_dump() | {
+            "email_key": email_key(new.email),
+            "password_hash": new.password_hash,
+            "created_at": now,
+        }
+        created = {field: change(None, row[field]) for field in _RECORDED_FIELDS}
+        async with self._engine.begin() as connection:
+            try:
+                await connection.execute(insert(User).values(row))
+            except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
+                raise EmailTaken from error
+            await record(connection, actor, "created", [Subject("user", user.id, user.name, created)], now)
+        return user
+
+    async def delete(self, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool) -> None:
+        """Delete a user: their tasks become unassigned; comments and activities remain, without their id.
+
+        Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor was deleted.
+        """
+        now = self._clock()
+        async with self._engine.begin() as connection:
+            user = await _lock_user(
+                connection, user_id, actor, protect_last_management_user=protect_last_management_user
+            )
+            # Users who delete themselves no longer exist when the activity is inserted.
+            remaining_actor = None if actor and actor.id == user_id else actor
+            await _detach_from_tasks(connection, user_id, remaining_actor, now)
+            await connection.execute(delete(User).where(col(User.id) == user_id))
+            deleted = {field: change(getattr(user, field), None) for field in _RECORDED_FIELDS}
+            await record(connection, remaining_actor, "deleted", [Subject("user", user_id, user.name, deleted)], now)
+
+
+async def _lock_user(
+    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool
+) -> UserOutput:
+    """Lock every row that the deletion depends on, so that concurrent deletions can't both pass the checks."""
+    conditions = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
+    if protect_last_management_user:
+        conditions.append(col(User.role).in_(MANAGEMENT_ROLES))
+    query = select(*_COLUMNS).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
+    rows = (await connection.execute(query)).mappings()
+    users = {row["id"]: UserOutput.model_validate(row) for row in rows}
+    if actor is not None and actor.id not in users:
+        raise AuthenticationRequired
+    if user_id not in users:
+        raise UserNotFound
+    if protect_last_management_user and users[user_id].role in MANAGEMENT_ROLES:
+        others = [user for user in users.values() if user.id != user_id and user.role in MANAGEMENT_ROLES]
+        if not others:
+            raise LastManagementUser
+    return users[user_id]
+
+
+async def _detach_from_tasks(
+    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
+) -> None:
+    """Clear the user from every task, and record an activity for each."""
+    assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
+    fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
+    affected = select(*fields).where(or_(assigned, reported)).order_by(col(Task.id)).with_for_update()
+    tasks = (await connection.execute(affected)).mappings().all()
+    await connection.execute(
+        update(Task)
+        .where(or_(assigned, reported))
+        .values(
+            assignee_id=case((assigned, None), else_=col(Task.assignee_id)),
+            reporter_id=case((reported, None), else_=col(Task.reporter_id)),
+            updated_at=now,
+        )
+    )
+    await record(connection, actor, "updated", [_detached(task, user_id) for task in tasks], now)
+
+
+def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
+    cleared = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
+    return Subject("task", task["id"], task["title"], {name: change(user_id, None) for name in cleared})

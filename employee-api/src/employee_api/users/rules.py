@@ -1,0 +1,22 @@
+"""Rules for the fields of a user."""
+
+import random
+import unicodedata
+
+DEFAULT_ROLE = "employee"
+COLORS = ("#818cf8", "#f59e0b", "#34d399", "#f472b6", "#fb923c", "#60a5fa", "#a78bfa")
+AVATAR_LENGTH = 2
+
+
+def avatar(name: str) -> str:
+    """Return the initials: the first character of each space-separated word, cut to two, then in upper case."""
+    return "".join(word[0] for word in name.split(" ") if word)[:AVATAR_LENGTH].upper()
+
+
+def pick_color(randomness: random.Random) -> str:
+    return randomness.choice(COLORS)
+
+
+def email_key(email: str) -> str:
+    """Return the form by which e-mails are compared: without differences in case or Unicode composition."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email).casefold())

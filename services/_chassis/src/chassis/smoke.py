@@ -1,0 +1,48 @@
+"""Smoke calls: one valid call that each service ships, for tests, benchmarks and checks of a running release.
+
+A service defines `smoke_call(unique: str) -> SmokeCall` in `<package>/smoke.py`; `unique` is an id that no other call
+has used. That module imports only this one and generated messages, because tests/e2e/load.py runs it in a container
+that lacks the rest of the service's code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import grpc
+from google.protobuf.message import Message
+
+
+@dataclass(frozen=True)
+class SmokeCall:
+    """A call that succeeds with default data, any number of times, also concurrently.
+
+    Without `setup`, the same request may be repeated; with it, each repetition needs another `unique`.
+
+    Attributes:
+        method: full name, such as `shop.AdService/GetAds`.
+        request: the request message.
+        setup: calls that must succeed before it, in order, usually to other services.
+    """
+
+    method: str
+    request: Message
+    setup: tuple["SmokeCall", ...] = ()
+
+    @property
+    def service(self) -> str:
+        """The full name of the service, such as `shop.AdService`."""
+        return self.method.partition("/")[0]
+
+
+async def send(call: SmokeCall, channels: Mapping[str, grpc.aio.Channel], *, key: str) -> bytes:
+    """Make the setup calls and the call; return the serialized response, raise what the channel raises.
+
+    Args:
+        call: what to send.
+        channels: by the full names of the services.
+        key: sent as `idempotency-key`, so that a channel may retry writes.
+    """
+    for preceding in call.setup:
+        await send(preceding, channels, key=key)
+    method = channels[call.service].unary_unary(f"/{call.method}", type(call.request).SerializeToString, bytes)
+    return await method(call.request, metadata=(("idempotency-key", key),))

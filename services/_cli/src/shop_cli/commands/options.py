@@ -1,0 +1,34 @@
+"""Arguments and options that several commands share, and the bridge from Typer to async commands."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the service. Default: $<SERVICE>_ADDR, else the service's local port.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Key = Annotated[
+    str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")
+]
+User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
+
+
+def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a coroutine function a plain function with the same parameters, as Typer requires."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run(command(*args, **kwargs))
+
+    return run

@@ -1,0 +1,110 @@
+"""`shop prove`: place orders under faults and print which invariants held."""
+
+import json
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from shop_cli.commands.options import async_command
+from shop_cli.output.printing import console, table
+from shop_cli.prove import verdict
+from shop_cli.prove.invariants import InvariantResult, check_invariants
+from shop_cli.prove.run import Trial, run_trial
+from shop_cli.prove.shop_under_test import Database
+
+_PROGRESS_SECONDS = 5.0
+_VIOLATED = 1
+# 15 % of the kills and pauses together are pauses.
+_PAUSES_PER_KILL = 15 / 85
+
+Orders = Annotated[int, typer.Option(min=1, help="Number of orders.")]
+Seed = Annotated[int, typer.Option(help="Seed of customers and faults: the same seed gives the same plan.")]
+DatabaseOption = Annotated[Database, typer.Option(help="Database of payment and checkout.")]
+Kills = Annotated[
+    int | None,
+    typer.Option(min=0, show_default=False, help="Number of processes killed (SIGKILL). Default: one per 40 orders."),
+]
+Pauses = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.",
+    ),
+]
+Restarts = Annotated[int, typer.Option(min=0, help="Number of immediate restarts of PostgreSQL.")]
+Naive = Annotated[
+    bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Empty folder for all data and logs. Default: a temporary folder, removed at the end."),
+]
+
+
+@async_command
+async def prove(
+    *,
+    orders: Orders = 2_000,
+    seed: Seed = 1,
+    database: DatabaseOption = "sqlite",
+    kills: Kills = None,
+    pauses: Pauses = None,
+    restarts: Restarts = 15,
+    naive: Naive = False,
+    json_file: JsonFile = None,
+    folder: Folder = None,
+) -> None:
+    """Place orders while processes are killed, paused and restarted, then compare all ledgers.
+
+    Exit status: 0 if every invariant holds, 1 if one does not.
+    """
+    kills = orders // 40 if kills is None else kills
+    pauses = round(kills * _PAUSES_PER_KILL) if pauses is None else pauses
+    trial = Trial(orders, seed, database, kills, pauses, restarts, naive=naive)
+    console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
+    with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as temporary:
+        result = await run_trial(trial, folder or Path(temporary), Progress(orders))
+    invariants = check_invariants(result.evidence)
+    report = verdict.to_json(trial, result, invariants)
+    _print(invariants, report)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if not all(invariant.holds for invariant in invariants):
+        raise typer.Exit(_VIOLATED)
+
+
+class Progress:
+    """Prints a line every five seconds, and one when all orders are finished."""
+
+    def __init__(self, orders: int) -> None:
+        self._orders = orders
+        self._started = self._printed = time.monotonic()
+
+    def __call__(self, finished: int, fault_counts: Counter[str]) -> None:
+        now = time.monotonic()
+        if now - self._printed < _PROGRESS_SECONDS and finished < self._orders:
+            return
+        self._printed = now
+        faults = ", ".join(f"{count} x {name}" for name, count in sorted(fault_counts.items()))
+        console.print(f"{now - self._started:6.1f} s  {finished:6d} of {self._orders} orders  {faults}")
+
+
+def _print(invariants: list[InvariantResult], report: dict[str, Any]) -> None:
+    rows = [
+        (invariant.name, invariant.rule, "holds" if invariant.holds else f"{len(invariant.violations)} violations")
+        for invariant in invariants
+    ]
+    console.print()
+    console.print(table(["", "Invariant", "Verdict"], rows))
+    for invariant in invariants:
+        for violation in invariant.violations[: verdict.MAX_EXAMPLES]:
+            console.print(f"  {invariant.name}: {escape(violation)}", soft_wrap=True)
+    console.print()
+    console.out(json.dumps({name: report[name] for name in report if name != "invariants"}), highlight=False)

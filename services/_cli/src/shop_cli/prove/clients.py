@@ -1,0 +1,38 @@
+"""gRPC clients of a shop under test."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import grpc
+
+from chassis.client import channel
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.prove.shop_under_test import ShopUnderTest
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class ShopClients:
+    """Clients for simulated customers and for collecting evidence."""
+
+    def __init__(self, shop: ShopUnderTest, stack: AsyncExitStack) -> None:
+        def open_channel(name: str, service: str) -> grpc.aio.Channel:
+            opened = channel(shop.processes[name].address, service, timeout_seconds=_TIMEOUT_SECONDS)
+            stack.push_async_callback(opened.close)
+            return opened
+
+        self.cart = CartServiceStub(open_channel("cart", "shop.CartService"))
+        self.catalog = ProductCatalogServiceStub(open_channel("product-catalog", "shop.ProductCatalogService"))
+        self.checkouts = [CheckoutServiceStub(open_channel(name, "shop.CheckoutService")) for name in shop.checkouts]
+        # Tests of single faults inject them into the first checkout, so the journal is read through the last one.
+        self.journal = OrderJournalStub(open_channel(shop.checkouts[-1], "shop.internal.OrderJournal"))
+
+
+@asynccontextmanager
+async def open_clients(shop: ShopUnderTest) -> AsyncIterator[ShopClients]:
+    """Open clients, closed when the context is left."""
+    async with AsyncExitStack() as stack:
+        yield ShopClients(shop, stack)

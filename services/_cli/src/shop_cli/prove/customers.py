@@ -1,0 +1,213 @@
+"""Simulate customers: fill a cart, place orders, retry, and record the responses."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from chassis import errors
+from shop.address_pb2 import Address
+from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.order_pb2 import OrderResult
+from shop.payment_pb2 import CreditCardInfo
+from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
+from shop_cli.prove.evidence import ClientOutcome, OrderResponse
+from shop_cli.prove.ledgers import CARD_MONTH
+from shop_cli.prove.progress_gate import ProgressGate
+
+PATIENCE_SECONDS = 60.0
+_NEXT_CART_SECONDS = 15.0
+_DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
+_CART_EMPTY = "CART_EMPTY"
+
+
+@dataclass
+class CustomerResult:
+    """What a customer added to the cart, and the responses to the orders by number.
+
+    Attributes:
+        cart_known: False if it is unknown whether an addition to the cart took effect.
+    """
+
+    customer: Customer
+    added: Counter[str] = field(default_factory=Counter)
+    added_late: Counter[str] = field(default_factory=Counter)
+    responses: dict[int, OrderResponse] = field(default_factory=dict)
+    cart_known: bool = True
+
+
+class CustomerSimulator:
+    """Simulates customers of one cart service and any number of checkouts.
+
+    Args:
+        cart: the cart service.
+        checkouts: called in turn, starting at the order's number.
+        gate: delays the start of orders.
+        timeout_seconds: of each try.
+        hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
+    """
+
+    def __init__(
+        self,
+        cart: CartServiceStub,
+        checkouts: Sequence[CheckoutServiceStub],
+        gate: ProgressGate,
+        *,
+        timeout_seconds: float = 5.0,
+        hangup_share: float = 0.1,
+    ) -> None:
+        self._cart = cart
+        self._checkouts = checkouts
+        self._gate = gate
+        self._timeout_seconds = timeout_seconds
+        self._hangup_share = hangup_share
+
+    async def run(self, customer: Customer) -> CustomerResult:
+        """Place all the customer's orders, one after the other."""
+        result = CustomerResult(customer)
+        for intent in customer.intents:
+            await self._gate.wait_until_open(intent.number)
+            try:
+                result.responses[intent.number] = await self._fill_cart_and_order(intent, result)
+            finally:
+                await self._gate.finish()
+        return result
+
+    async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
+        """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
+        seconds = timeout_seconds or self._timeout_seconds
+        metadata = (("idempotency-key", intent.key),) if intent.key else ()
+        checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
+        response = await checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        return response.order
+
+    async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
+        """Place an order again that already has a definite response; return the response to the repeated request."""
+        deadline = time.monotonic() + patience_seconds
+        tries = 1
+        while True:
+            try:
+                return OrderResponse(ClientOutcome.PLACED, await self.place_order(intent, tries))
+            except _DEFINITE as error:
+                return OrderResponse(ClientOutcome.REFUSED, reason=error.reason)
+            except errors.DomainError as error:
+                if time.monotonic() > deadline:
+                    return OrderResponse(ClientOutcome.UNKNOWN, reason=error.reason)
+                await asyncio.sleep(0.1)
+                tries += 1
+
+    async def cart_contents(self, user_id: str) -> dict[str, int] | None:
+        """Return the quantities in a cart by product id, None if it cannot be read."""
+        try:
+            cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
+        except errors.DomainError:
+            return None
+        return {item.product_id: item.quantity for item in cart.items}
+
+    async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
+        rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
+        if result.responses and not await self._is_cart_emptied(intent, result):
+            return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
+        for index, line in enumerate(intent.lines):
+            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
+                result.cart_known = False
+                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        async with asyncio.TaskGroup() as tasks:
+            if intent.late_line is not None:
+                tasks.create_task(self._add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
+            ordering = tasks.create_task(self._order(intent, rng))
+        return ordering.result()
+
+    async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
+        """Wait until the previous order's items are removed; items still in the cart would be bought again.
+
+        Return False if the previous order was not placed, or on timeout.
+        """
+        if result.responses[intent.number - 1].outcome is not ClientOutcome.PLACED:
+            return False
+        deadline = time.monotonic() + _NEXT_CART_SECONDS
+        while await self.cart_contents(intent.user_id) != {}:
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
+        await asyncio.sleep(delay_seconds)
+        if not await self._add_line(intent, line, f"{intent.number}-late", result.added_late):
+            result.cart_known = False
+
+    async def _add_line(self, intent: Intent, line: Line, key: str, added: Counter[str]) -> bool:
+        """Add a line under an idempotency key, with retries. Return False on timeout."""
+        request = AddItemRequest(
+            user_id=intent.user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity)
+        )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
+            except errors.DomainError:
+                await asyncio.sleep(0.1)
+            else:
+                added[line.product_id] += line.quantity
+                return True
+        return False
+
+    async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
+        """Place the order, with retries until there is a definite response or the customer gives up."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        reason = ""
+        tries = 0
+        while time.monotonic() < deadline and (intent.max_tries is None or tries < intent.max_tries):
+            timeout_seconds = rng.uniform(0.005, 0.2) if rng.random() < self._hangup_share else None
+            try:
+                order = await self.place_order(intent, tries, timeout_seconds)
+            except _DEFINITE as error:
+                return _refusal(intent, error, tries + 1)
+            except errors.DomainError as error:
+                reason = error.reason
+                await asyncio.sleep(rng.uniform(0.05, 0.3))
+            else:
+                response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
+                return await self._sometimes_repeat(intent, response, rng) if intent.key else response
+            tries += 1
+        return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
+
+    async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
+        """Repeat one request in five immediately; return the first response, with a contradiction if they differ."""
+        if rng.random() > 0.2:  # noqa: PLR2004
+            return response
+        repeated = await self.repeat_order(intent, patience_seconds=1.0)
+        if repeated.outcome is ClientOutcome.UNKNOWN or repeated.order == response.order:
+            return response
+        contradiction = f"an immediate repetition returned {repeated.reason or 'a different order'}"
+        return replace(response, contradictions=(contradiction,))
+
+
+def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
+    if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
+        return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
+    is_valid = intent.kind is OrderKind.VALID
+    contradictions = (f"a valid order was refused with {error.reason}",) if is_valid else ()
+    return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
+
+
+def intent_to_wire(intent: Intent) -> PlaceOrderRequest:
+    """Return the request that places the order."""
+    return PlaceOrderRequest(
+        user_id=intent.user_id,
+        user_currency=intent.currency,
+        email=intent.email,
+        address=Address(street_address=intent.street, city="Hamburg", state="HH", country="Germany", zip_code=20095),
+        credit_card=CreditCardInfo(
+            credit_card_number=intent.card_number,
+            credit_card_cvv=123,
+            credit_card_expiration_year=intent.card_year,
+            credit_card_expiration_month=CARD_MONTH,
+        ),
+    )

@@ -1,0 +1,90 @@
+"""Faults are injected in their turn, and orders do not run far ahead of them."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from typing_extensions import override
+
+from shop_cli.local.control import ControllableProcess
+from shop_cli.prove.fault_injector import FaultInjector
+from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.progress_gate import ProgressGate
+
+LOOKAHEAD = 100
+
+
+class RecordingProcess(ControllableProcess):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    @override
+    async def start(self) -> None:
+        self.calls.append("start")
+
+    @override
+    def kill(self) -> None:
+        self.calls.append("kill")
+
+    @override
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    @override
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    @override
+    async def wait(self) -> int:
+        return -9
+
+    @override
+    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
+        self.calls.append("serving")
+        return 0.0
+
+
+@pytest.fixture
+def gate() -> ProgressGate:
+    return ProgressGate(lambda _: None)
+
+
+async def inject(gate: ProgressGate, process: ControllableProcess, *faults: Fault) -> Counter[str]:
+    """Inject faults into a process with the name `a`; return their counts by kind."""
+    counts: Counter[str] = Counter()
+    async with asyncio.timeout(10):
+        await FaultInjector({"a": process}, gate, counts, 1).run(faults, orders=1_000)
+    return counts
+
+
+async def test_a_killed_process_is_restarted_and_awaited(gate: ProgressGate) -> None:
+    process = RecordingProcess()
+    assert await inject(gate, process, Fault(0, FaultKind.KILL, "a", 0.0)) == {"kill": 1}
+    assert process.calls == ["kill", "start", "serving"]
+
+
+async def test_a_paused_process_is_resumed_and_awaited(gate: ProgressGate) -> None:
+    process = RecordingProcess()
+    assert await inject(gate, process, Fault(0, FaultKind.PAUSE, "a", 0.0)) == {"pause": 1}
+    assert process.calls == ["pause", "resume", "serving"]
+
+
+async def test_a_fault_is_injected_only_after_its_number_of_orders(gate: ProgressGate) -> None:
+    process = RecordingProcess()
+    running = asyncio.create_task(inject(gate, process, Fault(2, FaultKind.KILL, "a", 0.0)))
+    await gate.wait_until_open(0)
+    await gate.finish()
+    assert process.calls == []
+    await gate.finish()
+    await running
+    assert process.calls
+
+
+async def test_orders_wait_for_the_faults_planned_before_them(gate: ProgressGate) -> None:
+    running = asyncio.create_task(inject(gate, RecordingProcess(), Fault(1, FaultKind.KILL, "a", 0.0)))
+    await gate.wait_until_open(LOOKAHEAD)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(gate.wait_until_open(LOOKAHEAD + 1), 0.05)
+    await gate.finish()
+    await running
+    await gate.wait_until_open(999)

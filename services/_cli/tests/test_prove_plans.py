@@ -1,0 +1,69 @@
+"""Customers and faults are planned from a seed."""
+
+from stdnum import luhn
+
+from shop_cli.prove.customer_plan import Customer, Intent, OrderKind, card_number, plan_customers
+from shop_cli.prove.fault_plan import Fault, FaultKind, TargetWeight, plan_faults
+
+PRODUCTS = [f"product-{number}" for number in range(10)]
+
+
+def intents_of(planned: list[Customer]) -> list[Intent]:
+    return [intent for customer in planned for intent in customer.intents]
+
+
+def some_faults(seed: int) -> list[Fault]:
+    targets = [TargetWeight("checkout", 3), TargetWeight("payment", 1)]
+    return plan_faults(1_000, seed, kills=40, pauses=7, restarts=3, targets=targets, pause_seconds=3)
+
+
+def test_the_same_seed_gives_the_same_customers_and_faults() -> None:
+    assert plan_customers(200, 7, PRODUCTS) == plan_customers(200, 7, PRODUCTS)
+    assert some_faults(7) == some_faults(7)
+
+
+def test_another_seed_gives_other_customers_and_faults() -> None:
+    assert plan_customers(200, 7, PRODUCTS) != plan_customers(200, 8, PRODUCTS)
+    assert some_faults(7) != some_faults(8)
+
+
+def test_the_requested_number_of_orders_is_planned_each_with_its_own_card_street_and_e_mail_address() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS))
+    assert [intent.number for intent in intents] == list(range(500))
+    for identity in ("card_number", "street", "email"):
+        assert len({getattr(intent, identity) for intent in intents}) == 500
+
+
+def test_cards_have_valid_check_digits() -> None:
+    assert all(luhn.is_valid(card_number(number)) and len(card_number(number)) == 16 for number in range(1_000))
+
+
+def test_customers_vary_in_every_choice() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS))
+    assert {intent.kind for intent in intents} == set(OrderKind)
+    assert {intent.key is None for intent in intents} == {True, False}
+    assert {intent.late_line is None for intent in intents} == {True, False}
+    assert {intent.max_tries is None for intent in intents} == {True, False}
+    assert {len(customer.intents) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
+
+
+def test_orders_without_a_key_have_no_late_addition() -> None:
+    assert not [
+        intent for intent in intents_of(plan_customers(500, 1, PRODUCTS)) if intent.late_line and intent.key is None
+    ]
+
+
+def test_faults_are_spread_over_the_whole_run_in_order() -> None:
+    positions = [fault.after_orders for fault in some_faults(1)]
+    assert positions == sorted(positions)
+    assert 0 < positions[0] < 100
+    assert 900 < positions[-1] < 1_000
+
+
+def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
+    kinds = [fault.kind for fault in some_faults(1)]
+    assert [kinds.count(kind) for kind in (FaultKind.KILL, FaultKind.PAUSE, FaultKind.RESTART_DATABASE)] == [40, 7, 3]
+
+
+def test_pauses_last_between_1_and_1_5_times_the_requested_duration() -> None:
+    assert all(3 <= fault.seconds <= 4.5 for fault in some_faults(1) if fault.kind is FaultKind.PAUSE)

@@ -1,0 +1,57 @@
+from io import StringIO
+
+from rich.console import Console
+
+from shop_cli.local.otlp_receiver import Span
+from shop_cli.output.trace_tree import trace_of, trace_tree
+
+
+def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:
+    start = int(span_id) * 1_000_000
+    return Span("s" + span_id, "", trace_id, span_id, parent_id, name, kind, start, 20_000_000, {}, failed=False)
+
+
+def rendered(*spans: Span) -> list[str]:
+    console = Console(file=StringIO(), width=120)
+    console.print(trace_tree(spans))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_a_nested_call_is_a_branch_of_its_caller() -> None:
+    lines = rendered(span("shop.A/Do", "1"), span("shop.B/Help", "2", parent_id="1"))
+    assert lines[1].startswith("└── s1 A/Do")
+    assert lines[2].startswith("    └── s2 B/Help")
+
+
+def test_a_line_contains_service_method_and_milliseconds() -> None:
+    assert rendered(span("shop.A/Do", "1"))[1].split() == ["└──", "s1", "A/Do", "19.0", "ms"]
+
+
+def test_client_and_server_spans_of_a_call_are_one_line() -> None:
+    lines = rendered(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"), span("B", "3", parent_id="2"))
+    assert [line.split()[-4:-2] for line in lines[1:]] == [["s1", "A"], ["s3", "B"]]
+
+
+def test_the_duration_of_a_call_is_that_of_the_client_span() -> None:
+    lines = rendered(span("B", "1", kind="CLIENT"), span("B", "2", parent_id="1"))
+    assert lines[1].split() == ["└──", "s2", "B", "19.0", "ms"]
+
+
+def test_a_client_span_without_a_server_span_is_shown() -> None:
+    lines = rendered(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"))
+    assert len(lines) == 3
+
+
+def test_a_span_whose_parent_is_missing_is_shown_at_the_top_level() -> None:
+    assert "s2 B" in rendered(span("B", "2", parent_id="1"))[1]
+
+
+def test_branches_are_ordered_by_their_start() -> None:
+    lines = rendered(span("A", "1"), span("late", "3", parent_id="1"), span("early", "2", parent_id="1"))
+    assert ["early" in lines[2], "late" in lines[3]] == [True, True]
+
+
+def test_a_trace_is_found_by_the_name_of_one_of_its_spans() -> None:
+    mine, other = [span("A", "1"), span("B", "2")], span("A", "3", trace_id="other")
+    assert trace_of([*mine, other], "B") == mine

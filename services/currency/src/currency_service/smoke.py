@@ -1,0 +1,12 @@
+"""The smoke call of the currency service."""
+
+from chassis.smoke import SmokeCall
+from shop.currency_pb2 import CurrencyConversionRequest
+from shop.money_pb2 import Money
+
+
+def smoke_call(unique: str) -> SmokeCall:
+    """Convert 12.50 EUR to USD."""
+    request = CurrencyConversionRequest(to_code="USD")
+    getattr(request, "from").CopyFrom(Money(currency_code="EUR", units=12, nanos=500_000_000))
+    return SmokeCall("shop.CurrencyService/Convert", request)

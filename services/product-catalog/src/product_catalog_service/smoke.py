@@ -1,0 +1,9 @@
+"""The smoke call of the product catalog."""
+
+from chassis.smoke import SmokeCall
+from shop.product_catalog_pb2 import GetProductRequest
+
+
+def smoke_call(unique: str) -> SmokeCall:
+    """Get one product."""
+    return SmokeCall("shop.ProductCatalogService/GetProduct", GetProductRequest(id="cast-iron-pan"))

@@ -1,0 +1,10 @@
+"""The smoke call of the recommendation service."""
+
+from chassis.smoke import SmokeCall
+from shop.recommendation_pb2 import ListRecommendationsRequest
+
+
+def smoke_call(unique: str) -> SmokeCall:
+    """Recommend products to a new user on a product's page."""
+    request = ListRecommendationsRequest(user_id=unique, product_ids=["cast-iron-pan"])
+    return SmokeCall("shop.RecommendationService/ListRecommendations", request)

@@ -1,0 +1,28 @@
+"""Lints the chart with each file of values that the tests render: `python tests/chart/lint.py`."""
+
+import sys
+from pathlib import Path
+
+import yaml
+from helm_python.chart import lint
+
+CHART = Path(__file__).resolve().parents[2] / "charts/shop"
+WARNING = 2
+
+
+def complaints(values: Path) -> list[str]:
+    """Return what Helm reports as a warning or an error for the chart with these values."""
+    report = lint(str(CHART), yaml.safe_load(values.read_text()) or {}, strict=True, kube_version="v1.34.0")
+    messages = [str(message) for message in report["messages"] if message["severity"] >= WARNING]
+    return [f"{values.name}: {found}" for found in [*messages, *report["errors"]]]
+
+
+def main() -> int:
+    files = [*sorted((CHART / "ci").glob("*.yaml")), CHART / "values-production.yaml"]
+    found = [complaint for file in files for complaint in complaints(file)]
+    sys.stdout.writelines(f"{complaint}\n" for complaint in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
