@@ -7,6 +7,10 @@ than the common shape states its layers, outermost first, in its pyproject.toml:
     layers = ["__main__", "service", "placing : recovery", "ports", "domain"]
 
 As in import-linter, `a : b` are siblings that may import each other, and `a | b` siblings that may not.
+
+A package may also state its core: modules that import neither other modules of the package nor wire or databases.
+
+    core = ["placing", "recovery", "ports", "domain"]
 """
 
 import sys
@@ -34,6 +38,9 @@ OUTER = [
     "sqlmodel",
 ]
 
+# What no core imports. Imports by the chassis do not count, but its wire mappers do.
+WIRE_AND_DATABASES = ["chassis.wire", "google", "grpc", "psycopg", "shop", "shop_internal", "sqlalchemy", "sqlite3"]
+
 Contract = dict[str, Any]
 
 
@@ -54,12 +61,17 @@ def modules_of(package: Path) -> set[str]:
     return files | {path.parent.name for path in package.glob("*/__init__.py")}
 
 
+def stated(project: Path, name: str) -> list[str]:
+    """A list under `[tool.shop]` in a project's pyproject.toml; empty unless it is stated."""
+    settings = tomllib.loads((project / "pyproject.toml").read_text())["tool"].get("shop", {})
+    found: list[str] = settings.get(name, [])
+    return found
+
+
 def layers_of(project: Path) -> list[str]:
     """The layers that a project states, or those of the common shape of a service."""
-    settings = tomllib.loads((project / "pyproject.toml").read_text())["tool"].get("shop", {})
-    if "layers" in settings:
-        stated: list[str] = settings["layers"]
-        return stated
+    if layers := stated(project, "layers"):
+        return layers
     between = sorted(modules_of(package_of(project)) - {"__main__", "service", "domain"})
     return ["__main__", "service", *([" : ".join(between)] if between else []), "domain"]
 
@@ -76,6 +88,15 @@ def layers(project: Path) -> Contract:
     }
 
 
+def core(project: Path) -> Contract:
+    """A package's core imports no adapter of the package, no wire and no database, however indirectly."""
+    package, inner = package_of(project), set(stated(project, "core"))
+    adapters = [f"{package.name}.{module}" for module in sorted(modules_of(package) - inner)]
+    sources = [f"{package.name}.{module}" for module in sorted(inner)]
+    name = f"{package.name}: the core imports no adapter, no wire and no database"
+    return {**forbidden(name, sources, adapters + WIRE_AND_DATABASES), "ignore_imports": ["chassis.** -> **"]}
+
+
 def forbidden(name: str, sources: Sequence[str], targets: Sequence[str]) -> Contract:
     """Forbid that a source imports a target, directly or indirectly."""
     return {"name": name, "type": "forbidden", "source_modules": sources, "forbidden_modules": targets}
@@ -89,6 +110,7 @@ def contracts() -> list[Contract]:
     domains = [f"{name}.domain" for name in services]
     return [
         *(layers(project) for project in sorted(projects()) if package_of(project).name != TESTKIT),
+        *(core(project) for project in sorted(projects()) if stated(project, "core")),
         {"name": "services do not import each other", "type": "independence", "modules": services},
         forbidden("the chassis imports no service", ["chassis"], [name for name in shipped if name != "chassis"]),
         forbidden("domains import no wire format, database or framework", domains, OUTER),

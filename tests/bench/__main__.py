@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +30,7 @@ import orders
 import reads
 from measure import running_script
 
+_WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
 _SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 _ALWAYS = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 _ORDER_ROUNDS = 3
@@ -38,15 +40,21 @@ Rows = dict[str, dict[str, float]]
 
 
 @asynccontextmanager
-async def running(telemetry: Mapping[str, str], **checkout: str) -> AsyncIterator[tuple[Shop, int, float]]:
-    """Run a whole shop on its embedded defaults; yield it, a free port and the seconds until all of it served."""
-    programs = discover_services()
+async def running(
+    telemetry: Mapping[str, str], *, modules: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[Shop, int, float]]:
+    """Run a whole shop on its embedded defaults; yield it, a free port and the seconds until all of it served.
+
+    `modules` replaces what `python -m` runs, by a service's name.
+    """
+    found = discover_services()
+    programs = [replace(program, module=(modules or {}).get(program.name, program.module)) for program in found]
     here = Path(__file__).parent
     with reserved(len(programs) + 2) as ports, tempfile.TemporaryDirectory() as folder:
         *own, sink, spare = ports
         environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         names = [program.name for program in programs]
-        shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment, {"checkout": checkout})
+        shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment)
         async with running_script(here / "sink_service.py", sink), shop:
             begun = min(process.started_at for process in shop)
             await shop.wait_until_serving()
@@ -84,7 +92,10 @@ async def order_runs() -> Rows:
         "3 lines, 16 in flight, no journal": ("off", {"lines": 3, "in_flight": 16, "orders": 1000}),
     }
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
-    async with running(_SAMPLED) as (with_journal, _, _), running(_SAMPLED, JOURNAL="off") as (without, _, _):
+    async with (
+        running(_SAMPLED) as (with_journal, _, _),
+        running(_SAMPLED, modules=_WITHOUT_JOURNAL) as (without, _, _),
+    ):
         ids = await product_ids(with_journal)
         for shop in (with_journal, without):
             await orders.run(shop, ids, lines=9, in_flight=16, orders=200)

@@ -1,4 +1,4 @@
-"""What the checkout tests share: a journal of either kind, peers that obey a test, and a checkout among them."""
+"""Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -13,12 +13,11 @@ from chassis import server
 from chassis.money import Money
 from chassis.telemetry import Telemetry
 from checkout_service import outbox, placing
-from checkout_service import peers as wiring
 from checkout_service.__main__ import Settings, build
-from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import Address, Order, OrderLine, new_order_id
-from checkout_service.journal import Journal, NewOrder
-from checkout_service.opening import open_journal
+from checkout_service.journal.opening import open_journal
+from checkout_service.peers import channels
+from checkout_service.ports import Journal, NewOrder
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
@@ -28,10 +27,10 @@ PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", 
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine takes its time: whoever tests a limit sets it back."""
+def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow for a busy machine; the tests of timeouts set their own."""
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 30.0)
-    monkeypatch.setattr(wiring, "_READ_SECONDS", 30.0)
+    monkeypatch.setattr(channels, "_READ_SECONDS", 30.0)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
 
 
@@ -50,16 +49,16 @@ async def journal(journal_url: str) -> AsyncIterator[Journal]:
 
 @pytest.fixture
 async def other_journal(journal_url: str, journal: Journal) -> AsyncIterator[Journal]:  # noqa: ARG001 - opened first
-    """The same orders as another replica sees them."""
+    """The same journal, opened by another replica."""
     async with open_journal(journal_url, worker="two") as opened:
         yield opened
 
 
 @pytest.fixture
 def new_order() -> Callable[..., NewOrder]:
-    """Makes an order that nobody wrote down yet, under the scope `scope` unless another one is named."""
+    """Make an order that is not recorded yet, with the given fields changed."""
 
-    def make(scope: str = "scope", fingerprint: str = "mark", **changed: Any) -> NewOrder:
+    def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> NewOrder:
         order = Order(
             new_order_id(),
             "user",
@@ -69,8 +68,7 @@ def new_order() -> Callable[..., NewOrder]:
             (MUG,),
             Money.of("EUR", 4, 500_000_000),
         )
-        order = replace(order, **changed)
-        return NewOrder(scope, fingerprint, order, answer_to_bytes(order), "")
+        return NewOrder(scope, fingerprint, replace(order, **changed), "")
 
     return make
 
@@ -85,7 +83,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A running checkout, as a caller and as an operator see it."""
+    """Stubs of a running checkout."""
 
     orders: checkout_pb2_grpc.CheckoutServiceStub
     journal: orders_pb2_grpc.OrderJournalStub
@@ -123,15 +121,20 @@ def database_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def start(database_url: str) -> Start:
-    """Starts a checkout with peers at an address; more settings by name."""
+    """Start a checkout whose peers are all at one address, with the given settings changed."""
 
     @asynccontextmanager
-    async def starting(address: str, telemetry: Telemetry | None = None, **changed: Any) -> AsyncIterator[Checkout]:
+    async def starting(
+        address: str,
+        telemetry: Telemetry | None = None,
+        open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
+        **changed: Any,
+    ) -> AsyncIterator[Checkout]:
         values = {**dict.fromkeys(PEERS, address), "database_url": database_url, "hmac_key": "k" * 32, **changed}
         settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, **values)
         service = server.Service(settings, telemetry or Telemetry())
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(server.serving(service, build(settings, service)))
+            await stack.enter_async_context(server.serving(service, build(settings, service, open_journal)))
             channel = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
             await stack.enter_async_context(channel)
             yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(channel), orders_pb2_grpc.OrderJournalStub(channel))
@@ -141,14 +144,14 @@ def start(database_url: str) -> Start:
 
 @pytest.fixture
 async def checkout(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
-    """A checkout on SQLite with peers that are well."""
+    """A checkout on SQLite with working peers."""
     async with peers.serving() as address, start(address) as running:
         yield running
 
 
 @pytest.fixture
 def request_of() -> Callable[..., checkout_pb2.PlaceOrderRequest]:
-    """Makes Ann's order in EUR, but for the named fields; None leaves a field out."""
+    """Make Ann's request for an order in EUR, with the given fields changed; None leaves a field out."""
 
     def make(**changed: Any) -> checkout_pb2.PlaceOrderRequest:
         fields = {

@@ -19,13 +19,13 @@ from checkout_service.domain import (
     OrderLine,
     OrderRequest,
     charge_key,
-    check,
-    check_total,
     fingerprint,
     new_order_id,
+    require_chargeable,
     require_lines,
-    rounded,
+    round_to_minor_unit,
     scope_of,
+    validate,
 )
 
 KEY = b"k" * 32
@@ -34,8 +34,8 @@ REQUEST = OrderRequest("ann", "EUR", Address("Main 1", "Berlin", "BE", "Germany"
 ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address("", "", "", "", 0), (), Money("EUR", 1))
 
 
-def test_a_request_without_mistakes_passes() -> None:
-    assert check(REQUEST) == (REQUEST.address, CARD)
+def test_a_valid_request_passes() -> None:
+    assert validate(REQUEST) == (REQUEST.address, CARD)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_a_request_without_mistakes_passes() -> None:
         ("credit_card.credit_card_number", {"card": Card("4" * 65, 1, 1, 1)}),
     ],
 )
-def test_a_broken_rule_names_its_field(field: str, changes: dict[str, Any]) -> None:
+def test_a_field_that_breaks_a_rule_is_named(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument) as error:
-        check(replace(REQUEST, **changes))
+        validate(replace(REQUEST, **changes))
     assert [broken.field for broken in error.value.violations] == [field]
 
 
@@ -77,37 +77,37 @@ def test_a_broken_rule_names_its_field(field: str, changes: dict[str, Any]) -> N
         {"card": None},
     ],
 )
-def test_another_request_has_another_fingerprint(change: dict[str, Any]) -> None:
+def test_different_requests_have_different_fingerprints(change: dict[str, Any]) -> None:
     assert fingerprint(replace(REQUEST, **change), KEY) != fingerprint(REQUEST, KEY)
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4242-4242-4242-4242"])
-def test_a_card_written_differently_is_the_same_card(number: str) -> None:
+def test_separators_of_a_card_number_do_not_change_the_fingerprint(number: str) -> None:
     assert fingerprint(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprint(REQUEST, KEY)
 
 
-def test_the_security_code_is_no_part_of_a_fingerprint() -> None:
+def test_the_security_code_is_not_part_of_the_fingerprint() -> None:
     assert fingerprint(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprint(REQUEST, KEY)
 
 
-def test_a_fingerprint_depends_on_its_key() -> None:
+def test_a_fingerprint_depends_on_the_hmac_key() -> None:
     assert fingerprint(REQUEST, KEY) != fingerprint(REQUEST, b"other" * 8)
 
 
 @given(st.lists(st.text(), min_size=3, max_size=3), st.lists(st.text(), min_size=3, max_size=3))
-def test_fields_do_not_run_into_each_other(one: list[str], other: list[str]) -> None:
-    marks = [fingerprint(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other)]
-    assert (marks[0] == marks[1]) == (one == other)
+def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other: list[str]) -> None:
+    fingerprints = [fingerprint(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other)]
+    assert (fingerprints[0] == fingerprints[1]) == (one == other)
 
 
-def test_a_card_tells_nothing_of_itself() -> None:
+def test_a_card_has_no_digits_in_its_repr() -> None:
     assert "4242" not in repr(REQUEST) + str(CARD)
 
 
 @pytest.mark.parametrize(
     ("code", "nanos", "expected"),
     [
-        ("EUR", 1_005_000_000, 1_000_000_000),  # a tie goes to the even cent
+        ("EUR", 1_005_000_000, 1_000_000_000),  # half-even
         ("EUR", 1_015_000_000, 1_020_000_000),
         ("JPY", 1_500_000_000, 2_000_000_000),
         ("KWD", 1_234_560_000, 1_235_000_000),
@@ -116,19 +116,19 @@ def test_a_card_tells_nothing_of_itself() -> None:
     ],
 )
 def test_amounts_are_rounded_to_the_minor_unit(code: str, nanos: int, expected: int) -> None:
-    assert rounded(Money(code, nanos)) == Money(code, expected)
+    assert round_to_minor_unit(Money(code, nanos)) == Money(code, expected)
 
 
 @given(st.integers(-(10**27), 10**27))
-def test_rounding_moves_an_amount_by_half_a_cent_at_most(nanos: int) -> None:
-    cents = Fraction(rounded(Money("EUR", nanos)).total_nanos, 10**7)
+def test_rounding_changes_an_amount_by_at_most_half_a_cent(nanos: int) -> None:
+    cents = Fraction(round_to_minor_unit(Money("EUR", nanos)).total_nanos, 10**7)
     assert cents.denominator == 1
     assert abs(cents - Fraction(nanos, 10**7)) <= Fraction(1, 2)
 
 
 def test_rounding_beyond_64_bits_is_out_of_range() -> None:
     with pytest.raises(OutOfRange):
-        rounded(Money.of("JPY", MAX_UNITS, 600_000_000))
+        round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
 
 
 @given(st.lists(st.integers(0, 10**15), max_size=20), st.integers(0, 10**15))
@@ -141,16 +141,16 @@ def test_the_total_is_the_sum_of_lines_and_shipping(costs: list[int], shipping: 
 def test_a_total_beyond_64_bits_is_out_of_range() -> None:
     line = OrderLine("mug", 1, Money.of("EUR", MAX_UNITS))
     with pytest.raises(OutOfRange):
-        check_total(replace(ORDER, lines=(line, line)))
+        require_chargeable(replace(ORDER, lines=(line, line)))
 
 
 @pytest.mark.parametrize("nanos", [0, -1])
-def test_an_order_must_cost_something(nanos: int) -> None:
+def test_an_order_without_a_positive_total_is_refused(nanos: int) -> None:
     with pytest.raises(NothingToPay):
-        check_total(replace(ORDER, shipping_cost=Money("EUR", nanos)))
+        require_chargeable(replace(ORDER, shipping_cost=Money("EUR", nanos)))
 
 
-def test_an_empty_cart_has_nothing_to_order() -> None:
+def test_an_empty_cart_is_refused() -> None:
     with pytest.raises(CartEmpty):
         require_lines(Cart((), "etag"))
 
@@ -168,10 +168,10 @@ def test_order_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ids == sorted(ids)
 
 
-def test_each_attempt_is_charged_under_a_key_of_its_own() -> None:
+def test_each_attempt_has_its_own_charge_key() -> None:
     assert charge_key("order", 1) != charge_key("order", 2)
 
 
 @pytest.mark.parametrize("other", [("bob", "key", "1"), ("ann", "cart", "1"), ("ann", "key", "2")])
-def test_scopes_keep_users_and_kinds_of_keys_apart(other: tuple[str, str, str]) -> None:
+def test_users_kinds_and_keys_have_different_scopes(other: tuple[str, str, str]) -> None:
     assert scope_of("ann", "key", "1") != scope_of(*other)

@@ -1,4 +1,4 @@
-"""Disks that are full and databases that break their connections: no charge without its order in the journal."""
+"""Full disks and broken database connections: there is no charge without its order in the journal."""
 
 import asyncio
 import sqlite3
@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from chassis import postgres, sqlite
-from checkout_service.journal import Journal, JournalUnavailable, NewOrder
-from checkout_service.opening import open_journal
+from checkout_service.journal.opening import open_journal
+from checkout_service.ports import Journal, JournalUnavailable, NewOrder
 from shop import checkout_pb2
 from shop_testkit.fake_peers import FakePeers
 
@@ -24,7 +24,7 @@ Make = Callable[..., NewOrder]
 
 @pytest.fixture
 def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for a few orders."""
+    """Limit databases to a few orders."""
     connect = sqlite.connect
 
     def limited(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
@@ -36,12 +36,12 @@ def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_small_disk")
-async def test_on_a_full_disk_orders_are_refused_before_any_effect(
+async def test_a_full_disk_refuses_orders_before_any_effect(
     peers: FakePeers, start: Start, request_of: Request, database_url: str
 ) -> None:
     placed = 0
     async with peers.serving() as address, start(address) as checkout:
-        with pytest.raises(grpc.aio.AioRpcError) as error:  # noqa: PT012 - which one fails is not known before
+        with pytest.raises(grpc.aio.AioRpcError) as error:  # noqa: PT012 - any of them may fail first
             while placed < 500:
                 peers.cart.fill("ann", mug=1)
                 await checkout.place(request_of(), f"key-{placed}")
@@ -57,7 +57,7 @@ async def test_on_a_full_disk_orders_are_refused_before_any_effect(
     assert set(peers.payment.captured) <= known
 
 
-async def test_statements_outlive_broken_connections(postgres_url: str, new_order: Make) -> None:
+async def test_statements_are_repeated_on_broken_connections(postgres_url: str, new_order: Make) -> None:
     async with open_journal(postgres_url, worker="one") as journal:
         for number in range(5):
             assert await journal.insert(new_order(f"scope-{number}")) is None
@@ -65,35 +65,35 @@ async def test_statements_outlive_broken_connections(postgres_url: str, new_orde
             assert await journal.find(f"scope-{number}") is not None
 
 
-async def test_orders_are_not_lost_to_connections_that_break_meanwhile(postgres_url: str, new_order: Make) -> None:
+async def test_connections_that_break_during_inserts_lose_no_order(postgres_url: str, new_order: Make) -> None:
     async with open_journal(postgres_url, worker="one") as journal:
 
-        async def break_thrice() -> None:
+        async def break_three_times() -> None:
             for _ in range(3):
                 await asyncio.to_thread(break_connections, postgres_url)
 
         new = [new_order(f"scope-{number}") for number in range(30)]
-        *results, _ = await asyncio.gather(*(journal.insert(each) for each in new), break_thrice())
+        *results, _ = await asyncio.gather(*(journal.insert(each) for each in new), break_three_times())
         assert results == [None] * 30
         assert all([await journal.find(each.scope) for each in new])
 
 
-async def test_a_database_that_stays_away_is_unavailable(
+async def test_a_stopped_database_is_unavailable(
     postgres_url: str, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
     async with open_journal(postgres_url, worker="one") as journal:
-        with away(postgres_url), pytest.raises(JournalUnavailable):
+        with RefusedConnections(postgres_url), pytest.raises(JournalUnavailable):
             await journal.insert(new_order())
-        assert await until_back(journal) is None
+        assert await until_available(journal) is None
 
 
-async def test_a_database_that_stays_away_means_no_charge(
+async def test_a_stopped_database_prevents_the_charge(
     postgres_url: str, peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
     async with peers.serving() as address, start(address, database_url=postgres_url) as checkout:
-        with away(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
+        with RefusedConnections(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
             await checkout.place(request_of())
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
     assert peers.payment.calls["Charge"] == 0
@@ -107,8 +107,8 @@ def break_connections(url: str) -> None:
         )
 
 
-class away:  # noqa: N801 - reads as a statement
-    """The database refuses everybody, as while its server restarts."""
+class RefusedConnections:
+    """Within this context the database refuses connections, as it does while its server restarts."""
 
     def __init__(self, url: str) -> None:
         self._name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
@@ -123,7 +123,7 @@ class away:  # noqa: N801 - reads as a statement
         self._admin.close()
 
 
-async def until_back(journal: Journal) -> Any:
+async def until_available(journal: Journal) -> Any:
     async with asyncio.timeout(30):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What operators see: orders and their histories, metrics, logs and traces."""
+"""The view of operators: orders with their history, metrics, logs and traces."""
 
 import json
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry import Telemetry
 from checkout_service.domain import State
-from checkout_service.journal import Statistics
-from checkout_service.watch import Watch
+from checkout_service.metrics import OrderMetrics
+from checkout_service.ports import Statistics
 from shop import checkout_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.serving import Recorded
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
@@ -25,7 +25,7 @@ Checkout = Any
 Start = Callable[..., Any]
 
 
-async def test_an_order_is_shown_with_its_history(checkout: Checkout, request_of: Request) -> None:
+async def test_an_order_is_returned_with_its_history(checkout: Checkout, request_of: Request) -> None:
     placed = (await checkout.place(request_of())).response.order
     shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
     assert (shown.order.user_id, shown.order.tracking_id) == ("ann", placed.shipping_tracking_id)
@@ -36,7 +36,7 @@ async def test_an_order_is_shown_with_its_history(checkout: Checkout, request_of
 
 async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id="nobody's"))
+        await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id="unknown"))
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -45,14 +45,16 @@ async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:
     [orders_pb2.ListOrdersRequest(limit=1001), orders_pb2.ListOrdersRequest(limit=-1)]
     + [orders_pb2.ListOrdersRequest(states=[state]) for state in (0, 99)],  # type: ignore[list-item]
 )
-async def test_a_list_has_bounds(checkout: Checkout, request_: orders_pb2.ListOrdersRequest) -> None:
+async def test_a_list_request_out_of_bounds_is_refused(
+    checkout: Checkout, request_: orders_pb2.ListOrdersRequest
+) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await checkout.journal.ListOrders(request_)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("no", reason="CARD_EXPIRED"))
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
     with pytest.raises(grpc.aio.AioRpcError):
         await checkout.place(request_of())
     declined = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DECLINED])
@@ -62,8 +64,10 @@ async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, 
     assert list((await checkout.journal.ListOrders(done)).orders) == []
 
 
-async def test_what_is_left_to_send_is_told(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    peers.email.trouble["SendOrderConfirmation"] = peers.cart.trouble["EmptyCart"] = Trouble(Unavailable("down"))
+async def test_a_listed_order_has_its_unsent_outbox_items(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.email.faults["SendOrderConfirmation"] = peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
     await checkout.place(request_of())
     (order,) = await checkout.listed()
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
@@ -72,7 +76,7 @@ async def test_what_is_left_to_send_is_told(checkout: Checkout, peers: FakePeers
 async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
     peers: FakePeers, start: Start, request_of: Request
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())
@@ -80,7 +84,7 @@ async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_each_change_of_state_is_a_log_line(checkout: Checkout, request_of: Request) -> None:
+async def test_each_change_of_state_is_logged(checkout: Checkout, request_of: Request) -> None:
     with structlog.testing.capture_logs() as lines:
         order_id = (await checkout.place(request_of())).response.order.order_id
     changes = [line for line in lines if line["event"] == "order changed"]
@@ -90,11 +94,11 @@ async def test_each_change_of_state_is_a_log_line(checkout: Checkout, request_of
     ]
 
 
-def test_gauges_and_counts_are_exported() -> None:
+def test_gauges_and_counters_are_exported() -> None:
     reader = InMemoryMetricReader()
-    watch = Watch(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
-    watch.changed("id", State.SHIPPED)
-    watch.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3)
+    metrics = OrderMetrics(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
+    metrics.record_change("id", State.SHIPPED)
+    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3)
     exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     points = {
         (metric["name"], point["attributes"].get("state")): point["value"]
@@ -109,7 +113,7 @@ def test_gauges_and_counts_are_exported() -> None:
     assert points[("checkout_order_changes", "SHIPPED")] == 1
 
 
-async def test_an_order_is_one_trace_with_every_call_in_it(
+async def test_one_trace_contains_every_call_of_an_order(
     peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
 ) -> None:
     async with peers.serving() as address, start(address, recorded.telemetry) as checkout:

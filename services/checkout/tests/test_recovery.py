@@ -1,4 +1,4 @@
-"""Orders whose workers fail, hang or lose them are finished by recovery, once, whatever happened when."""
+"""Recovery finishes orders whose workers failed, hung or were superseded, and finishes them once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,11 +9,12 @@ import grpc
 import pytest
 
 from chassis.errors import FailedPrecondition, Internal, Unavailable
-from checkout_service import executor, failpoints, journal_sql, outbox, recovery
-from checkout_service.journal import Journal, NewOrder
+from checkout_service import executor, failpoints, outbox, recovery
+from checkout_service.journal import sql
+from checkout_service.ports import Journal, NewOrder
 from shop import checkout_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.serving import Recorded
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
@@ -25,19 +26,19 @@ FAULTS = [(point, key) for point in failpoints.ORDER_PATH for key in ("key", Non
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short turns and leases; nothing else depends on time."""
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten loops and leases, so that recovery begins soon."""
     monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_TURN_SECONDS", 0.05)
-    monkeypatch.setattr(journal_sql, "OUTBOX_LEASE_SECONDS", 1)
+    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
 
 
 @pytest.fixture
 def start(start: Start) -> Start:
-    """As ever, but for the lease."""
+    """Start a checkout with a short lease."""
 
     def starting(address: str, *arguments: Any, lease_seconds: float = 1, **changed: Any) -> Any:
         return start(address, *arguments, lease_seconds=lease_seconds, **changed)
@@ -51,10 +52,10 @@ async def address(peers: FakePeers) -> AsyncIterator[str]:
         yield served
 
 
-async def place_until_answered(
+async def place_until_success(
     checkout: Checkout, request: checkout_pb2.PlaceOrderRequest, key: str | None
 ) -> checkout_pb2.PlaceOrderResponse:
-    """What a customer does who wants the order: repeat the call until it succeeds."""
+    """Repeat the call until it succeeds, as a persistent customer does; raise a refusal."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -69,7 +70,7 @@ async def place_until_answered(
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
-        while not await condition():  # noqa: ASYNC110 - the state of another service, by its own RPC
+        while not await condition():  # noqa: ASYNC110 - polls another service by its RPC
             await asyncio.sleep(0.05)
 
 
@@ -102,29 +103,29 @@ def assert_one_order(peers: FakePeers, response: checkout_pb2.PlaceOrderResponse
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_an_error_at_any_point_ends_in_one_order(
+async def test_an_error_at_any_failpoint_ends_in_one_order(
     peers: FakePeers, address: str, start: Start, request_of: Request, fault: tuple[str, str | None]
 ) -> None:
     point, key = fault
     async with start(address, failpoints=f"{point}=error*1") as checkout:
-        response = await place_until_answered(checkout, request_of(), key)
+        response = await place_until_success(checkout, request_of(), key)
         await until_done(checkout)
     assert_one_order(peers, response)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_an_order_whose_worker_hangs_at_any_point_is_finished_once(
+async def test_a_worker_that_hangs_at_any_failpoint_ends_in_one_order(
     peers: FakePeers, address: str, start: Start, request_of: Request, fault: tuple[str, str | None]
 ) -> None:
     point, key = fault
-    # Twice, for its own recovery may be the first to take the order up: the more often, the longer until the next try.
+    # Twice, because its own recovery may be the first to take the order over; more often would delay the next attempt.
     async with start(address) as other, start(address, failpoints=f"{point}=hang*2") as hanging:
         call = asyncio.create_task(hanging.place(request_of(), key, within=60))
-        if point == failpoints.QUOTED:  # nothing was begun
+        if point == failpoints.QUOTED:  # nothing is recorded yet
             call.cancel()
         elif point != "checkout.insert.before":
-            await until_listed(hanging)  # else the other one may be the first, and nothing hangs
-        response = await place_until_answered(other, request_of(), key)
+            await until_listed(hanging)  # otherwise the other replica may be first, and nothing hangs
+        response = await place_until_success(other, request_of(), key)
         await until_done(other)
         call.cancel()
     assert_one_order(peers, response)
@@ -136,7 +137,7 @@ async def test_an_error_in_recovery_ends_in_one_order(
 ) -> None:
     faults = f"checkout.charge.after=error*1,{point}=error*2"
     async with start(address, failpoints=faults) as checkout:
-        response = await place_until_answered(checkout, request_of(), "key")
+        response = await place_until_success(checkout, request_of(), "key")
         await until_done(checkout)
     assert_one_order(peers, response)
 
@@ -145,7 +146,7 @@ async def test_an_error_in_recovery_ends_in_one_order(
 async def test_an_error_while_voiding_ends_in_a_void(
     peers: FakePeers, address: str, start: Start, request_of: Request, point: str
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with start(address, failpoints=f"{point}=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of(), "key")
@@ -153,12 +154,12 @@ async def test_an_error_while_voiding_ends_in_a_void(
     assert list(peers.payment.ledger.values()) == ["voided"]
 
 
-async def test_a_stale_worker_changes_nothing_and_answers_as_the_other_did(
+async def test_a_superseded_worker_changes_nothing_and_returns_the_same_order(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
     gate = peers.payment.hold("Charge", after=True)
-    async with start(address) as stale, start(address) as other:
-        call = asyncio.create_task(stale.place(request_of(), "key", within=60))
+    async with start(address) as superseded, start(address) as other:
+        call = asyncio.create_task(superseded.place(request_of(), "key", within=60))
         orders = await until_done(other)
         gate.set()
         response = (await call).response
@@ -181,10 +182,10 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
     assert_one_order(peers, placed.response)
 
 
-async def test_an_abandoned_order_is_not_reopened_when_another_one_has_its_cart(
+async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_cart(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.cart.trouble["EmptyCart"] = Trouble(Unavailable("down"))
+    peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
     async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())
@@ -196,60 +197,60 @@ async def test_an_abandoned_order_is_not_reopened_when_another_one_has_its_cart(
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_restarted_checkout_takes_up_its_orders_at_once(
+async def test_a_restarted_checkout_recovers_its_own_orders_at_once(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(Unavailable("down"))
+    peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"))
     async with start(address, lease_seconds=3600) as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of(), "key", within=2)
-    peers.shipping.trouble.clear()
+    peers.shipping.faults.clear()
     async with start(address) as checkout:
         await until_done(checkout)
     assert len(peers.shipping.shipments) == 1
 
 
-async def test_a_poisoned_order_holds_up_no_other(
+async def test_an_order_that_always_fails_does_not_delay_others(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
     peers.cart.fill("bob", lamp=1)
-    peers.shipping.poisoned_city = "Nowhere"
-    poisoned = request_of()
-    poisoned.address.city = "Nowhere"
+    peers.shipping.failing_city = "Nowhere"
+    failing = request_of()
+    failing.address.city = "Nowhere"
     async with start(address, failpoints="checkout.charge.after=error*2") as checkout:
-        for request in (poisoned, request_of(user_id="bob")):
+        for request in (failing, request_of(user_id="bob")):
             with pytest.raises(grpc.aio.AioRpcError):
                 await checkout.place(request, "key")
         await until_states(checkout, "CHARGING", "DONE")
 
         async def failed_often() -> bool:
-            return max(order.failures for order in await checkout.listed()) >= 3
+            return any(order.failures >= 3 for order in await checkout.listed())
 
         await until(failed_often)
         assert (await checkout.place(request_of(user_id="bob"), "key")).replayed
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 2), (2, 4), (5, 32), (9, 300), (5000, 300)])
-async def test_an_order_that_fails_again_waits_ever_longer(
+async def test_the_delay_of_an_order_grows_with_its_failures(
     journal: Journal, new_order: Callable[..., NewOrder], failures: int, seconds: float
 ) -> None:
     await journal.insert(new_order())
     entry = await journal.find("scope")
     assert entry is not None
-    assert recovery.work_on(replace(entry, failures=failures)).leave_seconds == seconds
+    assert recovery.recovery_work(replace(entry, failures=failures)).release_delay_seconds == seconds
 
 
-async def test_an_email_is_sent_when_its_service_is_back(
+async def test_an_email_is_sent_when_its_service_recovers(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.email.trouble["SendOrderConfirmation"] = Trouble(Internal("broken"), times=3)
+    peers.email.faults["SendOrderConfirmation"] = Fault(Internal("broken"), times=3)
     async with start(address) as checkout:
         placed = await checkout.place(request_of())
         await until_done(checkout)
     assert_one_order(peers, placed.response)
 
 
-async def test_leaving_waits_for_the_orders_under_way(
+async def test_shutdown_waits_for_running_orders(
     peers: FakePeers, address: str, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 30.0)
@@ -269,11 +270,11 @@ async def test_leaving_waits_for_the_orders_under_way(
     assert (order.state, order.epoch) == (orders_pb2.ORDER_STATE_DONE, 1)
 
 
-async def test_recovery_is_linked_to_the_trace_of_the_order(
+async def test_the_trace_of_a_recovery_is_linked_to_that_of_its_order(
     address: str, start: Start, request_of: Request, recorded: Recorded
 ) -> None:
     async with start(address, recorded.telemetry, failpoints="checkout.charge.after=error*1") as checkout:
-        await place_until_answered(checkout, request_of(), "key")
+        await place_until_success(checkout, request_of(), "key")
         await until_done(checkout)
     placed = next(span for span in recorded.spans() if span.name == "shop.CheckoutService/PlaceOrder")
     recovered = next(span for span in recorded.spans() if span.name == "recover order")

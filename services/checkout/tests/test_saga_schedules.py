@@ -1,28 +1,32 @@
-"""The saga under thousands of schedules: workers die at any step, replies are lost, late or doubled, leases run out.
+"""The saga under thousands of schedules: workers die at any step, calls are lost, delayed or duplicated, leases expire.
 
-The journal is the real one, on SQLite in memory with a clock of the schedule's own. Payment and shipping are models
-that keep what the contract asks of them: one effect for each key, and no charge after its fence.
+The journal is the real one, on SQLite in memory with a simulated clock. Payment and shipping are models that follow the
+contract: one effect per key, and no charge after its fence.
 """
 
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from chassis import database
 from chassis.money import Money
 from checkout_service import saga
-from checkout_service.codec import answer_to_bytes
-from checkout_service.domain import REFUSED, Address, Order, OrderLine, Refusal, State, charge_key
-from checkout_service.journal import Entry, NewOrder
-from checkout_service.journal_sql import SqlJournal, Statement
-from checkout_service.opening import MIGRATIONS
-from checkout_service.saga import Ending, InDoubt
+from checkout_service.domain import REFUSED, Address, Order, OrderLine, PlacedOrder, Refusal, State, charge_key
+from checkout_service.journal import sqlite
+from checkout_service.journal.database import Database, Parameters, Row, Statement
+from checkout_service.journal.opening import MIGRATIONS
+from checkout_service.journal.sql import SqlJournal
+from checkout_service.outcomes import Charged, Fenced, InDoubt, Refused, Released, Shipped, Unsupported
+from checkout_service.ports import Entry, NewOrder
+from checkout_service.saga import SagaResult
 
 SCHEDULES = 5_000
 PARTS = 5
@@ -36,97 +40,94 @@ ORDER = Order(
 
 
 class Broken(AssertionError):
-    """An invariant does not hold."""
+    """An invariant is violated."""
 
 
-class MemoryDatabase:
-    """SQLite in memory, on the thread and the clock of the schedule."""
-
-    now = "(schedule_now())"
-    skip_locked = ""
+class MemoryDatabase(Database):
+    """SQLite in memory, with a simulated clock and without threads."""
 
     def __init__(self, schema: Sequence[str]) -> None:
         self.seconds = 0.0
-        self.tests_epoch = True
+        self.checks_epoch = True
+        self._render = cache(replace(sqlite.DIALECT, now="(schedule_now())").render)
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        self._connection.row_factory = sqlite3.Row
         self._connection.create_function("schedule_now", 0, lambda: self.seconds)
         for statement in schema:
             self._connection.execute(statement)
 
-    async def write(self, *batch: Statement) -> list[list[tuple[Any, ...]]]:
-        return [self._run(sql, values) for sql, values in batch]
+    @override
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        return [self._run(text, parameters) for text, parameters in batch]
 
-    async def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._run(sql, parameters)
+    @override
+    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+        return self._run(text, parameters)
 
     def clear(self) -> None:
         self.seconds = 1000.0
         for table in ("orders", "outbox", "order_events"):
             self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
 
-    def _run(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if not self.tests_epoch:
-            sql = sql.replace("order_id = ? AND epoch = ? AND state = ?", "order_id = ? AND ? > 0 AND state = ?")
-        return self._connection.execute(sql, values).fetchall()
+    def _run(self, text: str, parameters: Parameters) -> list[Row]:
+        if not self.checks_epoch:
+            text = text.replace(" AND epoch = :epoch AND state = :", " AND state = :")
+        return self._connection.execute(self._render(text), parameters).fetchall()
 
 
 @dataclass
 class Payment:
-    """Charges once for each key; a fenced key never."""
+    """Charges once per key, and never under a fenced key."""
 
     accepts: bool
     has_ledger: bool
-    keeps_keys: bool = True
+    deduplicates: bool = True
     fences: bool = True
     ledger: dict[str, str] = field(default_factory=dict)
     captured: list[str] = field(default_factory=list)
 
     def charge(self, key: str) -> Any:
-        state = self.ledger.get(key) if self.keeps_keys else None
+        state = self.ledger.get(key) if self.deduplicates else None
         if state is None and not self.accepts:
-            return saga.Refused(REFUSAL)
+            return Refused(REFUSAL)
         if state is None:
             self.ledger[key] = "charged"
             self.captured.append(key)
-        return (
-            saga.Charged(key)
-            if self.ledger[key] == "charged"
-            else {"fenced": saga.Fenced()}.get(self.ledger[key], saga.Released())
-        )
+        return Charged(key) if self.ledger[key] == "charged" else {"fenced": Fenced()}.get(self.ledger[key], Released())
 
     def resolve(self, key: str) -> Any:
         if not self.has_ledger:
-            return saga.Unsupported()
+            return Unsupported()
         state = self.ledger.get(key)
         if state is None and self.fences:
             self.ledger[key] = "fenced"
-        return {"charged": saga.Charged(key), "voided": saga.Released()}.get(state or "", saga.Fenced())
+        return {"charged": Charged(key), "voided": Released()}.get(state or "", Fenced())
 
     def void(self, key: str) -> Any:
         if not self.has_ledger:
-            return saga.Unsupported()
+            return Unsupported()
         if self.ledger.get(key) == "charged":
             self.ledger[key] = "voided"
             self.captured.remove(key)
-        return saga.Released()
+        return Released()
 
 
 @dataclass
 class Shipping:
-    """Ships once for each key, or refuses for good."""
+    """Ships once per key, or refuses for good."""
 
     accepts: bool
     shipped: dict[str, str] = field(default_factory=dict)
 
     def ship(self, key: str) -> Any:
         if not self.accepts:
-            return saga.Refused(REFUSAL)
-        return saga.Shipped(self.shipped.setdefault(key, f"track-{key}"))
+            return Refused(REFUSAL)
+        return Shipped(self.shipped.setdefault(key, f"track-{key}"))
 
 
 @dataclass
 class Task:
-    """A saga in some worker's hands."""
+    """A saga that a worker runs."""
 
     steps: saga.Saga
     order: Order
@@ -134,11 +135,11 @@ class Task:
     epoch: int
     new: NewOrder | None
     command: Any = None
-    answer: bytes | None = None
+    placed: PlacedOrder | None = None
 
 
 class World:
-    """One customer's order, the workers that have it, and everything under way between them and their peers."""
+    """One customer's order, the workers that run it, and their calls in flight."""
 
     def __init__(self, memory: MemoryDatabase, payment: Payment, shipping: Shipping) -> None:
         memory.clear()
@@ -147,13 +148,13 @@ class World:
         self.payment = payment
         self.shipping = shipping
         self.tasks: list[Task] = []
-        self.late: list[Callable[[], Any]] = []
-        self.answers: set[bytes] = set()
+        self.delayed: list[Callable[[], Any]] = []
+        self.answers: set[PlacedOrder] = set()
         self.refused = False
         self.orders = 0
 
     def step(self, choice: int) -> None:
-        """Let one thing happen."""
+        """Perform one event of the schedule."""
         what, which = choice % 16, choice // 16
         if what == 0:
             self.call()
@@ -161,21 +162,21 @@ class World:
             self.memory.seconds += (5.0, 16.0, 31.0, 301.0)[which % 4]
         elif what == 2:
             self.recover()
-        elif what == 3 and self.late:
-            self.late.pop(which % len(self.late))()
+        elif what == 3 and self.delayed:
+            self.delayed.pop(which % len(self.delayed))()
         elif self.tasks:
             self.advance(self.tasks[which % len(self.tasks)], (what - 4) % 10)
 
     def call(self) -> None:
-        """The customer sends the request, the first time or again, with the card."""
+        """The customer sends the request, for the first time or again, with the card."""
         entry = now(self.journal.find("scope"))
         if entry is None:
             self.orders += 1
             order = replace(ORDER, order_id=f"order-{self.orders}")
-            new = NewOrder("scope", "mark", order, answer_to_bytes(order), "")
+            new = NewOrder("scope", "fingerprint", order, "")
             self.begin(saga.place(), order, 1, 1, new)
-        elif entry.answer is not None:
-            self.answers.add(entry.answer)
+        elif entry.placed is not None:
+            self.answers.add(entry.placed)
         elif entry.state in REFUSED:
             self.refused = True
         elif entry.state is State.ABANDONED or (entry.state is State.CHARGING and not entry.leased):
@@ -187,7 +188,7 @@ class World:
             self.begin(steps, replace(ORDER, order_id=taken.order_id), taken.attempt, taken.epoch, None)
 
     def recover(self) -> None:
-        """A recovery loop takes its turn."""
+        """Run one turn of a recovery loop."""
         for entry in now(self.journal.claim_expired(4)):
             steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
             self.begin(steps, replace(ORDER, order_id=entry.order_id), entry.attempt, entry.epoch, None)
@@ -199,7 +200,7 @@ class World:
             self.tasks.append(task)
 
     def advance(self, task: Task, fate: int) -> None:
-        """Do what the task asks for, with a fate: 1 dies before, 2 dies after, others concern peers."""
+        """Perform the task's command. Fate 1: the worker dies before it, 2: after it; others concern calls to peers."""
         command = task.command
         if fate == 1:
             self.tasks.remove(task)
@@ -213,9 +214,9 @@ class World:
             self.exchange(task, self.request(task, command), fate)
 
     def exchange(self, task: Task, request: Callable[[], Any], fate: int) -> None:
-        """A call to a peer: 3 loses the request, 4 the reply, 5 delays the request, 6 doubles it."""
+        """Call a peer. Fate 3: the request is lost, 4: the reply is lost, 5: the request is delayed, 6: duplicated."""
         if fate in {5, 6}:
-            self.late.append(request)
+            self.delayed.append(request)
         result = InDoubt("") if fate in {3, 5} else request()
         if fate == 2:
             self.tasks.remove(task)
@@ -225,8 +226,8 @@ class World:
     def request(self, task: Task, command: Any) -> Callable[[], Any]:
         key = charge_key(task.order.order_id, task.attempt)
         match command:
-            case saga.Charge(again) if again and not self.payment.has_ledger:
-                return saga.Unsupported
+            case saga.Charge(retry) if retry and not self.payment.has_ledger:
+                return Unsupported
             case saga.Charge():
                 return lambda: self.payment.charge(key)
             case saga.Resolve():
@@ -240,9 +241,10 @@ class World:
         if isinstance(command, saga.Insert) and task.new is not None:
             return now(self.journal.insert(task.new)) is None
         if isinstance(command, saga.Update):
-            answer = answer_to_bytes(task.order, command.tracking_id) if command.after is State.SHIPPED else None
-            changed = now(self.journal.update(task.order.order_id, task.epoch, command, answer))
-            task.answer = answer if changed else task.answer
+            transition = command.transition
+            changed = now(self.journal.update(task.order.order_id, task.epoch, transition))
+            if changed and transition.after is State.SHIPPED:
+                task.placed = PlacedOrder(task.order, transition.tracking_id)
             return changed
         return None
 
@@ -251,15 +253,15 @@ class World:
             task.command = task.steps.send(result)
         except StopIteration as stop:
             self.tasks.remove(task)
-            if task.answer is not None:
-                self.answers.add(task.answer)  # its caller gets it
-            if stop.value is Ending.LEFT:
+            if task.placed is not None:
+                self.answers.add(task.placed)  # the caller receives it
+            if stop.value is SagaResult.UNFINISHED:
                 now(self.journal.release(task.order.order_id, task.epoch, delay_seconds=0, reason=""))
 
     def finish(self) -> Entry:
-        """No more faults: what is under way arrives, and customer and recovery go on until the order is settled."""
-        while self.late:
-            self.late.pop()()
+        """Without more faults: deliver delayed calls, and run customer and recovery until the order is settled."""
+        while self.delayed:
+            self.delayed.pop()()
         for _ in range(12):
             self.call()
             self.settle()
@@ -277,7 +279,7 @@ class World:
             self.advance(self.tasks[0], 0)
 
     def check(self, entry: Entry) -> None:
-        """The invariants, read from the peers' ledgers."""
+        """Check the invariants against the peers' ledgers."""
         captured, shipped = len(self.payment.captured), len(self.shipping.shipped)
         if captured > 1 or shipped > 1:
             raise Broken(f"{captured} charges, {shipped} shipments")
@@ -287,25 +289,25 @@ class World:
             raise Broken(f"{entry.state} with {shipped} shipments and {captured} charges")
         if captured > shipped and entry.state is not State.NEEDS_REFUND:
             raise Broken("charged, not shipped")
-        if self.answers - {entry.answer} or (self.answers and self.refused):
-            raise Broken("callers were told different things")
+        if self.answers - {entry.placed} or (self.answers and self.refused):
+            raise Broken("callers received different answers")
 
 
 def now(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run what never waits."""
+    """Run a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as stop:
         return stop.value
-    raise AssertionError("it waits")
+    raise AssertionError("the coroutine waits")
 
 
 def run(memory: MemoryDatabase, schedule: bytes, *, without: str = "") -> None:
-    """Run one schedule; its first byte chooses the peers. `without` leaves one of the safeguards out."""
+    """Run one schedule, whose first byte configures the peers. `without` disables one of the safeguards."""
     kind = schedule[0] if schedule else 0
     payment = Payment(accepts=kind % 8 != 7, has_ledger=kind // 8 % 8 != 7)
-    payment.keeps_keys, payment.fences = without != "key", without != "fence"
-    memory.tests_epoch = without != "epoch"
+    payment.deduplicates, payment.fences = without != "key", without != "fence"
+    memory.checks_epoch = without != "epoch"
     world = World(memory, payment, Shipping(accepts=kind // 64 % 4 != 3))
     for choice in b"\0" + schedule[1:]:
         world.step(choice)
@@ -345,7 +347,7 @@ def test_an_order_survives_every_schedule(memory: MemoryDatabase, part: int) -> 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("safeguard", ["key", "fence", "epoch"])
-def test_an_order_is_lost_without(memory: MemoryDatabase, safeguard: str) -> None:
+def test_an_invariant_breaks_without(memory: MemoryDatabase, safeguard: str) -> None:
     @schedules(20_000, Phase.generate)
     @given(st.binary(min_size=8, max_size=48))
     def holds(schedule: bytes) -> None:

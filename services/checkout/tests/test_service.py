@@ -1,4 +1,4 @@
-"""What callers of PlaceOrder get, over real channels, with peers that fail when a test wants it."""
+"""PlaceOrder as its callers see it, over real channels, with peers that fail on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +19,8 @@ from chassis.errors import (
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
 from shop import address_pb2, checkout_pb2, payment_pb2
-from shop_testkit.fake_peers import FakePeers, Trouble
+from shop_testkit.checkout_without_journal import open_no_journal
+from shop_testkit.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
@@ -32,7 +33,7 @@ OTHER_CARD = payment_pb2.CreditCardInfo(
 
 
 async def refusal(call: Awaitable[Any]) -> DomainError:
-    """The error that a call ends with, read as any of our clients reads it."""
+    """Return the error of a call that fails, as our clients receive it."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value)
@@ -40,7 +41,7 @@ async def refusal(call: Awaitable[Any]) -> DomainError:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
-        while not await condition():  # noqa: ASYNC110 - it is another process's state, by its own RPC
+        while not await condition():  # noqa: ASYNC110 - polls another service by its RPC
             await asyncio.sleep(0.02)
 
 
@@ -58,10 +59,10 @@ async def until_called(peer: Any, method: str, times: int = 1) -> None:
     await until(called)
 
 
-# The order itself
+# Placed orders
 
 
-async def test_an_order_shows_its_lines_in_the_callers_currency(checkout: Checkout, request_of: Request) -> None:
+async def test_an_order_has_its_lines_in_the_callers_currency(checkout: Checkout, request_of: Request) -> None:
     order = (await checkout.place(request_of())).response.order
     (line,) = order.items
     assert (line.item.product_id, line.item.quantity) == ("mug", 2)
@@ -71,7 +72,7 @@ async def test_an_order_shows_its_lines_in_the_callers_currency(checkout: Checko
     assert order.shipping_tracking_id == f"track-{order.order_id}"
 
 
-async def test_the_charge_is_the_sum_of_what_the_order_shows(
+async def test_the_charge_is_the_sum_of_lines_and_shipping(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.cart.fill("ann", lamp=3, cup=1)
@@ -100,17 +101,19 @@ async def test_the_same_currency_is_not_converted(checkout: Checkout, peers: Fak
 async def test_equal_prices_are_converted_once(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
     peers.cart.fill("ann", mug=2, cup=2)
     await checkout.place(request_of())
-    assert peers.currency.calls["Convert"] == 2  # the lines' and the shipping's
+    assert peers.currency.calls["Convert"] == 2  # one for the lines, one for shipping
 
 
-async def test_a_second_order_asks_no_price_again(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_a_second_order_uses_cached_prices(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
     await checkout.place(request_of(), "first")
     peers.cart.fill("ann", mug=2)
     await checkout.place(request_of(), "second")
     assert (peers.catalog.calls["GetProduct"], peers.currency.calls["Convert"]) == (1, 2)
 
 
-async def test_an_order_is_mailed_as_it_was_answered(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_the_confirmation_shows_the_same_order_as_the_response(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
     placed = await checkout.place(request_of())
     (mail,) = peers.email.sent
     assert (mail.email, mail.order) == ("ann@mail.example", placed.response.order)
@@ -133,15 +136,15 @@ async def test_an_item_added_during_checkout_is_not_lost(
     assert "lamp" in peers.cart.lines["ann"]
 
 
-async def test_an_order_is_done_when_all_is_sent(checkout: Checkout, request_of: Request) -> None:
+async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout, request_of: Request) -> None:
     await checkout.place(request_of())
     await until_states(checkout, "DONE")
 
 
-# Refused before anything has an effect
+# Refused before any effect
 
 
-BAD_FIELDS = {
+INVALID_FIELDS: dict[str, dict[str, Any]] = {
     "user_id": {"user_id": ""},
     "user_currency": {"user_currency": "eur"},
     "address": {"address": None},
@@ -153,31 +156,31 @@ BAD_FIELDS = {
 }
 
 
-@pytest.mark.parametrize("field", BAD_FIELDS)
-async def test_a_bad_field_is_named_and_nothing_is_charged(
+@pytest.mark.parametrize("field", INVALID_FIELDS)
+async def test_an_invalid_field_is_named_and_nothing_is_charged(
     checkout: Checkout, peers: FakePeers, request_of: Request, field: str
 ) -> None:
-    error = await refusal(checkout.place(request_of(**BAD_FIELDS[field]), "key"))
+    error = await refusal(checkout.place(request_of(**INVALID_FIELDS[field]), "key"))
     assert isinstance(error, InvalidArgument)
     assert [broken.field for broken in error.violations] == [field]
     assert peers.payment.ledger == {}
 
 
-async def test_an_unknown_currency_is_the_callers_mistake(checkout: Checkout, request_of: Request) -> None:
+async def test_an_unknown_currency_is_an_invalid_argument(checkout: Checkout, request_of: Request) -> None:
     error = await refusal(checkout.place(request_of(user_currency="XXX")))
     assert isinstance(error, InvalidArgument)
     assert [broken.field for broken in error.violations] == ["user_currency"]
 
 
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256])
-async def test_a_bad_key_is_refused(checkout: Checkout, request_of: Request, key: str) -> None:
+async def test_a_malformed_key_is_refused(checkout: Checkout, request_of: Request, key: str) -> None:
     error = await refusal(checkout.place(request_of(), key))
     assert isinstance(error, InvalidArgument)
     assert [broken.field for broken in error.violations] == ["idempotency-key"]
 
 
 @pytest.mark.parametrize("key", ["key", None])
-async def test_an_empty_cart_is_not_ordered(
+async def test_an_empty_cart_is_refused(
     checkout: Checkout, peers: FakePeers, request_of: Request, key: str | None
 ) -> None:
     peers.cart.lines.clear()
@@ -193,7 +196,7 @@ async def test_a_withdrawn_product_is_named(checkout: Checkout, peers: FakePeers
 
 
 async def test_a_refused_quote_refuses_the_order(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    peers.shipping.trouble["GetQuote"] = Trouble(InvalidArgument.field("address.country", "is not served"))
+    peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
     error = await refusal(checkout.place(request_of()))
     assert (type(error), error.reason) == (FailedPrecondition, "QUOTE_REFUSED")
     assert peers.payment.ledger == {}
@@ -208,7 +211,7 @@ async def test_a_total_beyond_64_bits_is_out_of_range(
     assert peers.payment.ledger == {}
 
 
-async def test_an_order_that_costs_nothing_is_not_placed(
+async def test_an_order_without_a_positive_total_is_refused(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.catalog.prices["mug"] = -3_000_000_000
@@ -220,25 +223,25 @@ READS = [("cart", "GetCart"), ("catalog", "GetProduct"), ("shipping", "GetQuote"
 
 
 @pytest.mark.parametrize(("peer", "method"), READS)
-async def test_a_dependency_that_fails_means_unavailable_and_no_charge(
+async def test_a_failing_dependency_is_unavailable_and_prevents_the_charge(
     checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
 ) -> None:
-    getattr(peers, peer).trouble[method] = Trouble(DOWN)
+    getattr(peers, peer).faults[method] = Fault(DOWN)
     error = await refusal(checkout.place(request_of()))
     assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
     assert peers.payment.calls["Charge"] == 0
     assert await checkout.states() == []
 
 
-async def test_a_dependency_that_breaks_is_not_our_own_internal_error(
+async def test_an_internal_error_of_a_dependency_is_unavailable(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.catalog.trouble["GetProduct"] = Trouble(Internal("broken"))
+    peers.catalog.faults["GetProduct"] = Fault(Internal("broken"))
     assert type(await refusal(checkout.place(request_of()))) is Unavailable
 
 
 @pytest.mark.parametrize("read", READS)
-async def test_a_dependency_that_hangs_means_unavailable_within_its_time(
+async def test_a_hanging_dependency_is_unavailable_after_the_read_timeout(
     checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 1.0)
@@ -250,7 +253,7 @@ async def test_a_dependency_that_hangs_means_unavailable_within_its_time(
     assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
 
 
-async def test_an_order_is_not_begun_for_a_caller_who_is_about_to_leave(
+async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
     checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "ANSWER_BEFORE_DEADLINE_SECONDS", 3600)
@@ -262,19 +265,19 @@ async def test_an_order_is_not_begun_for_a_caller_who_is_about_to_leave(
 # The card is refused
 
 
-async def test_a_refused_card_gets_payments_own_code_and_reason(
+async def test_a_refused_card_returns_payments_code_and_reason(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("expired", reason="CARD_EXPIRED"))
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("expired", reason="CARD_EXPIRED"))
     error = await refusal(checkout.place(request_of(), "key"))
     assert (type(error), error.reason) == (FailedPrecondition, "CARD_EXPIRED")
     assert await checkout.states() == ["DECLINED"]
 
 
-async def test_a_refused_card_is_told_again_without_asking_payment(
+async def test_a_retry_returns_the_recorded_refusal_without_calling_payment(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(InvalidArgument.field("credit_card.credit_card_number", "is wrong"))
+    peers.payment.faults["Charge"] = Fault(InvalidArgument.field("credit_card.credit_card_number", "is wrong"))
     first = await refusal(checkout.place(request_of(), "key"))
     again = await refusal(checkout.place(request_of(), "key"))
     assert isinstance(again, InvalidArgument)
@@ -283,18 +286,20 @@ async def test_a_refused_card_is_told_again_without_asking_payment(
     assert peers.payment.calls["Charge"] == 1
 
 
-async def test_no_digits_of_the_card_come_back(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_card_digits_in_payments_error_are_masked(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
     quoting = FailedPrecondition("no: 4242 4242 4242 4242, cvv 123", reason="R4242424242424242")
-    peers.payment.trouble["Charge"] = Trouble(quoting)
+    peers.payment.faults["Charge"] = Fault(quoting)
     error = await refusal(checkout.place(request_of(), "key"))
     assert error.message == "no: [number], cvv [number]"
     assert error.reason == "REFUSED"
 
 
-async def test_another_card_orders_the_same_cart_after_a_refusal(
+async def test_the_same_cart_can_be_ordered_with_another_card_after_a_refusal(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
     await refusal(checkout.place(request_of()))
     placed = await checkout.place(request_of(credit_card=OTHER_CARD))
     assert not placed.replayed
@@ -318,38 +323,38 @@ async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_charged_order_waits_for_shipping_to_come_back(
+async def test_a_charged_order_is_completed_when_shipping_recovers(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(DOWN)
+    peers.shipping.faults["ShipOrder"] = Fault(DOWN)
     error = await refusal(checkout.place(request_of(), "key", within=3))
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
-    peers.shipping.trouble.clear()
+    peers.shipping.faults.clear()
     await until_states(checkout, "DONE")
     assert len(peers.shipping.shipments) == len(peers.payment.captured) == 1
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_charge_that_fails_without_a_word_is_tried_again_under_its_key(
+async def test_a_charge_in_doubt_is_retried_under_its_key(
     checkout: Checkout, peers: FakePeers, request_of: Request, after: bool
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(DOWN, times=2, after=after)
+    peers.payment.faults["Charge"] = Fault(DOWN, times=2, after=after)
     await checkout.place(request_of())
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_refusal_after_a_try_in_doubt_is_fenced_first(
+async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(DOWN, times=1)
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
     call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
     await until_called(peers.payment, "Charge")
-    peers.payment.trouble["Charge"] = Trouble(FailedPrecondition("no", reason="CARD_EXPIRED"))
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
     assert (await call).reason == "CARD_EXPIRED"
     assert list(peers.payment.ledger.values()) == ["fenced"]
 
 
-async def test_a_caller_who_hangs_up_does_not_stop_the_order(
+async def test_a_cancelled_call_does_not_stop_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     gate = peers.payment.hold("Charge")
@@ -360,27 +365,25 @@ async def test_a_caller_who_hangs_up_does_not_stop_the_order(
     await until_states(checkout, "DONE")
 
 
-async def test_a_charge_has_its_own_time_not_its_callers(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
     await checkout.place(request_of(), within=3.5)
     assert 3.5 < peers.payment.seconds_left <= 5.5
 
 
-# Sent later
+# The outbox
 
 
 @pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("cart", "EmptyCart")])
-async def test_what_can_not_be_sent_does_not_fail_the_order(
+async def test_a_failing_email_or_cart_does_not_fail_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
 ) -> None:
-    getattr(peers, peer).trouble[method] = Trouble(DOWN)
+    getattr(peers, peer).faults[method] = Fault(DOWN)
     placed = await checkout.place(request_of())
     assert placed.response.order.shipping_tracking_id
     assert await checkout.states() == ["SHIPPED"]
 
 
-async def test_what_hangs_does_not_hold_the_answer(
+async def test_a_hanging_email_does_not_delay_the_response(
     checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
@@ -393,7 +396,7 @@ async def test_what_hangs_does_not_hold_the_answer(
 async def test_an_email_that_is_refused_for_good_is_dropped(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.email.trouble["SendOrderConfirmation"] = Trouble(InvalidArgument.field("email", "no such host"))
+    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
     await checkout.place(request_of())
     await until_states(checkout, "DONE")
 
@@ -401,10 +404,10 @@ async def test_an_email_that_is_refused_for_good_is_dropped(
 # Shipping refuses for good
 
 
-async def test_an_order_that_can_not_be_shipped_is_voided(
+async def test_an_order_that_shipping_refuses_is_voided(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     error = await refusal(checkout.place(request_of(), "key"))
     assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
     assert list(peers.payment.ledger.values()) == ["voided"]
@@ -413,10 +416,10 @@ async def test_an_order_that_can_not_be_shipped_is_voided(
     assert await checkout.states() == ["VOIDED"]
 
 
-async def test_a_charge_that_can_not_be_voided_needs_a_refund(
+async def test_a_charge_that_cannot_be_voided_needs_a_refund(
     peers: FakePeers, start: Start, request_of: Request
 ) -> None:
-    peers.shipping.trouble["ShipOrder"] = Trouble(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         error = await refusal(checkout.place(request_of(), "key"))
         assert error.reason == "DEPOT_CLOSED"
@@ -426,9 +429,7 @@ async def test_a_charge_that_can_not_be_voided_needs_a_refund(
 # Keys
 
 
-async def test_the_same_key_again_gets_the_same_bytes(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
     first = await checkout.place(request_of(), "key")
     again = await checkout.place(request_of(), "key")
     assert (first.replayed, again.replayed) == (False, True)
@@ -436,29 +437,29 @@ async def test_the_same_key_again_gets_the_same_bytes(
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_known_key_is_answered_before_any_validation(
+async def test_a_known_key_is_answered_before_any_read(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     placed = await checkout.place(request_of(), "key")
     for peer, method in READS:
-        getattr(peers, peer).trouble[method] = Trouble(DOWN)
+        getattr(peers, peer).faults[method] = Fault(DOWN)
     assert (await checkout.place(request_of(), "key")).response == placed.response
 
 
-async def test_a_key_with_another_request_is_refused(checkout: Checkout, request_of: Request) -> None:
+async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkout, request_of: Request) -> None:
     await checkout.place(request_of(), "key")
     error = await refusal(checkout.place(request_of(email="bob@mail.example"), "key"))
     assert (type(error), error.reason) == (InvalidArgument, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_key_belongs_to_its_user(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_another_user_may_use_the_same_key(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
     peers.cart.fill("bob", lamp=1)
     await checkout.place(request_of(), "key")
     assert not (await checkout.place(request_of(user_id="bob"), "key")).replayed
 
 
 @pytest.mark.parametrize("key", ["key", None])
-async def test_calls_at_once_join_one_order(
+async def test_concurrent_calls_join_one_order(
     checkout: Checkout, peers: FakePeers, request_of: Request, key: str | None
 ) -> None:
     gate = peers.payment.hold("Charge")
@@ -471,7 +472,7 @@ async def test_calls_at_once_join_one_order(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_a_joined_call_past_its_deadline_is_aborted(
+async def test_a_joined_call_is_aborted_at_its_deadline(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     gate = peers.payment.hold("Charge")
@@ -483,7 +484,9 @@ async def test_a_joined_call_past_its_deadline_is_aborted(
     await first
 
 
-async def test_replicas_join_one_order(peers: FakePeers, start: Start, request_of: Request) -> None:
+async def test_concurrent_calls_to_two_replicas_join_one_order(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
     gate = peers.payment.hold("Charge")
     async with peers.serving() as address, start(address) as one, start(address) as two:
         first = asyncio.create_task(one.place(request_of(), "key"))
@@ -494,14 +497,16 @@ async def test_replicas_join_one_order(peers: FakePeers, start: Start, request_o
         assert len(peers.payment.captured) == 1
 
 
-async def test_without_a_key_the_cart_is_the_key(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    peers.cart.trouble["EmptyCart"] = Trouble(DOWN)
+async def test_without_a_key_the_cart_identifies_the_order(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.cart.faults["EmptyCart"] = Fault(DOWN)
     first = await checkout.place(request_of())
     again = await checkout.place(request_of())
     assert (again.replayed, again.response) == (True, first.response)
 
 
-async def test_without_a_key_a_repetition_finds_the_order_whose_cart_is_empty_now(
+async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     first = await checkout.place(request_of())
@@ -510,7 +515,7 @@ async def test_without_a_key_a_repetition_finds_the_order_whose_cart_is_empty_no
     assert (again.replayed, again.response) == (True, first.response)
 
 
-async def test_without_a_key_a_cart_filled_anew_is_a_new_order(
+async def test_without_a_key_a_refilled_cart_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     await checkout.place(request_of())
@@ -519,51 +524,60 @@ async def test_without_a_key_a_cart_filled_anew_is_a_new_order(
     assert len(peers.payment.captured) == 2
 
 
-async def test_an_ordered_cart_is_not_ordered_by_another_request(
+async def test_an_ordered_cart_is_refused_to_a_different_request(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.cart.trouble["EmptyCart"] = Trouble(DOWN)
+    peers.cart.faults["EmptyCart"] = Fault(DOWN)
     await checkout.place(request_of())
     error = await refusal(checkout.place(request_of(credit_card=OTHER_CARD)))
     assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
 
 
-async def test_a_foreign_cart_without_etags_is_ordered_each_time(
+async def test_without_etags_each_call_without_a_key_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.cart.has_etags = False
-    peers.cart.trouble["EmptyCart"] = Trouble(DOWN)
+    peers.cart.faults["EmptyCart"] = Fault(DOWN)
     await checkout.place(request_of())
     assert not (await checkout.place(request_of())).replayed
 
 
 @pytest.fixture
-async def foreign(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
-    """A checkout whose payment has no ledger."""
+async def checkout_without_ledger(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+    """A checkout whose payment has no internal ledger service, as a foreign implementation."""
     async with peers.serving(with_ledger=False) as address, start(address) as running:
         yield running
 
 
-async def test_a_foreign_payment_is_not_asked_twice_on_our_own_account(
-    foreign: Checkout, peers: FakePeers, request_of: Request
+async def test_without_a_ledger_a_charge_in_doubt_is_not_retried(
+    checkout_without_ledger: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(DOWN, times=1)
-    error = await refusal(foreign.place(request_of(), "key"))
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    error = await refusal(checkout_without_ledger.place(request_of(), "key"))
     assert error.reason == "ORDER_IN_PROGRESS"
     assert peers.payment.calls["Charge"] == 1
 
 
-async def test_an_order_in_doubt_goes_on_when_its_caller_returns(
-    foreign: Checkout, peers: FakePeers, request_of: Request
+async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retries(
+    checkout_without_ledger: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.payment.trouble["Charge"] = Trouble(DOWN, times=1, after=True)
-    await refusal(foreign.place(request_of(), "key"))
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True)
+    await refusal(checkout_without_ledger.place(request_of(), "key"))
 
     async def placed() -> bool:
         try:
-            return bool((await foreign.place(request_of(), "key", within=3)).response.order.order_id)
+            return bool((await checkout_without_ledger.place(request_of(), "key", within=3)).response.order.order_id)
         except grpc.aio.AioRpcError:
             return False
 
     await until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+# Benchmarks
+
+
+async def test_a_checkout_without_a_journal_places_orders(peers: FakePeers, start: Start, request_of: Request) -> None:
+    async with peers.serving() as address, start(address, open_journal=open_no_journal) as checkout:
+        assert (await checkout.place(request_of())).response.order.shipping_tracking_id
+        assert await checkout.listed() == []

@@ -11,7 +11,7 @@ from checkout_service.__main__ import Settings
 
 NAMES = ("CART_ADDR", "PRODUCT_CATALOG_ADDR", "SHIPPING_ADDR", "CURRENCY_ADDR", "PAYMENT_ADDR", "EMAIL_ADDR")
 ADDRESSES = dict.fromkeys(NAMES, "127.0.0.1:1")
-SECRET = "not-for-anyones-eyes"
+SECRET = "a-secret-that-must-not-leak"
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-def test_migrate_makes_the_database_and_ends(tmp_path: Path) -> None:
+def test_migrate_creates_the_database_and_exits(tmp_path: Path) -> None:
     ran = run(tmp_path, "migrate")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert (tmp_path / ".shop" / "checkout.db").exists()
@@ -38,26 +38,26 @@ def test_a_missing_address_is_named(tmp_path: Path) -> None:
     assert "CART_ADDR" in ran.stderr
 
 
-BAD = [("HMAC_KEY", "short"), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db"), ("JOURNAL", "no")]
+BAD = [("HMAC_KEY", "short"), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db")]
 
 
 @pytest.mark.parametrize(("variable", "value"), BAD)
-def test_a_bad_setting_is_named_without_its_value(tmp_path: Path, variable: str, value: str) -> None:
+def test_an_invalid_setting_is_named_without_its_value(tmp_path: Path, variable: str, value: str) -> None:
     ran = run(tmp_path, **{**ADDRESSES, variable: value})
     assert ran.returncode == 2
     assert variable in ran.stderr
     assert SECRET not in ran.stderr
 
 
-def test_a_key_for_fingerprints_is_made_for_a_sqlite_file(tmp_path: Path) -> None:
+def test_an_hmac_key_is_generated_beside_a_sqlite_file(tmp_path: Path) -> None:
     values = {name.lower(): value for name, value in ADDRESSES.items()}
     url = f"sqlite:///{tmp_path}/checkout.db"
-    made = load_hmac_key(Settings(**values, database_url=url))
-    assert load_hmac_key(Settings(**values, database_url=url)) == made
-    assert len(made) >= 32
+    generated = load_hmac_key(Settings(**values, database_url=url))
+    assert load_hmac_key(Settings(**values, database_url=url)) == generated
+    assert len(generated) >= 32
 
 
-def test_postgresql_needs_a_key_for_fingerprints() -> None:
+def test_postgresql_requires_an_hmac_key() -> None:
     values = {name.lower(): value for name, value in ADDRESSES.items()}
     with pytest.raises(ValidationError, match="required with PostgreSQL"):
         Settings(**values, database_url="postgresql://host/name")

@@ -1,4 +1,4 @@
-"""What the payment tests share: an empty ledger of either kind, and a charge that nothing is wrong with."""
+"""Fixtures of the payment tests: an empty ledger of either kind, and a valid request."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -12,11 +12,11 @@ import pytest
 
 from chassis import database
 from payment_service.cards import Card
-from payment_service.domain import ChargeOrder, Ledger
-from payment_service.store import MIGRATIONS, open_ledger
+from payment_service.domain import ChargeRequest, Ledger
+from payment_service.ledger.opening import MIGRATIONS, open_ledger
 
-GOOD_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
-GOOD_ORDER = ChargeOrder("EUR", 12, 340_000_000, GOOD_CARD)
+VALID_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
+VALID_REQUEST = ChargeRequest("EUR", 12, 340_000_000, VALID_CARD)
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ async def sqlite_ledger(sqlite_url: str) -> AsyncIterator[Ledger]:
 
 
 @pytest.fixture
-def order() -> Callable[..., ChargeOrder]:
-    """Makes a charge of 12.34 EUR by a good card, but for the named parts."""
+def make_request() -> Callable[..., ChargeRequest]:
+    """Make a request to charge 12.34 EUR to a valid card, with the given fields changed."""
 
-    def make(**changed: Any) -> ChargeOrder:
+    def make(**changed: Any) -> ChargeRequest:
         card = {name: changed.pop(name) for name in ("number", "cvv", "year", "month") if name in changed}
-        return replace(GOOD_ORDER, card=replace(GOOD_CARD, **card), **changed)
+        return replace(VALID_REQUEST, card=replace(VALID_CARD, **card), **changed)
 
     return make
 
 
 @pytest.fixture
 def stored() -> Callable[[str], list[tuple[Any, ...]]]:
-    """Reads key, state and units of everything in a ledger's database, past the code that wrote it."""
+    """Read key, state and units of every entry straight from the database."""
 
     def read(url: str) -> list[tuple[Any, ...]]:
         statement = "SELECT charge_key, state, units FROM charges ORDER BY charge_key"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from payment_service.cards import Brand, Card, CardNumberInvalid, Decline, brand_of, check_form, why_declined
+from payment_service.cards import Brand, Card, CardNumberInvalid, Decline, brand_of, check_format, decline_reason
 
 TODAY = date(2026, 11, 30)
 ALL_BRANDS = frozenset(Brand)
@@ -20,8 +20,8 @@ def card(number: str = "4242424242424242", cvv: int = 123, year: int = 2030, mon
     "number",
     ["4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242", " 4242-42424242 4242 ", "6304000000000000"],
 )
-def test_a_number_may_be_parted_by_blanks_and_hyphens(number: str) -> None:
-    check_form(card(number), "credit_card")
+def test_a_number_may_be_separated_by_spaces_and_hyphens(number: str) -> None:
+    check_format(card(number), "credit_card")
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_a_number_may_be_parted_by_blanks_and_hyphens(number: str) -> None:
         "x" * 100_000,
     ],
 )
-def test_what_is_no_card_number_is_refused_by_its_field(number: str) -> None:
+def test_an_invalid_card_number_is_refused_with_its_field(number: str) -> None:
     with pytest.raises(CardNumberInvalid) as refused:
-        check_form(card(number), "credit_card")
+        check_format(card(number), "credit_card")
     assert refused.value.violations[0].field == "credit_card.credit_card_number"
     assert refused.value.reason == "CARD_NUMBER_INVALID"
 
@@ -63,15 +63,15 @@ def test_what_is_no_card_number_is_refused_by_its_field(number: str) -> None:
         (card(cvv=10_000), "credit_card_cvv"),
     ],
 )
-def test_a_field_beyond_its_range_is_refused_by_its_path(broken: Card, field: str) -> None:
+def test_a_field_out_of_range_is_refused_with_its_path(broken: Card, field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        check_form(broken, "credit_card")
+        check_format(broken, "credit_card")
     assert refused.value.violations[0].field == f"credit_card.{field}"
 
 
-@pytest.mark.parametrize("good", [card(cvv=0), card(cvv=12), card(cvv=9999), card(month=1), card(month=12)])
-def test_every_code_and_month_there_is_has_good_form(good: Card) -> None:
-    check_form(good, "credit_card")
+@pytest.mark.parametrize("valid", [card(cvv=0), card(cvv=12), card(cvv=9999), card(month=1), card(month=12)])
+def test_every_possible_security_code_and_month_is_valid(valid: Card) -> None:
+    check_format(valid, "credit_card")
 
 
 @pytest.mark.parametrize(
@@ -102,46 +102,46 @@ def test_every_code_and_month_there_is_has_good_form(good: Card) -> None:
         ("9" * 16, None),
     ],
 )
-def test_a_brand_is_told_by_prefix_and_length(number: str, brand: Brand | None) -> None:
+def test_a_brand_is_recognized_by_prefix_and_length(number: str, brand: Brand | None) -> None:
     assert brand_of(number) is brand
 
 
-def test_a_card_is_good_through_the_last_day_of_its_month() -> None:
-    assert why_declined(card(year=2026, month=11), ALL_BRANDS, TODAY) is None
+def test_a_card_is_valid_through_the_last_day_of_its_month() -> None:
+    assert decline_reason(card(year=2026, month=11), ALL_BRANDS, TODAY) is None
 
 
 @pytest.mark.parametrize("today", [date(2026, 12, 1), date(2027, 1, 1)])
 def test_a_card_has_expired_on_the_day_after_its_month(today: date) -> None:
-    assert why_declined(card(year=2026, month=11), ALL_BRANDS, today) is Decline.CARD_EXPIRED
+    assert decline_reason(card(year=2026, month=11), ALL_BRANDS, today) is Decline.CARD_EXPIRED
 
 
-def test_a_card_of_next_year_is_good_in_a_later_month_of_this_one() -> None:
-    assert why_declined(card(year=2027, month=1), ALL_BRANDS, TODAY) is None
+def test_a_card_that_expires_next_january_is_valid_in_november() -> None:
+    assert decline_reason(card(year=2027, month=1), ALL_BRANDS, TODAY) is None
 
 
-def test_a_brand_that_the_shop_does_not_take_is_declined() -> None:
-    assert why_declined(card("378282246310005"), {Brand.VISA}, TODAY) is Decline.BRAND_NOT_ACCEPTED
+def test_a_brand_that_is_not_accepted_is_declined() -> None:
+    assert decline_reason(card("378282246310005"), {Brand.VISA}, TODAY) is Decline.BRAND_NOT_ACCEPTED
 
 
-def test_a_number_of_no_brand_is_declined_even_where_all_are_taken() -> None:
-    assert why_declined(card("9" * 16), ALL_BRANDS, TODAY) is Decline.BRAND_NOT_ACCEPTED
+def test_a_number_of_no_known_brand_is_declined_even_if_all_brands_are_accepted() -> None:
+    assert decline_reason(card("9" * 16), ALL_BRANDS, TODAY) is Decline.BRAND_NOT_ACCEPTED
 
 
-def test_a_card_shows_neither_its_number_nor_its_code() -> None:
+def test_number_and_security_code_are_not_in_the_repr() -> None:
     shown = repr(card(cvv=987))
     assert "4242" not in shown
     assert "987" not in shown
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40) | st.from_regex(r"\A[0-9 -]{8,24}\Z"))
-def test_no_refusal_repeats_what_it_refuses(number: str) -> None:
+def test_no_error_repeats_digits_of_the_card_number(number: str) -> None:
     refused = refusal(number)
     assert refused is None or not re.search(r"[0-9]{3}", f"{refused} {refused.violations}")
 
 
 def refusal(number: str) -> CardNumberInvalid | None:
     try:
-        check_form(card(number), "credit_card")
+        check_format(card(number), "credit_card")
     except CardNumberInvalid as refused:
         return refused
     return None

@@ -1,4 +1,4 @@
-"""Real processes that die at the worst moment."""
+"""Payment processes that are killed before or after a write."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ REQUEST = payment_pb2.ChargeRequest(
 
 
 async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until it serves."""
+    """Wait until the process serves and return its port."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
@@ -40,7 +40,7 @@ async def port_of(running: asyncio.subprocess.Process) -> int:
 
 @asynccontextmanager
 async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """The service as its image runs it, on a free port."""
+    """Run the service as its image does, on a free port."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",
@@ -70,7 +70,7 @@ async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
 
 @pytest.mark.parametrize("key", ["key", None])
 @pytest.mark.parametrize(("point", "states"), [("payment.charge.before", []), ("payment.charge.after", ["CHARGED"])])
-async def test_a_kill_around_a_charge_leaves_all_of_it_or_nothing(
+async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
 ) -> None:
     async with process(ledger_url, f"{point}=kill") as (running, channel):
@@ -80,7 +80,7 @@ async def test_a_kill_around_a_charge_leaves_all_of_it_or_nothing(
     assert [state for _, state, _ in stored(ledger_url)] == states
 
 
-async def test_a_charge_repeated_after_a_kill_is_the_charge_before_it(
+async def test_a_charge_repeated_after_a_kill_is_not_charged_again(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     async with process(ledger_url, "payment.charge.after=kill") as (_, channel):
@@ -91,7 +91,7 @@ async def test_a_charge_repeated_after_a_kill_is_the_charge_before_it(
     assert stored(ledger_url) == [("key", "CHARGED", 12)]
 
 
-async def test_a_fence_holds_though_its_process_was_killed(sqlite_url: str) -> None:
+async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
     async with process(sqlite_url, "payment.resolve_or_fence.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await PaymentLedgerStub(channel).ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
@@ -101,7 +101,7 @@ async def test_a_fence_holds_though_its_process_was_killed(sqlite_url: str) -> N
     assert refused.value.code() is grpc.StatusCode.ABORTED
 
 
-async def test_a_void_holds_though_its_process_was_killed(
+async def test_a_void_survives_a_kill_of_its_process(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     async with process(sqlite_url, "payment.void.after=kill") as (_, channel):
@@ -111,7 +111,7 @@ async def test_a_void_holds_though_its_process_was_killed(
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]
 
 
-async def test_a_stop_under_load_loses_no_charge_it_answered(
+async def test_a_shutdown_under_load_loses_no_acknowledged_charge(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     async with process(sqlite_url) as (running, channel):

@@ -10,44 +10,46 @@ from payment_service.domain import (
     CardDeclined,
     ChargeFenced,
     ChargeNotFound,
-    ChargeOrder,
+    ChargeRequest,
     ChargeVoided,
     Ledger,
+    PaymentProcessor,
     State,
-    Till,
 )
 
-Order = Callable[..., ChargeOrder]
+MakeRequest = Callable[..., ChargeRequest]
 
 AMEX = "378282246310005"
 
 
 @pytest.fixture
-def till(sqlite_ledger: Ledger) -> Till:
-    return Till(sqlite_ledger, b"k" * 32, frozenset({Brand.VISA}), lambda: date(2026, 11, 21))
+def processor(sqlite_ledger: Ledger) -> PaymentProcessor:
+    return PaymentProcessor(sqlite_ledger, b"k" * 32, frozenset({Brand.VISA}), lambda: date(2026, 11, 21))
 
 
-async def test_a_charge_is_recorded_with_what_may_be_kept_of_its_card(till: Till, order: Order) -> None:
-    entry = await till.charge("key", order())
-    assert entry == await till.ledger.find("key")
+async def test_a_charge_is_recorded_with_brand_and_last_four_of_its_card(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    entry = await processor.charge("key", make_request())
+    assert entry == await processor.ledger.find("key")
     assert entry.payment is not None
     assert (entry.payment.brand, entry.payment.last_four, str(entry.payment.amount)) == ("visa", "4242", "12.34 EUR")
 
 
-async def test_a_key_charges_once(till: Till, order: Order) -> None:
-    assert await till.charge("key", order()) == await till.charge("key", order())
+async def test_a_repeated_charge_returns_the_first_one(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    assert await processor.charge("key", make_request()) == await processor.charge("key", make_request())
 
 
-async def test_another_key_is_another_charge(till: Till, order: Order) -> None:
-    first, second = await till.charge("one", order()), await till.charge("two", order())
+async def test_another_key_makes_another_charge(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    first, second = await processor.charge("one", make_request()), await processor.charge("two", make_request())
     assert first.transaction_id != second.transaction_id
 
 
-@pytest.mark.parametrize("same", [{"number": "4242424242424242"}, {"cvv": 321}])
-async def test_what_does_not_change_the_card_is_the_same_request(
-    till: Till, order: Order, same: dict[str, object]
+@pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"cvv": 321}])
+async def test_number_separators_and_security_code_do_not_make_another_request(
+    processor: PaymentProcessor, make_request: MakeRequest, change: dict[str, object]
 ) -> None:
-    assert await till.charge("key", order()) == await till.charge("key", order(**same))
+    assert await processor.charge("key", make_request()) == await processor.charge("key", make_request(**change))
 
 
 @pytest.mark.parametrize(
@@ -64,49 +66,57 @@ async def test_what_does_not_change_the_card_is_the_same_request(
         {"number": "no number"},
     ],
 )
-async def test_a_key_that_comes_with_another_request_is_refused(
-    till: Till, order: Order, other: dict[str, object]
+async def test_a_key_reused_for_a_different_request_is_refused(
+    processor: PaymentProcessor, make_request: MakeRequest, other: dict[str, object]
 ) -> None:
-    await till.charge("key", order())
+    await processor.charge("key", make_request())
     with pytest.raises(IdempotencyKeyReused):
-        await till.charge("key", order(**other))
+        await processor.charge("key", make_request(**other))
 
 
-async def test_a_repeat_is_answered_though_the_card_has_expired_since(till: Till, order: Order) -> None:
-    charged = await till.charge("key", order())
-    later = replace(till, today=lambda: date(2031, 1, 1))
-    assert await later.charge("key", order()) == charged
+async def test_a_repeated_charge_succeeds_after_its_card_has_expired(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    charged = await processor.charge("key", make_request())
+    later = replace(processor, today=lambda: date(2031, 1, 1))
+    assert await later.charge("key", make_request()) == charged
 
 
-async def test_a_repeat_is_answered_though_the_brand_is_no_longer_taken(till: Till, order: Order) -> None:
-    charged = await till.charge("key", order())
-    assert await replace(till, accepted_brands={Brand.JCB}).charge("key", order()) == charged
+async def test_a_repeated_charge_succeeds_after_its_brand_is_no_longer_accepted(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    charged = await processor.charge("key", make_request())
+    assert await replace(processor, accepted_brands={Brand.JCB}).charge("key", make_request()) == charged
 
 
 @pytest.mark.parametrize(
     ("declined", "reason"),
     [({"number": AMEX}, "BRAND_NOT_ACCEPTED"), ({"year": 2026, "month": 10}, "CARD_EXPIRED")],
 )
-async def test_a_card_the_shop_does_not_charge_is_declined_with_its_reason(
-    till: Till, order: Order, declined: dict[str, object], reason: str
+async def test_a_declined_card_is_reported_with_its_reason(
+    processor: PaymentProcessor, make_request: MakeRequest, declined: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(CardDeclined) as refused:
-        await till.charge("key", order(**declined))
+        await processor.charge("key", make_request(**declined))
     assert refused.value.reason == reason
 
 
-async def test_a_decline_stands_though_the_brand_is_taken_later(till: Till, order: Order) -> None:
+async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
     with pytest.raises(CardDeclined) as first:
-        await till.charge("key", order(number=AMEX))
+        await processor.charge("key", make_request(number=AMEX))
     with pytest.raises(CardDeclined) as second:
-        await replace(till, accepted_brands=frozenset(Brand)).charge("key", order(number=AMEX))
+        await replace(processor, accepted_brands=frozenset(Brand)).charge("key", make_request(number=AMEX))
     assert (second.value.reason, second.value.message) == (first.value.reason, first.value.message)
 
 
-async def test_a_malformed_request_leaves_its_key_free(till: Till, order: Order) -> None:
+async def test_a_malformed_request_does_not_use_up_its_key(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
     with pytest.raises(InvalidArgument):
-        await till.charge("key", order(number="4242"))
-    assert (await till.charge("key", order())).state is State.CHARGED
+        await processor.charge("key", make_request(number="4242"))
+    assert (await processor.charge("key", make_request())).state is State.CHARGED
 
 
 @pytest.mark.parametrize(
@@ -120,69 +130,75 @@ async def test_a_malformed_request_leaves_its_key_free(till: Till, order: Order)
         ({"currency_code": ""}, "amount.currency_code"),
     ],
 )
-async def test_an_amount_that_is_none_is_refused_by_its_field(
-    till: Till, order: Order, amount: dict[str, object], field: str
+async def test_an_invalid_amount_is_refused_with_its_field(
+    processor: PaymentProcessor, make_request: MakeRequest, amount: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await till.charge("key", order(**amount))
+        await processor.charge("key", make_request(**amount))
     assert refused.value.violations[0].field == field
 
 
-async def test_the_smallest_amount_is_charged(till: Till, order: Order) -> None:
-    assert (await till.charge("key", order(units=0, nanos=1))).state is State.CHARGED
+async def test_the_smallest_amount_is_charged(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    assert (await processor.charge("key", make_request(units=0, nanos=1))).state is State.CHARGED
 
 
 @pytest.mark.parametrize("late", [{}, {"number": AMEX}, {"number": "4242"}])
-async def test_whatever_comes_after_the_fence_is_refused(till: Till, order: Order, late: dict[str, object]) -> None:
-    assert (await till.resolve_or_fence("key")).state is State.FENCED
+async def test_every_charge_after_the_fence_is_refused(
+    processor: PaymentProcessor, make_request: MakeRequest, late: dict[str, object]
+) -> None:
+    assert (await processor.resolve_or_fence("key")).state is State.FENCED
     with pytest.raises(ChargeFenced):
-        await till.charge("key", order(**late))
+        await processor.charge("key", make_request(**late))
 
 
-async def test_a_fence_that_comes_after_the_charge_tells_of_it(till: Till, order: Order) -> None:
-    charged = await till.charge("key", order())
-    assert await till.resolve_or_fence("key") == charged
-    assert await till.charge("key", order()) == charged
+async def test_resolving_a_charged_key_returns_the_charge(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    charged = await processor.charge("key", make_request())
+    assert await processor.resolve_or_fence("key") == charged
+    assert await processor.charge("key", make_request()) == charged
 
 
-async def test_a_fence_that_comes_after_a_decline_tells_of_it(till: Till, order: Order) -> None:
+async def test_resolving_a_declined_key_returns_the_decline(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
     with pytest.raises(CardDeclined):
-        await till.charge("key", order(number=AMEX))
-    entry = await till.resolve_or_fence("key")
+        await processor.charge("key", make_request(number=AMEX))
+    entry = await processor.resolve_or_fence("key")
     assert (entry.state, entry.reason) == (State.DECLINED, "BRAND_NOT_ACCEPTED")
 
 
-async def test_a_charge_is_voided_once(till: Till, order: Order) -> None:
-    charged = await till.charge("key", order())
-    voided = await till.void("key")
-    assert voided == await till.void("key") == replace(charged, state=State.VOIDED)
-    assert (await till.resolve_or_fence("key")).state is State.VOIDED
+async def test_voiding_a_charge_is_idempotent(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    charged = await processor.charge("key", make_request())
+    voided = await processor.void("key")
+    assert voided == await processor.void("key") == replace(charged, state=State.VOIDED)
+    assert (await processor.resolve_or_fence("key")).state is State.VOIDED
 
 
-async def test_a_voided_key_charges_nothing_again(till: Till, order: Order) -> None:
-    await till.charge("key", order())
-    await till.void("key")
+async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    await processor.charge("key", make_request())
+    await processor.void("key")
     with pytest.raises(ChargeVoided):
-        await till.charge("key", order())
+        await processor.charge("key", make_request())
 
 
-async def test_there_is_nothing_to_void_under_an_unknown_key(till: Till) -> None:
+async def test_voiding_an_unknown_key_is_not_found(processor: PaymentProcessor) -> None:
     with pytest.raises(ChargeNotFound):
-        await till.void("key")
+        await processor.void("key")
 
 
-async def test_there_is_nothing_to_void_under_a_fenced_key(till: Till) -> None:
-    await till.resolve_or_fence("key")
+async def test_voiding_a_fenced_key_is_not_found(processor: PaymentProcessor) -> None:
+    await processor.resolve_or_fence("key")
     with pytest.raises(ChargeNotFound):
-        await till.void("key")
+        await processor.void("key")
 
 
-async def test_there_is_nothing_to_void_under_a_declined_key(till: Till, order: Order) -> None:
+async def test_voiding_a_declined_key_is_not_found(processor: PaymentProcessor, make_request: MakeRequest) -> None:
     with pytest.raises(CardDeclined):
-        await till.charge("key", order(number=AMEX))
+        await processor.charge("key", make_request(number=AMEX))
     with pytest.raises(ChargeNotFound):
-        await till.void("key")
+        await processor.void("key")
 
 
-async def test_no_repr_shows_the_key_of_the_hmac(till: Till) -> None:
-    assert "kkkk" not in repr(till)
+async def test_the_hmac_key_is_not_in_the_repr(processor: PaymentProcessor) -> None:
+    assert "kkkk" not in repr(processor)

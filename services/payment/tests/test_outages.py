@@ -1,4 +1,4 @@
-"""Disks that are full, files that are locked, databases that are restarted."""
+"""Full disks, locked files, and database servers that restart."""
 
 import asyncio
 import os
@@ -17,37 +17,37 @@ import pytest
 from chassis import database
 from chassis.money import Money
 from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, State
-from payment_service.store import MIGRATIONS, open_ledger
-from payment_service.store_sqlite import sqlite_ledger
+from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from payment_service.ledger.sqlite import open_sqlite_ledger
 
 PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "visa", "4242")
 
 
-async def test_a_full_disk_refuses_charges_before_they_have_an_effect(
+async def test_a_full_disk_refuses_charges_and_loses_none(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     path = file_of(sqlite_url)
-    async with sqlite_ledger(path) as ledger:
+    async with open_sqlite_ledger(path) as ledger:
         pages = await ledger._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
         await ledger._run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall())
-        kept = await charges_until_full(ledger)
+        recorded = await record_until_full(ledger)
         await ledger._run(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall())
-        await ledger.record(Entry("when there is room", State.CHARGED, PAYMENT))
-    assert [key for key, _, _ in stored(sqlite_url)] == [*kept, "when there is room"]
+        await ledger.record(Entry("when the disk has space", State.CHARGED, PAYMENT))
+    assert [key for key, _, _ in stored(sqlite_url)] == [*recorded, "when the disk has space"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-async def charges_until_full(ledger: Ledger) -> list[str]:
-    """The keys of those that were answered."""
-    kept: list[str] = []
-    while len(kept) < 1000:
-        key = f"key-{len(kept):03}"
+async def record_until_full(ledger: Ledger) -> list[str]:
+    """Record charges until the disk is full; return the keys of the recorded ones."""
+    recorded: list[str] = []
+    while len(recorded) < 1000:
+        key = f"key-{len(recorded):03}"
         try:
             await ledger.record(Entry(key, State.CHARGED, PAYMENT))
         except LedgerUnavailable:
-            return kept
-        kept.append(key)
+            return recorded
+        recorded.append(key)
     pytest.fail("the disk was never full")
 
 
@@ -57,7 +57,7 @@ def file_of(url: str) -> Path:
     return path
 
 
-async def test_a_file_that_another_process_keeps_locked_is_unavailable(
+async def test_a_file_locked_by_another_process_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
@@ -70,8 +70,8 @@ async def test_a_file_that_another_process_keeps_locked_is_unavailable(
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
 
 
-async def test_work_that_fails_takes_its_batch_with_it_and_nothing_else(sqlite_url: str) -> None:
-    async with sqlite_ledger(file_of(sqlite_url)) as ledger:
+async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> None:
+    async with open_sqlite_ledger(file_of(sqlite_url)) as ledger:
         batch = ledger.record(Entry("key", State.CHARGED, PAYMENT)), ledger._run(lambda sql: sql.execute("nonsense"))
         failed = await asyncio.gather(*batch, return_exceptions=True)
         assert [type(error) for error in failed] == [LedgerUnavailable, LedgerUnavailable]
@@ -80,7 +80,7 @@ async def test_work_that_fails_takes_its_batch_with_it_and_nothing_else(sqlite_u
 
 
 class Server:
-    """A PostgreSQL server of this test's own, to be stopped and started."""
+    """A PostgreSQL server for one test, which stops and starts it."""
 
     def __init__(self, folder: Path) -> None:
         os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
@@ -91,8 +91,9 @@ class Server:
         self.url = self._server.get_uri()
 
     def crash(self) -> None:
-        self._server.get_postmaster_info().process.send_signal(signal.SIGQUIT)
-        self._server.get_postmaster_info().process.wait()
+        process: Any = self._server.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait()
 
     def start(self) -> None:
         self._server.ensure_postgres_running()
@@ -110,10 +111,8 @@ def server() -> Iterator[Server]:
         running.remove()
 
 
-async def test_a_charge_waits_for_a_database_that_is_restarting(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # However slowly this machine starts a server today.
+async def test_a_charge_waits_for_a_restarting_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A busy machine may need longer to start a server.
     monkeypatch.setattr("chassis.postgres.ANSWER_WITHIN_SECONDS", 60)
     async with open_ledger(server.url) as ledger:
         await ledger.record(Entry("before", State.CHARGED, PAYMENT))
@@ -125,7 +124,7 @@ async def test_a_charge_waits_for_a_database_that_is_restarting(
         await ledger.check()
 
 
-async def test_a_database_that_is_gone_is_unavailable_and_served_again_when_it_is_back(server: Server) -> None:
+async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: Server) -> None:
     async with open_ledger(server.url) as ledger:
         server.crash()
         started = time.monotonic()
@@ -138,7 +137,7 @@ async def test_a_database_that_is_gone_is_unavailable_and_served_again_when_it_i
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
 
 
-async def test_connections_that_the_server_dropped_are_replaced(postgres_url: str) -> None:
+async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) -> None:
     database.migrate(postgres_url, MIGRATIONS)
     async with open_ledger(postgres_url) as ledger:
         await asyncio.gather(*(ledger.find(str(number)) for number in range(16)))

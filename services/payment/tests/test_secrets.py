@@ -1,4 +1,4 @@
-"""A canary: cards go in at every door, and nothing that is written or told anywhere holds one."""
+"""Card numbers and security codes appear in no file, log, span or response."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ import pytest
 
 from chassis.failpoints import Failpoints
 from payment_service.cards import Brand
-from payment_service.domain import Ledger, Till
+from payment_service.domain import Ledger, PaymentProcessor
 from payment_service.service import PaymentService
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
@@ -28,8 +28,8 @@ MALFORMED = "4929530463957263"
 CODE = 9137
 IMPOSSIBLE_CODE = 1_918_273_645
 ENVIRONMENT = {"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug"}
-SHOWN_DIGITS = 8
-"""So many digits of a card in a row are a leak; the last four are kept on purpose."""
+LEAKED_DIGITS = 8
+"""This many consecutive digits of a card are a leak; the last four are stored on purpose."""
 
 
 def request(
@@ -47,9 +47,9 @@ def request(
 
 
 def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
-    """Charged, declined, malformed, and repeated; in the number's field and in a wrong one."""
-    parted = f"{VISA[:4]} {VISA[4:8]}-{VISA[8:]}"
-    for number in (VISA, parted, AMEX, MALFORMED, VISA + VISA, f"{VISA}\n"):
+    """Charged, declined, malformed and repeated requests, with card numbers in the right and in wrong fields."""
+    separated = f"{VISA[:4]} {VISA[4:8]}-{VISA[8:]}"
+    for number in (VISA, separated, AMEX, MALFORMED, VISA + VISA, f"{VISA}\n"):
         yield request(number), "key"
         yield request(number), None
     yield request("4242", currency_code=VISA), "other"
@@ -58,33 +58,33 @@ def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
     yield request(VISA, cvv=IMPOSSIBLE_CODE), None
 
 
-async def tell_all(port: int) -> list[str]:
-    """Send every request; returns what came back, as a caller could see it."""
-    told: list[str] = []
+async def send_all(port: int) -> list[str]:
+    """Send every request; return all that the caller receives."""
+    received: list[str] = []
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = PaymentServiceStub(channel)
         for sent, key in requests():
             try:
-                told.append(str(await stub.Charge(sent, metadata=[("idempotency-key", key)] if key else [])))
+                received.append(str(await stub.Charge(sent, metadata=[("idempotency-key", key)] if key else [])))
             except grpc.aio.AioRpcError as refused:
-                told.append(f"{refused.details()} {refused.trailing_metadata()} {refused.debug_error_string()}")
-    return told
+                received.append(f"{refused.details()} {refused.trailing_metadata()} {refused.debug_error_string()}")
+    return received
 
 
 def leaks(written: bytes) -> set[bytes]:
-    """Parts of the cards' numbers that are there, whatever parts their digits."""
+    """Return the parts of card numbers and codes in the data, with or without separators."""
     plain = re.sub(rb"[ -]", b"", written)
     secrets = (VISA, AMEX, MALFORMED, str(IMPOSSIBLE_CODE))
-    windows = {text[i : i + SHOWN_DIGITS] for text in secrets for i in range(len(text) - SHOWN_DIGITS + 1)}
+    windows = {text[i : i + LEAKED_DIGITS] for text in secrets for i in range(len(text) - LEAKED_DIGITS + 1)}
     return {window.encode() for window in windows if window.encode() in plain}
 
 
-def test_the_canary_sings() -> None:
+def test_a_leak_is_detected() -> None:
     assert leaks(b"... 4929-5304 6395 7262 ...")
 
 
 @pytest.mark.parametrize("failpoints", ["", "payment.charge.after=error"])
-async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: str) -> None:
+async def test_no_card_is_in_a_file_log_or_response(tmp_path: Path, failpoints: str) -> None:
     running = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -95,7 +95,7 @@ async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: s
         stderr=asyncio.subprocess.PIPE,
     )
     assert running.stdout is not None
-    told = await tell_all(json.loads(await running.stdout.readline())["port"])
+    received = await send_all(json.loads(await running.stdout.readline())["port"])
     files = {path.name: path.read_bytes() for path in (tmp_path / ".shop").iterdir()}
     rows = stored_values(tmp_path / ".shop" / "payment.db")
     running.terminate()
@@ -103,14 +103,14 @@ async def test_no_card_is_written_or_told_anywhere(tmp_path: Path, failpoints: s
     assert {"payment.db", "payment.db-wal"} <= files.keys()
     assert VISA[-4:] in rows
     assert {CODE, str(CODE)}.isdisjoint(rows)
-    assert [leaks(written) for written in (*files.values(), *logs, *map(str.encode, told)) if leaks(written)] == []
+    assert [leaks(written) for written in (*files.values(), *logs, *map(str.encode, received)) if leaks(written)] == []
 
 
 async def test_no_card_is_in_a_span(recorded: Recorded, sqlite_ledger: Ledger) -> None:
-    till = Till(sqlite_ledger, b"k" * 32, frozenset(Brand), lambda: date(2026, 11, 21))
-    servicer = PaymentService(till, Failpoints())
+    processor = PaymentProcessor(sqlite_ledger, b"k" * 32, frozenset(Brand), lambda: date(2026, 11, 21))
+    servicer = PaymentService(processor, Failpoints())
     async with serve((add_PaymentServiceServicer_to_server, servicer), telemetry=recorded.telemetry) as address:
-        await tell_all(int(address.rpartition(":")[2]))
+        await send_all(int(address.rpartition(":")[2]))
     spans = [span.to_json() for span in recorded.spans()]
     assert len(spans) == len(list(requests()))
     assert leaks("".join(spans).encode()) == set()

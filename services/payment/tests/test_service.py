@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import grpc
 import pytest
@@ -11,30 +11,30 @@ import pytest
 from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
 from payment_service.cards import Brand
-from payment_service.domain import ChargeOrder, Ledger, Till
+from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
+from payment_service.ledger.opening import open_ledger
 from payment_service.service import PaymentLedger, PaymentService
-from payment_service.store import open_ledger
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
 from shop_testkit.serving import connect
 
-Order = Callable[..., ChargeOrder]
-Answer = TypeVar("Answer")
+MakeRequest = Callable[..., ChargeRequest]
+Response = TypeVar("Response")
 
 
 @dataclass(frozen=True)
 class Payments:
-    """Both services of one process, as a caller sees them."""
+    """Stubs of both services of one process."""
 
     public: PaymentServiceStub
     internal: PaymentLedgerStub
 
-    async def charge(self, order: ChargeOrder, key: str | None = None) -> str:
+    async def charge(self, charge: ChargeRequest, key: str | None = None) -> str:
         metadata = () if key is None else (("idempotency-key", key),)
-        response = await self.public.Charge(to_wire(order), metadata=metadata)
+        response = await self.public.Charge(charge_to_wire(charge), metadata=metadata)
         return response.transaction_id
 
     async def resolve(self, key: str) -> ledger_pb2.ResolveOrFenceResponse:
@@ -44,28 +44,28 @@ class Payments:
         return (await self.internal.Void(ledger_pb2.VoidRequest(charge_key=key))).transaction_id
 
 
-def to_wire(order: ChargeOrder) -> payment_pb2.ChargeRequest:
+def charge_to_wire(charge: ChargeRequest) -> payment_pb2.ChargeRequest:
     return payment_pb2.ChargeRequest(
-        amount=money_pb2.Money(currency_code=order.currency_code, units=order.units, nanos=order.nanos),
+        amount=money_pb2.Money(currency_code=charge.currency_code, units=charge.units, nanos=charge.nanos),
         credit_card=payment_pb2.CreditCardInfo(
-            credit_card_number=order.card.number,
-            credit_card_cvv=order.card.cvv,
-            credit_card_expiration_year=order.card.year,
-            credit_card_expiration_month=order.card.month,
+            credit_card_number=charge.card.number,
+            credit_card_cvv=charge.card.cvv,
+            credit_card_expiration_year=charge.card.year,
+            credit_card_expiration_month=charge.card.month,
         ),
     )
 
 
-def till_of(ledger: Ledger) -> Till:
-    return Till(ledger, b"k" * 32, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
+def processor_of(ledger: Ledger) -> PaymentProcessor:
+    return PaymentProcessor(ledger, b"k" * 32, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
 
 
 @asynccontextmanager
 async def serving(ledger: Ledger, failpoints: str = "") -> AsyncIterator[Payments]:
-    points, till = Failpoints(failpoints), till_of(ledger)
+    active, processor = Failpoints(failpoints), processor_of(ledger)
     async with connect(
-        (add_PaymentServiceServicer_to_server, PaymentService(till, points)),
-        (add_PaymentLedgerServicer_to_server, PaymentLedger(till, points)),
+        (add_PaymentServiceServicer_to_server, PaymentService(processor, active)),
+        (add_PaymentLedgerServicer_to_server, PaymentLedger(processor, active)),
     ) as channel:
         yield Payments(PaymentServiceStub(channel), PaymentLedgerStub(channel))
 
@@ -77,18 +77,18 @@ async def payments(sqlite_ledger: Ledger) -> AsyncIterator[Payments]:
 
 
 async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
-    """The code and the reason that a call ends with."""
+    """Return status code and reason of a call that fails."""
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
     return error.value.code(), from_rpc_error(error.value).reason
 
 
-async def test_a_key_charges_once_and_answers_the_same(payments: Payments, order: Order) -> None:
-    assert await payments.charge(order(), "key") == await payments.charge(order(), "key")
+async def test_a_repeated_charge_returns_the_same_transaction(payments: Payments, make_request: MakeRequest) -> None:
+    assert await payments.charge(make_request(), "key") == await payments.charge(make_request(), "key")
 
 
-async def test_charges_without_a_key_are_charges_of_their_own(payments: Payments, order: Order) -> None:
-    assert await payments.charge(order()) != await payments.charge(order())
+async def test_each_charge_without_a_key_is_a_new_charge(payments: Payments, make_request: MakeRequest) -> None:
+    assert await payments.charge(make_request()) != await payments.charge(make_request())
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,17 @@ async def test_charges_without_a_key_are_charges_of_their_own(payments: Payments
         ({"number": "378282246310005"}, grpc.StatusCode.FAILED_PRECONDITION, "BRAND_NOT_ACCEPTED"),
     ],
 )
-async def test_a_refusal_tells_its_code_and_reason(
-    payments: Payments, order: Order, changed: dict[str, object], code: grpc.StatusCode, reason: str
+async def test_a_refusal_has_a_status_code_and_a_reason(
+    payments: Payments, make_request: MakeRequest, changed: dict[str, object], code: grpc.StatusCode, reason: str
 ) -> None:
-    assert await refused(payments.charge(order(**changed))) == (code, reason)
+    assert await refused(payments.charge(make_request(**changed))) == (code, reason)
 
 
 @pytest.mark.parametrize("missing", ["amount", "credit_card"])
-async def test_a_missing_message_is_refused_by_its_name(payments: Payments, order: Order, missing: str) -> None:
-    request = to_wire(order())
+async def test_a_missing_field_is_refused_with_its_name(
+    payments: Payments, make_request: MakeRequest, missing: Literal["amount", "credit_card"]
+) -> None:
+    request = charge_to_wire(make_request())
     request.ClearField(missing)
     with pytest.raises(grpc.aio.AioRpcError, match=missing) as error:
         await payments.public.Charge(request)
@@ -117,94 +119,103 @@ async def test_a_missing_message_is_refused_by_its_name(payments: Payments, orde
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256])
-async def test_a_key_of_another_form_is_refused(payments: Payments, order: Order, key: str) -> None:
-    code, _ = await refused(payments.charge(order(), key))
+async def test_a_malformed_key_is_refused(payments: Payments, make_request: MakeRequest, key: str) -> None:
+    code, _ = await refused(payments.charge(make_request(), key))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_key_that_comes_with_another_amount_is_refused(payments: Payments, order: Order) -> None:
-    await payments.charge(order(), "key")
+async def test_a_key_reused_for_another_amount_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+    await payments.charge(make_request(), "key")
     expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-    assert await refused(payments.charge(order(units=99), "key")) == expected
+    assert await refused(payments.charge(make_request(units=99), "key")) == expected
 
 
-async def test_a_charge_is_resolved_with_its_transaction_and_amount(payments: Payments, order: Order) -> None:
-    transaction_id = await payments.charge(order(), "key")
+async def test_resolving_a_charge_returns_its_transaction_and_amount(
+    payments: Payments, make_request: MakeRequest
+) -> None:
+    transaction_id = await payments.charge(make_request(), "key")
     amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
     assert (await payments.resolve("key")).charged == ledger_pb2.Charged(transaction_id=transaction_id, amount=amount)
 
 
-async def test_a_key_that_charged_nothing_is_fenced_for_good(payments: Payments, order: Order) -> None:
+async def test_resolving_an_unused_key_fences_it(payments: Payments, make_request: MakeRequest) -> None:
     assert (await payments.resolve("key")).WhichOneof("outcome") == "fenced"
-    assert await refused(payments.charge(order(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
+    assert await refused(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
-async def test_a_decline_is_resolved_with_its_reason(payments: Payments, order: Order) -> None:
-    await refused(payments.charge(order(year=2025), "key"))
+async def test_resolving_a_decline_returns_its_reason(payments: Payments, make_request: MakeRequest) -> None:
+    await refused(payments.charge(make_request(year=2025), "key"))
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
 
 
-async def test_a_void_answers_the_charge_it_released(payments: Payments, order: Order) -> None:
-    transaction_id = await payments.charge(order(), "key")
+async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make_request: MakeRequest) -> None:
+    transaction_id = await payments.charge(make_request(), "key")
     assert await payments.void("key") == await payments.void("key") == transaction_id
     assert (await payments.resolve("key")).voided.transaction_id == transaction_id
 
 
-async def test_a_voided_key_is_refused(payments: Payments, order: Order) -> None:
-    await payments.charge(order(), "key")
+async def test_a_charge_under_a_voided_key_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+    await payments.charge(make_request(), "key")
     await payments.void("key")
-    assert await refused(payments.charge(order(), "key")) == (grpc.StatusCode.FAILED_PRECONDITION, "CHARGE_VOIDED")
+    assert await refused(payments.charge(make_request(), "key")) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "CHARGE_VOIDED",
+    )
 
 
-async def test_an_unknown_key_has_nothing_to_void(payments: Payments) -> None:
+async def test_voiding_an_unknown_key_is_not_found(payments: Payments) -> None:
     assert await refused(payments.void("key")) == (grpc.StatusCode.NOT_FOUND, "CHARGE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
-async def test_the_ledger_refuses_keys_that_no_charge_can_have(payments: Payments, key: str) -> None:
+async def test_the_ledger_refuses_malformed_keys(payments: Payments, key: str) -> None:
     assert (await refused(payments.resolve(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
     assert (await refused(payments.void(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_thousand_charges_delivered_twice_are_a_thousand_charges(
-    ledger_url: str, order: Order, stored: Callable[[str], list[tuple[object, ...]]]
+async def test_a_thousand_charges_sent_twice_are_charged_once_each(
+    ledger_url: str, make_request: MakeRequest, stored: Callable[[str], list[tuple[object, ...]]]
 ) -> None:
-    at_once = asyncio.Semaphore(16)
+    in_flight = asyncio.Semaphore(16)
     async with open_ledger(ledger_url) as ledger, serving(ledger) as payments:
 
         async def charge(number: int) -> str:
-            async with at_once:
-                return await payments.charge(order(units=1 + number), f"key-{number:03}")
+            async with in_flight:
+                return await payments.charge(make_request(units=1 + number), f"key-{number:03}")
 
-        answers = await asyncio.gather(*(charge(number) for number in range(1000) for _ in range(2)))
-    assert answers[::2] == answers[1::2]
+        transaction_ids = await asyncio.gather(*(charge(number) for number in range(1000) for _ in range(2)))
+    assert transaction_ids[::2] == transaction_ids[1::2]
     assert stored(ledger_url) == sorted((f"key-{number:03}", "CHARGED", 1 + number) for number in range(1000))
 
 
 @pytest.mark.parametrize("key", ["key", None])
 @pytest.mark.parametrize("point", ["payment.charge.before", "payment.charge.after"])
-async def test_a_charge_that_failed_on_the_way_is_an_internal_error_without_words(
-    sqlite_ledger: Ledger, order: Order, point: str, key: str | None
+async def test_an_unexpected_error_is_internal_without_details(
+    sqlite_ledger: Ledger, make_request: MakeRequest, point: str, key: str | None
 ) -> None:
     async with serving(sqlite_ledger, f"{point}=error*1") as payments:
-        assert await refused(payments.charge(order(), key)) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+        assert await refused(payments.charge(make_request(), key)) == (grpc.StatusCode.INTERNAL, "INTERNAL")
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_what_failed_or_hung_on_the_way_has_one_effect_when_repeated(
-    sqlite_url: str, order: Order, stored: Callable[[str], list[tuple[object, ...]]], point: str, action: str
+async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
+    sqlite_url: str,
+    make_request: MakeRequest,
+    stored: Callable[[str], list[tuple[object, ...]]],
+    point: str,
+    action: str,
 ) -> None:
-    """Charge, resolve, void: whichever of them is disturbed and repeated, the charge is voided once."""
+    """Charge, resolve, void: whichever of them fails and is retried, there is one voided charge."""
     async with open_ledger(sqlite_url) as ledger, serving(ledger, f"{point}={action}*1") as payments:
-        charged = await repeated(lambda: payments.charge(order(), "key"))
-        await repeated(lambda: payments.resolve("key"))
-        assert await repeated(lambda: payments.void("key")) == charged
+        charged = await retried(lambda: payments.charge(make_request(), "key"))
+        await retried(lambda: payments.resolve("key"))
+        assert await retried(lambda: payments.void("key")) == charged
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]
 
 
-async def repeated(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Call, and call again if that failed or took too long."""
+async def retried(call: Callable[[], Awaitable[Response]]) -> Response:
+    """Call, and call once more after a failure or a second without a response."""
     try:
         return await asyncio.wait_for(call(), 1)
     except (grpc.aio.AioRpcError, TimeoutError):

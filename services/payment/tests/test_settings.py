@@ -7,7 +7,7 @@ from chassis.settings import load
 from payment_service.__main__ import Settings
 from payment_service.cards import Brand
 
-SECRET = "not-for-anyones-eyes"
+SECRET = "a-secret-that-must-not-leak"
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_visa_and_mastercard_are_taken_unless_others_are_named() -> None:
+def test_visa_and_mastercard_are_accepted_by_default() -> None:
     assert Settings().accepted_brands == {Brand.VISA, Brand.MASTERCARD}
     assert load(Settings, {"ACCEPTED_BRANDS": "visa, Amex"}).accepted_brands == {Brand.VISA, Brand.AMEX}
 
@@ -35,25 +35,25 @@ def test_visa_and_mastercard_are_taken_unless_others_are_named() -> None:
         ("DATABASE_URL", SECRET),
     ],
 )
-def test_a_bad_value_stops_the_start_with_the_name_of_its_variable(variable: str, value: str) -> None:
+def test_an_invalid_value_ends_the_start_and_names_its_variable(variable: str, value: str) -> None:
     stopped = run(**{variable: value})
     assert stopped.returncode == 2
     assert stopped.stderr.startswith(f"{variable}: ")
     assert SECRET not in stopped.stderr
 
 
-def test_a_shared_database_needs_a_shared_key(postgres_url: str) -> None:
+def test_postgresql_requires_an_hmac_key(postgres_url: str) -> None:
     stopped = run(DATABASE_URL=postgres_url)
     assert stopped.returncode != 0
     assert stopped.stderr.startswith("HMAC_KEY: ")
 
 
-def test_migrating_is_a_command_of_its_own_that_may_be_repeated(postgres_url: str) -> None:
+def test_the_migrate_command_is_repeatable(postgres_url: str) -> None:
     for _ in range(2):
         migrated = run("migrate", DATABASE_URL=postgres_url)
         assert (migrated.returncode, migrated.stderr) == (0, "")
 
 
-def test_settings_show_no_secrets() -> None:
+def test_secrets_are_not_in_the_repr_of_settings() -> None:
     given = {"HMAC_KEY": SECRET * 2, "DATABASE_URL": f"postgresql://shop:{SECRET}@host/db"}
     assert SECRET not in repr(load(Settings, given))

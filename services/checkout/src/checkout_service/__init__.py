@@ -1,1 +1,1 @@
-"""Places orders."""
+"""Checkout service: places orders."""

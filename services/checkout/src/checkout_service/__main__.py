@@ -1,10 +1,9 @@
-"""`python -m checkout_service` places orders; with `migrate` it brings the database up to date and exits."""
+"""`python -m checkout_service` runs the checkout service; with `migrate` it updates the database's schema and exits."""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Literal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pydantic import Field, SecretStr
 
@@ -12,14 +11,14 @@ from chassis.hmac_key import load_hmac_key
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from checkout_service.executor import Executor
-from checkout_service.journal import LEASE_SECONDS
-from checkout_service.opening import MIGRATIONS, open_journal
+from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.peers import Addresses, Peers
-from checkout_service.placing import Placing
+from checkout_service.peers.channels import Addresses, Peers
+from checkout_service.placing import OrderPlacer
+from checkout_service.ports import LEASE_SECONDS, Journal
 from checkout_service.recovery import Recovery
 from checkout_service.service import CheckoutService, OrderJournal
-from checkout_service.watch import Watch
 from shop import checkout_pb2_grpc
 from shop_internal import orders_pb2_grpc
 
@@ -28,44 +27,39 @@ class Settings(Addresses, HmacKeySettings, ServiceSettings):
     """Settings of the checkout service, read from the environment."""
 
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
-    # `off` loses orders at a crash and charges twice at a retry: it is there to measure what the journal costs.
-    journal: Literal["on", "off"] = "on"
-    # How long an order is left to the worker that serves its caller; no order's safety rests on it.
+    # How long the worker that serves the caller has for an order before recovery takes it over. Not a safety limit.
     lease_seconds: float = Field(default=LEASE_SECONDS, gt=0)
 
 
 @asynccontextmanager
-async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Place orders with the six peers, written down in the journal that the settings name."""
-    url = settings.database_url.get_secret_value()
-    keep, lease_seconds = settings.journal == "on", settings.lease_seconds
-    async with open_journal(url, worker=_worker(settings), keep=keep, lease_seconds=lease_seconds) as journal:
-        watch, peers, points = Watch(service.telemetry), Peers(settings, service), service.failpoints
-        outbox = Outbox(journal, peers.mailer, peers.emptier, watch, points)
-        executor = Executor(journal, peers.payment, peers.shipping, outbox, watch=watch, failpoints=points)
-        recovery = Recovery(journal, executor, watch, service.telemetry, points)
-        placing = Placing(
-            journal,
-            peers.quotes,
-            executor,
-            load_hmac_key(settings),
-            points,
-            lease_seconds=lease_seconds,
-        )
+async def build(
+    settings: Settings,
+    service: Service,
+    open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
+) -> AsyncIterator[None]:
+    """Open the journal, connect to the peers, run the background loops, and register both servicers."""
+    url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
+    async with open_journal(url, worker=_worker_name(settings), lease_seconds=lease_seconds) as journal:
+        metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
+        outbox = Outbox(journal, peers.mailer, peers.cart_clearer, metrics, failpoints)
+        executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
+        recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
+        hmac_key = load_hmac_key(settings)
+        placer = OrderPlacer(journal, peers.quotes, executor, hmac_key, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
-        service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placing))
+        service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
         async with asyncio.TaskGroup() as tasks:
-            workers = [tasks.create_task(worker.work(), name=type(worker).__name__) for worker in (recovery, outbox)]
+            loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox)]
             yield
             await executor.close()
-            for worker in workers:
-                worker.cancel()
+            for loop in loops:
+                loop.cancel()
         await outbox.close()
 
 
-def _worker(settings: Settings) -> str:
-    """Names this replica. One that is restarted keeps its name, and so takes up its own orders at once."""
+def _worker_name(settings: Settings) -> str:
+    """Return the name of this replica: the same after a restart, so that it takes up its own orders at once."""
     return f"{socket.gethostname()}:{settings.port}"
 
 

@@ -1,14 +1,12 @@
-"""An order: what was asked for, what it costs, and what can become of it."""
+"""Orders: requests and their validation, prices, keys, and the states of an order."""
 
 import hashlib
 import hmac
 import os
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
@@ -19,7 +17,7 @@ MAX_ADDRESS_TEXT_LENGTH = 256
 MAX_CARD_NUMBER_LENGTH = 64
 _MAX_INT32 = 2**31 - 1
 
-# ISO 4217: decimal digits of the minor unit, where they aren't two.
+# ISO 4217: decimal digits of the minor unit, where there are not two.
 _MINOR_UNIT_DIGITS = {
     **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG"), 0),
     **dict.fromkeys(("RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
@@ -29,7 +27,7 @@ _MINOR_UNIT_DIGITS = {
 
 
 class CartEmpty(FailedPrecondition):
-    """There is nothing in the cart to order."""
+    """The cart has no items to order."""
 
 
 class ProductWithdrawn(FailedPrecondition):
@@ -37,15 +35,15 @@ class ProductWithdrawn(FailedPrecondition):
 
 
 class QuoteRefused(FailedPrecondition):
-    """Shipping won't deliver this cart to this address."""
+    """Shipping does not deliver this cart to this address."""
 
 
 class NothingToPay(FailedPrecondition):
-    """The order's total is not above zero, and only a charge can place an order."""
+    """The order's total is not above zero, so there is nothing to charge."""
 
 
 class State(StrEnum):
-    """What has become of an order. CHARGING and VOIDING are open: some worker is to move them on."""
+    """State of an order. CHARGING and VOIDING are open: a worker has to move the order on."""
 
     CHARGING = "CHARGING"
     SHIPPED = "SHIPPED"
@@ -57,14 +55,13 @@ class State(StrEnum):
     ABANDONED = "ABANDONED"
 
 
-OPEN = frozenset({State.CHARGING, State.VOIDING})
 PLACED = frozenset({State.SHIPPED, State.DONE})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND})
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an order is shipped to."""
+    """A shipping address."""
 
     street_address: str
     city: str
@@ -75,7 +72,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card on its way to Payment. It lives in memory only; its repr tells nothing."""
+    """A card on its way to payment. It exists in memory only, and its repr is empty."""
 
     number: str = field(repr=False)
     cvv: int = field(repr=False)
@@ -85,7 +82,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """What a customer asks for: the cart of a user, in a currency (ISO 4217), to an address, paid by a card."""
+    """A request to order the user's cart, in a currency (ISO 4217); not validated."""
 
     user_id: str
     user_currency: str
@@ -96,7 +93,7 @@ class OrderRequest:
 
 @dataclass(frozen=True, slots=True)
 class CartLine:
-    """So many of a product."""
+    """A product and its quantity."""
 
     product_id: str
     quantity: int
@@ -104,7 +101,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and the etag that changes whenever they do; a foreign cart has none."""
+    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags."""
 
     lines: tuple[CartLine, ...]
     etag: str | None
@@ -112,7 +109,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A line of the cart and what all of it costs, in the order's currency, rounded to its minor unit."""
+    """A product, its quantity, and the cost of the line in the order's currency, rounded to its minor unit."""
 
     product_id: str
     quantity: int
@@ -121,10 +118,10 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order with its prices frozen. It holds no card.
+    """An order with frozen prices. It holds no card.
 
     Attributes:
-        cart_etag: of the cart that was ordered; empty when the cart has none.
+        cart_etag: of the ordered cart; empty if it has none.
     """
 
     order_id: str
@@ -137,17 +134,25 @@ class Order:
 
     @property
     def total(self) -> Money:
-        """What is charged: exactly the sum of what the order shows."""
+        """The amount to charge: the sum of all lines and of shipping."""
         return total(self.shipping_cost.currency_code, [self.shipping_cost, *(line.cost for line in self.lines)])
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedOrder:
+    """An order that was charged and shipped: all that the response and the confirmation show."""
+
+    order: Order
+    tracking_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order won't be placed, as its callers get it, now and at every repetition.
+    """Why an order was refused, as its callers receive it: the same for every retry.
 
     Attributes:
-        kind: the name of a kind in chassis.errors.
-        violations: of an InvalidArgument, the broken fields.
+        kind: the name of a class in chassis.errors.REFUSALS.
+        violations: the violated fields of an InvalidArgument.
     """
 
     kind: str
@@ -156,24 +161,19 @@ class Refusal:
     violations: tuple[FieldViolation, ...] = ()
 
 
-class Quotes(Protocol):
-    """What a shop asks for before it takes an order; nothing here has an effect."""
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change of an order's state, and what is recorded with it."""
 
-    async def cart(self, user_id: str) -> Cart:
-        """Read the user's cart."""
-
-    async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
-        """Read each product's price. Raises ProductWithdrawn."""
-
-    async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
-        """Ask for the cost of shipping. Raises QuoteRefused."""
-
-    async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Express each amount in a currency, to the nano. Raises InvalidArgument and OutOfRange."""
+    before: State
+    after: State
+    transaction_id: str = ""
+    tracking_id: str = ""
+    refusal: Refusal | None = None
 
 
-def check(request: OrderRequest) -> tuple[Address, Card]:
-    """Check a request by itself. Raises InvalidArgument for the first field that breaks a rule."""
+def validate(request: OrderRequest) -> tuple[Address, Card]:
+    """Return address and card of a valid request; raise InvalidArgument for the first field that breaks a rule."""
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
@@ -191,9 +191,9 @@ def check(request: OrderRequest) -> tuple[Address, Card]:
 
 
 def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
-    """HMAC-SHA256 over every field but the card's security code, which is stored in no form: hexadecimal.
+    """Return the HMAC-SHA256 (hexadecimal) of every field but the card's security code.
 
-    Two requests with the same fingerprint ask for the same. Without the key it tells nothing about the card.
+    Equal requests have equal fingerprints. Without the key a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
     parts = [request.user_id, request.user_currency, request.email]
@@ -202,42 +202,42 @@ def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
     if card is not None:
         digits = card.number.replace(" ", "").replace("-", "")
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
-    # A length before each part: no two requests share a canonical form.
+    # Each part is prefixed by its length, so that no two requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
     return hmac.digest(hmac_key, canonical.encode(), "sha256").hex()
 
 
 def new_order_id() -> str:
-    """A UUID of version 7: ids sort by the time they were made."""
+    """Return a UUID of version 7: ids sort by creation time."""
     milliseconds = time.time_ns() // 1_000_000
     random = int.from_bytes(os.urandom(10))
     return str(uuid.UUID(int=(milliseconds << 80 | random) & ~(0xF << 76 | 3 << 62) | 7 << 76 | 2 << 62))
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """The key of one attempt's charge: an attempt that was fenced is never charged."""
+    """Return the idempotency key of one attempt's charge. A fenced attempt is never charged, the next one may be."""
     return f"{order_id}:{attempt}"
 
 
-def rounded(amount: Money) -> Money:
+def round_to_minor_unit(amount: Money) -> Money:
     """Round half-even to the currency's minor unit. Raises AmountOutOfRange beyond 64-bit units."""
     return round_to_digits(amount, _MINOR_UNIT_DIGITS.get(amount.currency_code, 2)).in_range()
 
 
-def check_total(order: Order) -> Order:
-    """The same order. Raises AmountOutOfRange, or NothingToPay when its total is not above zero."""
+def require_chargeable(order: Order) -> Order:
+    """Return the order. Raises NothingToPay, and AmountOutOfRange beyond 64-bit units."""
     if order.total.in_range().total_nanos <= 0:
         raise NothingToPay("the order costs nothing, so there is nothing to charge")
     return order
 
 
 def require_lines(cart: Cart) -> tuple[CartLine, ...]:
-    """The cart's lines. Raises CartEmpty."""
+    """Return the cart's lines. Raises CartEmpty."""
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     return cart.lines
 
 
 def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Stands for a key of a user's PlaceOrder; the kind keeps given keys and etags apart. Hexadecimal, 64 digits."""
+    """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates given keys from etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()

@@ -32,7 +32,7 @@ ORDER_PATH = (
     CART_EMPTIED,
     *SETTLE,
 )
-"""Reached by every order, in this order."""
+"""Reached by every placed order, in this order."""
 
 RECOVERY = (TAKEN_OVER, *RESOLVE, *VOID)
 """Reached by recovery, and by orders that shipping refuses."""

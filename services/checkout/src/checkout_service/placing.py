@@ -1,4 +1,4 @@
-"""Places orders: finds the order that a request belongs to, or begins it, and answers with what became of it."""
+"""Places orders: finds the order that a request belongs to, or begins a new one, and returns its outcome."""
 
 import asyncio
 import uuid
@@ -11,9 +11,7 @@ from opentelemetry import trace
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
-from checkout_service import failpoints as points
 from checkout_service import saga
-from checkout_service.codec import answer_to_bytes
 from checkout_service.domain import (
     REFUSED,
     Address,
@@ -21,54 +19,53 @@ from checkout_service.domain import (
     Cart,
     CartEmpty,
     OrderRequest,
-    Quotes,
+    PlacedOrder,
     State,
-    check,
     fingerprint,
     scope_of,
+    validate,
 )
-from checkout_service.executor import PATIENCE_OF_LEASE, Executor, Run, Work
-from checkout_service.journal import LEASE_SECONDS, Entry, Journal, NewOrder
+from checkout_service.executor import RETRY_SHARE_OF_LEASE, Executor, Run, Work
+from checkout_service.failpoints import QUOTED
+from checkout_service.ports import LEASE_SECONDS, Entry, Journal, NewOrder, Quotes
 from checkout_service.pricing import price
-from checkout_service.recovery import order_of
-from checkout_service.refusals import (
-    CartOrdered,
-    OrderInFlight,
-    OrderInProgress,
-    QuotesTooSlow,
-    error_of,
-)
-from checkout_service.saga import Ending
+from checkout_service.refusals import CartOrdered, OrderInFlight, OrderInProgress, QuotesTooSlow, error_of
+from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
 
 READ_WITHIN_SECONDS = 1.0
 ANSWER_WITHIN_SECONDS = 15.0
-"""For callers who set no deadline."""
+"""For callers without a deadline."""
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A placed order. `replayed`: another call placed it."""
+class Placement:
+    """A placed order. `replayed`: an earlier or concurrent call placed it."""
 
-    response: bytes
+    placed: PlacedOrder
     replayed: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request while it is worked on; `answer_by` is on the event loop's clock."""
+class _PendingRequest:
+    """A request in progress; `answer_by` is on the event loop's clock."""
 
     request: OrderRequest
-    mark: str
+    fingerprint: str
     answer_by: float
 
 
-class Placing:
-    """Places orders, each scope once."""
+class OrderPlacer:
+    """Places orders, one per scope.
+
+    Args:
+        hmac_key: for fingerprints.
+        lease_seconds: that of the journal; limits how long a caller's order is retried in its own task.
+    """
 
     def __init__(
         self,
@@ -85,137 +82,139 @@ class Placing:
         self._executor = executor
         self._hmac_key = hmac_key
         self._failpoints = failpoints
-        self._patience_seconds = PATIENCE_OF_LEASE * lease_seconds
-        self._told_of_etags = False
+        self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
+        self._warned_of_etags = False
 
-    async def place(self, request: OrderRequest, key: str | None) -> Answer:
-        """Place the order of this request, or answer as the call that did.
+    async def place(self, request: OrderRequest, key: str | None) -> Placement:
+        """Place the order of this request, or return the outcome of the call that did.
 
-        Without a key the cart's etag is the key. Raises kinds of chassis.errors: OrderInProgress and OrderInFlight
-        leave the order's outcome open, JournalUnavailable does for an order that was in the journal before; after
-        every other one no card was charged by this call.
+        Without a key the cart's etag is the key. OrderInProgress and OrderInFlight leave the order's outcome open, and
+        so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
+        chassis.errors, this call has charged no card.
         """
-        asked = _Asked(request, fingerprint(request, self._hmac_key), _answer_by())
+        pending = _PendingRequest(request, fingerprint(request, self._hmac_key), _answer_by())
         if key is not None:
             scope = scope_of(request.user_id, "key", key)
-            known = await self._journal.find(scope)
-            if known is not None:
-                return await self._join(_require_same(known, asked.mark), asked)
-        address, card = check(request)
-        reads_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
-        cart = await self._read_cart(request.user_id, reads_until)
+            existing = await self._journal.find(scope)
+            if existing is not None:
+                return await self._join(_require_same_request(existing, pending), pending)
+        address, card = validate(request)
+        read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
+        cart = await self._read_cart(request.user_id, read_until)
         if key is None:
-            scope, known = await self._find_by_cart(cart, asked)
-            if known is not None:
-                return await self._join(known, asked)
-        new = await self._quote(scope, asked, address, cart, reads_until)
-        return await self._begin(new, card, asked)
+            scope, existing = await self._find_by_cart(cart, pending)
+            if existing is not None:
+                return await self._join(existing, pending)
+        new = await self._quote(scope, pending, address, cart, read_until)
+        return await self._begin(new, card, pending)
 
     async def _read_cart(self, user_id: str, until: float) -> Cart:
         try:
             async with asyncio.timeout_at(until):
                 return await self._quotes.cart(user_id)
         except TimeoutError as error:
-            raise QuotesTooSlow("the cart was not read in time") from error
+            raise QuotesTooSlow("reading the cart took too long; nothing was ordered") from error
 
-    async def _find_by_cart(self, cart: Cart, asked: _Asked) -> tuple[str, Entry | None]:
-        """The scope that stands for this cart, and its order if there is one.
+    async def _find_by_cart(self, cart: Cart, pending: _PendingRequest) -> tuple[str, Entry | None]:
+        """Return the scope of this cart, and its order if there is one.
 
-        Another request for the same cart gets a scope of its own once the order before it came to nothing.
+        A different request for the same cart gets a scope of its own once the order before it was refused or abandoned.
         """
-        user_id = asked.request.user_id
+        user_id = pending.request.user_id
         if not cart.lines:
-            recent = await self._journal.find_recent(asked.mark)
+            recent = await self._journal.find_recent(pending.fingerprint)
             if recent is None:
                 raise CartEmpty("the cart is empty")
-            return "", recent  # it was emptied because it was ordered
+            return "", recent  # the cart was emptied because it was ordered
         if cart.etag is None:
-            self._tell_of_etags()
+            self._warn_of_missing_etag()
             return scope_of(user_id, "cart", str(uuid.uuid4())), None
-        mine: tuple[str, Entry] | None = None
+        own: tuple[str, Entry] | None = None
         for generation in count():
             scope = scope_of(user_id, "cart", f"{generation}:{cart.etag}")
-            known = await self._journal.find(scope)
-            if known is None:
-                return mine or (scope, None)
-            came_to_nothing = known.state in REFUSED | {State.ABANDONED}
-            if known.fingerprint == asked.mark:
-                mine = scope, known
-            elif not came_to_nothing:
-                raise _other_order_of_cart(known)
-            if not came_to_nothing:
-                return scope, known
-        raise AssertionError("not reached")
+            existing = await self._journal.find(scope)
+            if existing is None:
+                return own or (scope, None)
+            failed = existing.state in REFUSED | {State.ABANDONED}
+            if existing.fingerprint == pending.fingerprint:
+                own = scope, existing
+            elif not failed:
+                raise _cart_conflict(existing)
+            if not failed:
+                return scope, existing
+        raise AssertionError("unreachable")
 
-    async def _quote(self, scope: str, asked: _Asked, address: Address, cart: Cart, until: float) -> NewOrder:
+    async def _quote(
+        self, scope: str, pending: _PendingRequest, address: Address, cart: Cart, until: float
+    ) -> NewOrder:
         try:
             async with asyncio.timeout_at(until):
-                order = await price(asked.request, address, cart, self._quotes)
+                order = await price(pending.request, address, cart, self._quotes)
         except TimeoutError as error:
-            raise QuotesTooSlow("prices were not told in time") from error
-        if asyncio.get_running_loop().time() >= asked.answer_by:
-            raise QuotesTooSlow("too little time is left to place the order")
-        await self._failpoints.reach(points.QUOTED)
-        return NewOrder(scope, asked.mark, order, answer_to_bytes(order), _traceparent())
+            raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
+        if asyncio.get_running_loop().time() >= pending.answer_by:
+            raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
+        await self._failpoints.reach(QUOTED)
+        return NewOrder(scope, pending.fingerprint, order, _traceparent())
 
-    async def _begin(self, new: NewOrder, card: Card, asked: _Asked) -> Answer:
-        work = Work(new.order, 1, 1, card, new, self._patience_seconds)
+    async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest) -> Placement:
+        work = Work(new.order, 1, 1, card, new, self._retry_seconds)
         run = self._executor.start(work, saga.place())
-        ending = await _wait_for(run, asked.answer_by)
-        if run.answer is not None:
-            return Answer(run.answer, replayed=False)
-        if ending in {None, Ending.LEFT}:
+        result = await _wait_for(run, pending.answer_by)
+        if run.placed is not None:
+            return Placement(run.placed, replayed=False)
+        if result in {None, SagaResult.UNFINISHED}:
             raise OrderInProgress(new.order.order_id)
-        known = await self._journal.find(new.scope)
-        if known is None:
-            raise AssertionError("the journal lost an order")
-        return await self._join(_require_same(known, asked.mark), asked)
+        existing = await self._journal.find(new.scope)
+        if existing is None:
+            raise AssertionError("an order is missing from the journal")
+        return await self._join(_require_same_request(existing, pending), pending)
 
-    async def _join(self, known: Entry, asked: _Asked) -> Answer:
-        """Answer with what becomes of an order that another call began, and go on with it if nobody else does."""
-        entry: Entry | None = known
+    async def _join(self, existing: Entry, pending: _PendingRequest) -> Placement:
+        """Return the outcome of an order that another call began; continue the order if no worker does."""
+        entry: Entry | None = existing
         while entry is not None:
-            if entry.answer is not None:
-                return Answer(entry.answer, replayed=True)
+            if entry.placed is not None:
+                return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
                 raise error_of(entry)
-            answer = await self._follow(entry, asked)
-            if answer is not None:
-                return Answer(answer, replayed=True)
+            placed = await self._follow(entry, pending)
+            if placed is not None:
+                return Placement(placed, replayed=True)
             entry = await self._journal.read(entry.order_id)
-        raise AssertionError("the journal lost an order")
+        raise AssertionError("an order is missing from the journal")
 
-    async def _follow(self, entry: Entry, asked: _Asked) -> bytes | None:
-        """Wait for whoever has the order; None means that the journal may know more now. Raises OrderInFlight."""
+    async def _follow(self, entry: Entry, pending: _PendingRequest) -> PlacedOrder | None:
+        """Wait for the order's worker. None: read the journal again. Raises OrderInProgress and OrderInFlight."""
         run = self._executor.running.get(entry.order_id)
-        resumed = None if run else await self._resume(entry, asked.request.card)
+        resumed = None if run else await self._resume(entry, pending.request.card)
         if run := run or resumed:
-            ending = await _wait_for(run, asked.answer_by)
-            if resumed and ending in {None, Ending.LEFT} and run.answer is None:
+            result = await _wait_for(run, pending.answer_by)
+            if resumed and result in {None, SagaResult.UNFINISHED} and run.placed is None:
                 raise OrderInProgress(entry.order_id)
-            if ending is None and run.answer is None:
+            if result is None and run.placed is None:
                 raise OrderInFlight(entry.order_id)
-            return run.answer
-        if asyncio.get_running_loop().time() + _POLL_SECONDS >= asked.answer_by:
+            return run.placed
+        if asyncio.get_running_loop().time() + _POLL_SECONDS >= pending.answer_by:
             raise OrderInFlight(entry.order_id)
         await asyncio.sleep(_POLL_SECONDS)
         return None
 
     async def _resume(self, entry: Entry, card: Card | None) -> Run | None:
-        """With the card at hand again an order in doubt or an abandoned one can go on at once."""
+        """Continue an order in doubt, or reopen an abandoned one: the repeated request has brought the card again."""
         resumable = entry.state is State.ABANDONED or (entry.state is State.CHARGING and not entry.leased)
         if card is None or not resumable:
             return None
         taken = await self._journal.take_over(entry)
         if taken is None:
             return None
-        work = Work(order_of(taken), taken.attempt, taken.epoch, card, patience_seconds=self._patience_seconds)
+        work = Work(taken.order, taken.attempt, taken.epoch, card, retry_seconds=self._retry_seconds)
         return self._executor.start(work, saga.charge(doubtful=entry.state is State.CHARGING))
 
-    def _tell_of_etags(self) -> None:
-        if not self._told_of_etags:
-            log.warning("the cart has no etag: an order without an idempotency-key is a new one each time")
-        self._told_of_etags = True
+    def _warn_of_missing_etag(self) -> None:
+        if not self._warned_of_etags:
+            log.warning("carts have no etag: every call without an idempotency-key is a new order")
+        self._warned_of_etags = True
 
 
 def _answer_by() -> float:
@@ -224,22 +223,20 @@ def _answer_by() -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-async def _wait_for(run: Run, until: float) -> Ending | None:
-    """How the run ended; None if it has not yet. Neither a deadline nor a cancel of the caller stops it."""
+async def _wait_for(run: Run, until: float) -> SagaResult | None:
+    """Return the run's result, None if it has none by then. Neither a timeout nor a cancelled caller stops the run."""
     await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
     return run.task.result() if run.task.done() else None
 
 
-def _require_same(known: Entry, mark: str) -> Entry:
-    if known.fingerprint != mark:
+def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
+    if existing.fingerprint != pending.fingerprint:
         raise IdempotencyKeyReused
-    return known
+    return existing
 
 
-def _other_order_of_cart(known: Entry) -> OrderInFlight | CartOrdered:
-    if known.answer is None:
-        return OrderInFlight(known.order_id)
-    return CartOrdered("this cart was ordered already", metadata={"order_id": known.order_id})
+def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
+    return OrderInFlight(existing.order_id) if existing.placed is None else CartOrdered(existing.order_id)
 
 
 def _traceparent() -> str:

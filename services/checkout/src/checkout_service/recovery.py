@@ -1,4 +1,4 @@
-"""Finishes the orders whose workers died, hung or gave up. Every replica runs it, beside the others."""
+"""Finishes orders whose workers died, hung or gave up. Every replica runs it."""
 
 import asyncio
 import random
@@ -11,94 +11,85 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
-from checkout_service import failpoints as points
 from checkout_service import saga
-from checkout_service.codec import order_from_bytes
-from checkout_service.domain import Order, State
+from checkout_service.background import log_unexpected_errors, retry_delay_seconds
+from checkout_service.domain import State
 from checkout_service.executor import Executor, Work
-from checkout_service.journal import Entry, Journal, JournalUnavailable
-from checkout_service.outbox import pause_seconds, unless_broken
-from checkout_service.saga import Ending
-from checkout_service.watch import Watch
+from checkout_service.failpoints import TAKEN_OVER
+from checkout_service.metrics import OrderMetrics
+from checkout_service.ports import Entry, Journal, JournalUnavailable
+from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
 
 TURN_SECONDS = 1.0
-_AT_ONCE = 16
+_MAX_IN_PROGRESS = 16
 _ALERT_FAILURES = 3
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Recovery:
-    """Takes orders whose lease ran out, a few at a time; one that fails again and again waits ever longer."""
+    """Takes over orders whose lease has expired, a few at a time; the delay of an order grows with its failures."""
 
     def __init__(
-        self, journal: Journal, executor: Executor, watch: Watch, telemetry: Telemetry, failpoints: Failpoints
+        self, journal: Journal, executor: Executor, metrics: OrderMetrics, telemetry: Telemetry, failpoints: Failpoints
     ) -> None:
         self._journal = journal
         self._executor = executor
-        self._watch = watch
+        self._metrics = metrics
         self._tracer = telemetry.tracer
         self._failpoints = failpoints
-        self._in_hand = 0
+        self._in_progress = 0
         self._released_own = False
 
-    async def work(self) -> None:
-        """Recover, until cancelled."""
+    async def run(self) -> None:
+        """Recover orders, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
-                    for entry in await self.claim():
-                        tasks.create_task(self._recover_one(entry), name=f"recover {entry.order_id}")
+                    for entry in await self._claim():
+                        tasks.create_task(self._recover_claimed(entry), name=f"recover {entry.order_id}")
                 except JournalUnavailable:
-                    log.warning("recovery can't read the journal")
-                await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - replicas in turn
+                    log.warning("recovery cannot reach the journal")
+                # The jitter keeps replicas from claiming at the same moment.
+                await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
 
-    async def claim(self) -> list[Entry]:
-        """Take what is due, and read the statistics."""
+    async def _claim(self) -> list[Entry]:
+        """Claim orders that are due, and update the statistics."""
         if not self._released_own:
             await self._journal.release_own()
             self._released_own = True
-        self._watch.statistics = await self._journal.statistics()
-        free = _AT_ONCE - self._in_hand
+        self._metrics.statistics = await self._journal.statistics()
+        free = _MAX_IN_PROGRESS - self._in_progress
         entries = await self._journal.claim_expired(free) if free else []
-        self._in_hand += len(entries)
+        self._in_progress += len(entries)
         return entries
 
-    async def recover(self, entry: Entry) -> Ending:
-        """Finish one order, or leave it for later."""
+    async def _recover_claimed(self, entry: Entry) -> None:
+        try:
+            await log_unexpected_errors(self._recover(entry), "recovery of an order failed")
+        finally:
+            self._in_progress -= 1
+
+    async def _recover(self, entry: Entry) -> None:
         links = _links(entry)
         attributes: dict[str, str | int] = {"order.id": entry.order_id, "order.failures": entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
-            await self._failpoints.reach(points.TAKEN_OVER)
+            await self._failpoints.reach(TAKEN_OVER)
             steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            ending = await self._executor.start(work_on(entry), steps).task
-        if ending is Ending.LEFT and entry.failures >= _ALERT_FAILURES:
+            result = await self._executor.start(recovery_work(entry), steps).task
+        if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
-        return ending
-
-    async def _recover_one(self, entry: Entry) -> None:
-        try:
-            await unless_broken(self._recover(entry), "recovery of an order failed")
-        finally:
-            self._in_hand -= 1
-
-    async def _recover(self, entry: Entry) -> None:
-        await self.recover(entry)
 
 
-def work_on(entry: Entry) -> Work:
-    """The work on an order that was taken over, without its card: one try, then a pause that grows."""
-    return Work(order_of(entry), entry.attempt, entry.epoch, leave_seconds=pause_seconds(entry.failures))
-
-
-def order_of(entry: Entry) -> Order:
-    """The order with its frozen prices."""
-    return order_from_bytes(entry.snapshot, user_id=entry.user_id, email=entry.email, cart_etag=entry.cart_etag)
+def recovery_work(entry: Entry) -> Work:
+    """Return the work on an order that was taken over: without its card, and with one try."""
+    delay = retry_delay_seconds(entry.failures)
+    return Work(entry.order, entry.attempt, entry.epoch, release_delay_seconds=delay)
 
 
 def _links(entry: Entry) -> list[Link]:
-    """Recovery has a trace of its own, linked to the one that the order was placed in."""
+    """Link the trace of the recovery to the trace in which the order was placed."""
     context = _PROPAGATOR.extract({"traceparent": entry.traceparent})
     placed_in = trace.get_current_span(context).get_span_context()
     return [Link(placed_in)] if placed_in.is_valid else []

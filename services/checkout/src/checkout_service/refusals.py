@@ -1,49 +1,56 @@
-"""What a caller gets instead of an order."""
+"""Errors that callers receive instead of an order."""
 
 from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
 from checkout_service.domain import Refusal, State
-from checkout_service.journal import Entry
+from checkout_service.ports import Entry
 
 RETRY_SECONDS = 1.0
 
 _KINDS: dict[str, type[DomainError]] = {kind.__name__: kind for kind in REFUSALS}
-_UNTOLD = Refusal("FailedPrecondition", "ORDER_REFUSED", "the order was refused")
+_UNSPECIFIED = Refusal("FailedPrecondition", "ORDER_REFUSED", "the order was refused")
 
 
 class OrderInProgress(Unavailable):
-    """The order is begun and will be finished without its caller; repeating the request tells how it ended."""
-
-    def __init__(self, order_id: str) -> None:
-        super().__init__("the order is in progress", metadata={"order_id": order_id}, retry_after_seconds=RETRY_SECONDS)
-
-
-class OrderInFlight(Aborted):
-    """Another call is placing this order, or this cart, and has no answer yet."""
+    """The order was begun and completes in the background; a repeated request returns its outcome."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__(
-            "the order is being placed by another call",
+            "the order is in progress; repeat the request to learn its outcome",
+            metadata={"order_id": order_id},
+            retry_after_seconds=RETRY_SECONDS,
+        )
+
+
+class OrderInFlight(Aborted):
+    """Another call is placing this order or this cart and has no outcome yet."""
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__(
+            "another call is placing this order or cart; repeat the request",
             metadata={"order_id": order_id},
             retry_after_seconds=RETRY_SECONDS,
         )
 
 
 class CartOrdered(FailedPrecondition):
-    """This very cart was ordered already, by another request."""
+    """A different request has already ordered this cart."""
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__("this cart was ordered already, by a different request", metadata={"order_id": order_id})
 
 
 class QuotesTooSlow(Unavailable):
-    """What an order needs to know was not told in time. Nothing was done."""
+    """The reads before the order took too long. Nothing was done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_seconds=RETRY_SECONDS)
 
 
 def error_of(entry: Entry) -> DomainError:
-    """The error for an order that was refused: the peer's own code and reason, the same at each repetition."""
-    refusal = entry.refusal or _UNTOLD
-    # What shipping says of its own request would mislead the caller about theirs.
+    """Return the error for a refused order: the peer's code and reason, the same for every retry."""
+    refusal = entry.refusal or _UNSPECIFIED
+    # Shipping's complaints about fields of its own request would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message)
-    kind = _KINDS["FailedPrecondition"] if entry.state is not State.DECLINED else _KINDS[refusal.kind]
+    kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition
     return kind(refusal.message, reason=refusal.reason, metadata={"order_id": entry.order_id})

@@ -1,9 +1,9 @@
-"""What happens to an order, step by step, without doing any of it.
+"""The steps of an order as generators without I/O.
 
-A saga is a generator: it yields commands and is sent what they led to, so that a test can stop it anywhere, repeat and
-delay what it asks for, and run two of them on one order. Three things keep an order safe whatever happens to a worker:
-the keys, under which peers do a thing once; the fence, after which an old charge can't succeed; and the epoch, which
-makes every update of a worker that lost the order fail. The lease only saves work.
+A saga yields commands and is sent their results. A test can therefore stop it at any step, repeat and delay its calls,
+and run two workers on one order. Three mechanisms keep an order safe whatever happens to a worker: keys, under which a
+peer acts once; the fence, after which an old charge cannot succeed; and the epoch, without which an update is rejected.
+The lease only avoids duplicate work.
 """
 
 from collections.abc import Generator
@@ -11,146 +11,110 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from checkout_service.domain import Refusal, State
+from checkout_service.domain import Refusal, State, Transition
+from checkout_service.outcomes import (
+    Charged,
+    ChargeOutcome,
+    Fenced,
+    InDoubt,
+    Refused,
+    Released,
+    ShipOutcome,
+    Shipped,
+    Unsupported,
+    VoidOutcome,
+)
 
 R = TypeVar("R")
 
 
 class Command(Generic[R]):
-    """Something to do; R is what it leads to."""
+    """A step that the executor performs; R is its result."""
 
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """The card was charged under the key, now or earlier."""
-
-    transaction_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A definite no: the peer did nothing and won't."""
-
-    refusal: Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """The key was given up: no charge under it has succeeded or can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """The charge under the key was voided."""
-
-
-@dataclass(frozen=True, slots=True)
-class InDoubt:
-    """No answer, or none that tells whether the peer did it. The reason is for operators."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unsupported:
-    """The peer does not know the method."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shipped:
-    """The order is on its way."""
-
-    tracking_id: str
-
-
 class Insert(Command[bool]):
-    """Write the order down as CHARGING, before anything has an effect; False: its key has an order already."""
+    """Record the order as CHARGING before it has any effect. False: its scope already has an order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Charge(Command[Charged | Refused | Fenced | Released | InDoubt | Unsupported]):
-    """Charge the card under the attempt's key. `again` after a try in doubt: only if the peer is known to keep keys."""
+class Charge(Command[ChargeOutcome]):
+    """Charge the card under the attempt's key; `retry` after an attempt that was left in doubt."""
 
-    again: bool
-
-
-class Resolve(Command[Charged | Refused | Fenced | Released | InDoubt | Unsupported]):
-    """Ask what became of the attempt's charge, and fence it if nothing did."""
+    retry: bool
 
 
-class Ship(Command[Shipped | Refused | InDoubt]):
+class Resolve(Command[ChargeOutcome]):
+    """Resolve the attempt's charge, or fence its key."""
+
+
+class Ship(Command[ShipOutcome]):
     """Ship under the order's key."""
 
 
-class Void(Command[Released | Refused | InDoubt | Unsupported]):
+class Void(Command[VoidOutcome]):
     """Release the attempt's charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Command[bool]):
-    """Move the order on, if it is still in `before` and still this worker's; False: it is not.
+    """Record a transition. False: the order is in another state, or another worker has taken it over."""
 
-    `refusal` is stored with a refused order. SHIPPED stores the answer and puts the e-mail and the cart to the outbox.
-    """
-
-    before: State
-    after: State
-    transaction_id: str = ""
-    tracking_id: str = ""
-    refusal: Refusal | None = None
+    transition: Transition
 
 
 class Send(Command[None]):
-    """Try the outbox of the order at once; what fails stays in it."""
+    """Try the order's outbox at once; failed items remain in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait(Command[bool]):
-    """Wait before the next try, the longer the more tries there were; False: leave the order to recovery."""
+    """Back off before the next try. False: stop trying and leave the order to recovery."""
 
     tries: int
     reason: str
 
 
-class Ending(Enum):
+class SagaResult(Enum):
     """How a worker's part in an order ended."""
 
     SETTLED = auto()
-    """The order is where it was to get; the journal has its answer."""
-    LOST = auto()
+    """The order reached a state in which callers get their answer."""
+    SUPERSEDED = auto()
     """Another worker has the order."""
-    LEFT = auto()
-    """The order is still open; recovery will take it up."""
+    UNFINISHED = auto()
+    """The order is still open; recovery continues it."""
 
 
-Saga: TypeAlias = Generator[Command[Any], Any, Ending]
+Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
+
+RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
 
 
-def do(command: Command[R]) -> Generator[Command[Any], Any, R]:
-    """Yield a command and return what it led to, typed."""
+def perform(command: Command[R]) -> Generator[Command[Any], Any, R]:
+    """Yield a command and return its result, typed."""
     result: R = yield command
     return result
 
 
 def place() -> Saga:
-    """A new order, with its card at hand."""
-    if not (yield from do(Insert())):
-        return Ending.LOST
+    """Place a new order, with its card."""
+    if not (yield from perform(Insert())):
+        return SagaResult.SUPERSEDED
     return (yield from charge(doubtful=False))
 
 
 def charge(*, doubtful: bool) -> Saga:
-    """An order in CHARGING, with its card at hand; doubtful if a charge may be under way already."""
+    """Continue an order in CHARGING, with its card. `doubtful`: an earlier charge of the attempt may still arrive."""
     tries = 0
     while True:
-        outcome = yield from do(Charge(again=tries > 0))
+        outcome = yield from perform(Charge(retry=tries > 0))
         match outcome:
             case Charged(transaction_id):
                 return (yield from _ship(transaction_id))
             case Refused(refusal) if doubtful:
-                # An earlier try may yet arrive and succeed: no final refusal without the fence.
+                # An earlier charge may still arrive and succeed, so a refusal is final only behind the fence.
                 return (yield from resolve(refusal))
             case Refused(refusal):
                 return (yield from _end(State.CHARGING, State.DECLINED, refusal))
@@ -158,32 +122,32 @@ def charge(*, doubtful: bool) -> Saga:
                 return (yield from _end(State.CHARGING, State.ABANDONED))
             case Released():
                 return (yield from _end(State.CHARGING, State.VOIDED, RELEASED))
-            case InDoubt(reason) if (yield from do(Wait(tries, reason))):
+            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
                 doubtful = True
                 tries += 1
             case InDoubt() | Unsupported():
-                return Ending.LEFT
+                return SagaResult.UNFINISHED
 
 
 def resolve(refusal: Refusal | None = None) -> Saga:
-    """An order in CHARGING without its card, or with one that was refused after an earlier try was left in doubt."""
+    """Continue an order in CHARGING without its card, or with a card that was refused after a charge in doubt."""
     tries = 0
     while True:
-        outcome = yield from do(Resolve())
+        outcome = yield from perform(Resolve())
         match outcome:
             case Charged(transaction_id):
                 return (yield from _ship(transaction_id))
-            case InDoubt(reason) if (yield from do(Wait(tries, reason))):
+            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
                 tries += 1
             case InDoubt():
-                return Ending.LEFT
+                return SagaResult.UNFINISHED
             case Unsupported() if refusal is None:
-                return Ending.LEFT
+                return SagaResult.UNFINISHED
             case _:
-                return (yield from _end(State.CHARGING, *_verdict(outcome, refusal)))
+                return (yield from _end(State.CHARGING, *_resolved_state(outcome, refusal)))
 
 
-def _verdict(
+def _resolved_state(
     outcome: Refused | Fenced | Released | Unsupported, refusal: Refusal | None
 ) -> tuple[State, Refusal | None]:
     match outcome:
@@ -196,48 +160,47 @@ def _verdict(
 
 
 def release() -> Saga:
-    """An order in VOIDING: shipping refused it for good."""
+    """Continue an order in VOIDING, which shipping has refused."""
     tries = 0
     while True:
-        outcome = yield from do(Void())
+        outcome = yield from perform(Void())
         match outcome:
             case Released():
                 return (yield from _end(State.VOIDING, State.VOIDED))
             case Refused() | Unsupported():
                 return (yield from _end(State.VOIDING, State.NEEDS_REFUND))
-            case InDoubt(reason) if (yield from do(Wait(tries, reason))):
+            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
                 tries += 1
             case InDoubt():
-                return Ending.LEFT
+                return SagaResult.UNFINISHED
 
 
 def _ship(transaction_id: str) -> Saga:
     tries = 0
     while True:
-        outcome = yield from do(Ship())
+        outcome = yield from perform(Ship())
         match outcome:
             case Shipped(tracking_id):
                 return (yield from _finish(transaction_id, tracking_id))
             case Refused(refusal):
-                if not (yield from do(Update(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal))):
-                    return Ending.LOST
+                voiding = Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal)
+                if not (yield from perform(Update(voiding))):
+                    return SagaResult.SUPERSEDED
                 return (yield from release())
-            case InDoubt(reason) if (yield from do(Wait(tries, reason))):
+            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
                 tries += 1
             case InDoubt():
-                return Ending.LEFT
+                return SagaResult.UNFINISHED
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    if not (yield from do(Update(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
-        return Ending.LOST
-    yield from do(Send())
-    return Ending.SETTLED
+    shipped = Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id)
+    if not (yield from perform(Update(shipped))):
+        return SagaResult.SUPERSEDED
+    yield from perform(Send())
+    return SagaResult.SETTLED
 
 
 def _end(before: State, after: State, refusal: Refusal | None = None) -> Saga:
-    updated = yield from do(Update(before, after, refusal=refusal))
-    return Ending.SETTLED if updated else Ending.LOST
-
-
-RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was released")
+    updated = yield from perform(Update(Transition(before, after, refusal=refusal)))
+    return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED

@@ -1,16 +1,17 @@
-"""shop.CheckoutService and shop.internal.OrderJournal: from the wire to orders and back."""
+"""shop.CheckoutService and shop.internal.OrderJournal: between wire and domain."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from typing_extensions import override
 
 from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire
-from checkout_service.codec import request_from_wire
 from checkout_service.domain import State
-from checkout_service.journal import Entry, Event, Journal
-from checkout_service.placing import Placing
+from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
+from checkout_service.placing import OrderPlacer
+from checkout_service.ports import Entry, Event, Journal
 from shop import checkout_pb2, checkout_pb2_grpc
 from shop_internal import orders_pb2, orders_pb2_grpc
 
@@ -21,55 +22,57 @@ _MAX_ID_LENGTH = 64
 
 
 class OrderNotFound(NotFound):
-    """The journal has no such order."""
+    """The journal has no order with this id."""
 
 
 class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
-    """Places orders."""
+    """The public service."""
 
-    def __init__(self, placing: Placing) -> None:
-        self._placing = placing
+    def __init__(self, placer: OrderPlacer) -> None:
+        self._placer = placer
 
+    @override
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
-        """Place an order, once for each idempotency-key; a repetition tells so in trailing metadata."""
         key = metadata_value(context, "idempotency-key")
         if key is not None:
             parse_idempotency_key(key)
-        answer = await self._placing.place(request_from_wire(request), key)
-        if answer.replayed:
+        placement = await self._placer.place(request_from_wire(request), key)
+        if placement.replayed:
             context.set_trailing_metadata(REPLAYED)
-        return checkout_pb2.PlaceOrderResponse.FromString(answer.response)
+        return checkout_pb2.PlaceOrderResponse(order=placed_order_to_wire(placement.placed))
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
-    """Tells operators of orders."""
+    """The internal service: shows orders to operators."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
+    @override
     async def ListOrders(
         self, request: orders_pb2.ListOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ListOrdersResponse:
-        """List orders, newest first; stuck ones oldest first."""
         limit = require_between(request.limit, "limit", 0, _MAX_LISTED) or _DEFAULT_LISTED
         states = [_state_from_wire(state) for state in request.states]
         found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
-        left = await self._journal.outbox_of([entry.order_id for entry in found])
-        return orders_pb2.ListOrdersResponse(orders=[_to_wire(entry, left[entry.order_id]) for entry in found])
+        outbox = await self._journal.outbox_of([entry.order_id for entry in found])
+        return orders_pb2.ListOrdersResponse(orders=[_entry_to_wire(entry, outbox[entry.order_id]) for entry in found])
 
+    @override
     async def GetOrder(
         self, request: orders_pb2.GetOrderRequest, _context: ServicerContext
     ) -> orders_pb2.GetOrderResponse:
-        """Tell an order and its history, oldest first."""
         order_id = require_text(request.order_id, "order_id", max_length=_MAX_ID_LENGTH)
         found = await self._journal.read(order_id)
         if found is None:
-            raise OrderNotFound("there is no such order")
-        left = await self._journal.outbox_of([order_id])
+            raise OrderNotFound("there is no order with this id")
+        outbox = await self._journal.outbox_of([order_id])
         history = await self._journal.history(order_id)
-        return orders_pb2.GetOrderResponse(order=_to_wire(found, left[order_id]), history=map(_event_to_wire, history))
+        return orders_pb2.GetOrderResponse(
+            order=_entry_to_wire(found, outbox[order_id]), history=map(_event_to_wire, history)
+        )
 
 
 def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> State:
@@ -81,16 +84,16 @@ def _state_to_wire(state: State) -> "orders_pb2.OrderState.ValueType":
     return orders_pb2.OrderState.Value(f"ORDER_STATE_{state.value}")
 
 
-def _to_wire(entry: Entry, outbox: list[str]) -> orders_pb2.Order:
+def _entry_to_wire(entry: Entry, outbox: list[str]) -> orders_pb2.Order:
     return orders_pb2.Order(
         order_id=entry.order_id,
         state=_state_to_wire(entry.state),
-        user_id=entry.user_id,
-        total=money_to_wire(entry.total),
+        user_id=entry.order.user_id,
+        total=money_to_wire(entry.order.total),
         attempt=entry.attempt,
         epoch=entry.epoch,
-        created_at=_time(entry.created_at),
-        updated_at=_time(entry.updated_at),
+        created_at=_time_to_wire(entry.created_at),
+        updated_at=_time_to_wire(entry.updated_at),
         tracking_id=entry.tracking_id,
         outbox=outbox,
         stuck=entry.stuck,
@@ -101,7 +104,7 @@ def _to_wire(entry: Entry, outbox: list[str]) -> orders_pb2.Order:
 
 def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:
     return orders_pb2.OrderEvent(
-        at=_time(event.at),
+        at=_time_to_wire(event.at),
         step=event.step,
         state=_state_to_wire(event.state),
         attempt=event.attempt,
@@ -110,7 +113,7 @@ def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:
     )
 
 
-def _time(seconds: float) -> Timestamp:
+def _time_to_wire(seconds: float) -> Timestamp:
     at = Timestamp()
     at.FromNanoseconds(int(seconds * 1e9))
     return at

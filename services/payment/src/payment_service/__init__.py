@@ -1,1 +1,1 @@
-"""Card charges and their ledger."""
+"""Payment service: charges cards, once per idempotency key."""

@@ -1,4 +1,4 @@
-"""`python -m payment_service` charges cards; with `migrate` it brings the database up to date and exits."""
+"""`python -m payment_service` runs the payment service; with `migrate` it updates the database's schema and exits."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,14 +7,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from chassis import database
 from chassis.hmac_key import load_hmac_key
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from payment_service.cards import Brand
-from payment_service.domain import Till
+from payment_service.domain import PaymentProcessor
+from payment_service.ledger.opening import MIGRATIONS, open_ledger
 from payment_service.service import PaymentLedger, PaymentService
-from payment_service.store import MIGRATIONS, open_ledger
 from shop import payment_pb2_grpc
 from shop_internal import payment_ledger_pb2_grpc
 
@@ -34,11 +33,9 @@ class Settings(HmacKeySettings, ServiceSettings):
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Charge, and answer for charges, from the ledger that the settings name."""
-    url = settings.database_url.get_secret_value()
-    database.migrate(url, MIGRATIONS)
-    async with open_ledger(url) as ledger:
-        till = Till(
+    """Open the ledger and register both servicers."""
+    async with open_ledger(settings.database_url.get_secret_value()) as ledger:
+        processor = PaymentProcessor(
             ledger,
             load_hmac_key(settings),
             settings.accepted_brands,
@@ -46,10 +43,10 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         )
         service.add_readiness_check(ledger.check)
         service.add_servicer(
-            payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(till, service.failpoints)
+            payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
         )
         service.add_servicer(
-            payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(till, service.failpoints)
+            payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(processor, service.failpoints)
         )
         yield
 

@@ -1,4 +1,4 @@
-"""The rules for cards: what a number, an expiry and a security code must look like, and whose card a number is."""
+"""Card rules: the format of number, expiry and security code, the brand of a number, and reasons to decline."""
 
 import re
 from collections.abc import Collection
@@ -18,7 +18,7 @@ _SECURITY_CODES = range(10_000)
 
 
 class Brand(StrEnum):
-    """Whose card it is, as ACCEPTED_BRANDS spells it."""
+    """A card scheme, as ACCEPTED_BRANDS spells it."""
 
     VISA = "visa"
     MASTERCARD = "mastercard"
@@ -30,14 +30,14 @@ class Brand(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Numbers of one brand: those of these lengths whose first digits lie between two prefixes of one length."""
+    """Card numbers of one brand: of one of the lengths, with a prefix from `first` to `last` (equally long)."""
 
     brand: Brand
     first: str
     last: str
     lengths: frozenset[int]
 
-    def holds(self, digits: str) -> bool:
+    def matches(self, digits: str) -> bool:
         return len(digits) in self.lengths and self.first <= digits[: len(self.first)] <= self.last
 
 
@@ -62,7 +62,7 @@ class CardNumberInvalid(InvalidArgument):
 
 
 class Decline(StrEnum):
-    """Why a well-formed card is not charged; the values are the reasons that callers branch on."""
+    """Why a well-formed card is declined. The values are reasons on the wire."""
 
     BRAND_NOT_ACCEPTED = "BRAND_NOT_ACCEPTED"
     CARD_EXPIRED = "CARD_EXPIRED"
@@ -70,13 +70,13 @@ class Decline(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card as the caller gave it, unchecked. What must never be shown is not in its repr.
+    """A card as the caller sent it, not validated. Number and cvv are excluded from its repr.
 
     Attributes:
-        number: digits, perhaps parted by spaces or `-`.
-        cvv: as a number: the code 012 is 12.
+        number: digits, optionally separated by spaces or `-`.
+        cvv: the security code as a number: 012 is 12.
         year: of the expiry, four digits.
-        month: of the expiry; the card is good through this month's last day.
+        month: of the expiry; the card is valid through the last day of this month.
     """
 
     number: str = field(repr=False)
@@ -86,17 +86,17 @@ class Card:
 
     @property
     def digits(self) -> str:
-        """The number without its separators."""
+        """The number without separators."""
         return self.number.translate(_SEPARATORS)
 
     @property
     def last_four(self) -> str:
-        """What may be shown and stored."""
+        """The digits that may be shown and stored."""
         return self.digits[-4:]
 
 
-def check_form(card: Card, path: str) -> None:
-    """Raise InvalidArgument, naming fields under `path`, for a card that no issuer could have made."""
+def check_format(card: Card, path: str) -> None:
+    """Raise InvalidArgument for the first field, named under `path`, that no issued card could have."""
     if not _NUMBER.fullmatch(card.digits):
         raise _number_invalid(path, "must be 12 to 19 digits")
     if not luhn.is_valid(card.digits):
@@ -104,13 +104,13 @@ def check_form(card: Card, path: str) -> None:
     if card.month not in _MONTHS:
         raise InvalidArgument.field(f"{path}.credit_card_expiration_month", "must lie between 1 and 12")
     if card.year not in _YEARS:
-        raise InvalidArgument.field(f"{path}.credit_card_expiration_year", "must be a year of this century")
+        raise InvalidArgument.field(f"{path}.credit_card_expiration_year", "must lie between 2000 and 2099")
     if card.cvv not in _SECURITY_CODES:
         raise InvalidArgument.field(f"{path}.credit_card_cvv", "must lie between 0 and 9999")
 
 
-def why_declined(card: Card, accepted: Collection[Brand], today: date) -> Decline | None:
-    """Tell why a well-formed card is not charged; None when nothing speaks against it."""
+def decline_reason(card: Card, accepted: Collection[Brand], today: date) -> Decline | None:
+    """Return why a well-formed card is declined; None if it can be charged."""
     if brand_of(card.digits) not in accepted:
         return Decline.BRAND_NOT_ACCEPTED
     if (card.year, card.month) < (today.year, today.month):
@@ -119,8 +119,8 @@ def why_declined(card: Card, accepted: Collection[Brand], today: date) -> Declin
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Find the brand a number belongs to by its prefix and length; None when no brand has such numbers."""
-    return next((numbers.brand for numbers in _RANGES if numbers.holds(digits)), None)
+    """Return the brand of a number by its prefix and length; None if no brand issues such numbers."""
+    return next((numbers.brand for numbers in _RANGES if numbers.matches(digits)), None)
 
 
 def _number_invalid(path: str, rule: str) -> CardNumberInvalid:

@@ -1,7 +1,7 @@
-"""Charges and the ledger that decides each of them once.
+"""Charges, and the ledger that records one outcome per idempotency key.
 
-A key has one entry for ever. Whoever writes it first, a charge, a decline or a fence, decides; everybody else gets
-that entry back. So a repeated charge is one charge, and a charge that comes after its fence fails.
+A key has one entry for ever. The first write, be it a charge, a decline or a fence, decides; every later write gets
+that entry back. So a repeated charge is one charge, and a charge that arrives after its key was fenced fails.
 """
 
 import hmac
@@ -21,30 +21,33 @@ _TRANSACTIONS = uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47")
 
 
 class CardDeclined(FailedPrecondition):
-    """A well-formed card that this shop does not charge; the reason is one of `cards.Decline`."""
+    """A well-formed card is not charged; the reason is one of `cards.Decline`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the card was declined: {reason.lower().replace('_', ' ')}", reason=reason)
 
 
 class ChargeFenced(Aborted):
-    """The key was given up before this charge came; another charge needs another key."""
+    """The key was fenced before this charge arrived; a new charge needs a new key."""
 
 
 class ChargeVoided(FailedPrecondition):
-    """The charge under this key was released."""
+    """The charge under this key was voided."""
 
 
 class ChargeNotFound(NotFound):
-    """Nothing was charged under this key."""
+    """There is no charge under this key."""
 
 
 class LedgerUnavailable(Unavailable):
-    """The ledger does not answer. What was asked may have been done: the same key tells."""
+    """The ledger cannot be read or written. The outcome of a write is unknown until it is retried with its key."""
+
+    def __init__(self) -> None:
+        super().__init__("the payment ledger is unavailable; the outcome is unknown, retry with the same key")
 
 
 class State(StrEnum):
-    """What was decided about a key."""
+    """The outcome recorded for a key."""
 
     CHARGED = "CHARGED"
     DECLINED = "DECLINED"
@@ -54,11 +57,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """What a ledger knows of a charge that was asked for.
+    """The part of a requested charge that is stored.
 
     Attributes:
-        card_hmac: tells whether two requests gave the same card; without the HMAC's key it tells nothing.
-        brand: None for a card of no known brand, which is declined.
+        card_hmac: equal for equal cards; reveals nothing about a card without the HMAC's key.
+        brand: None for a number of no known brand, which is declined.
     """
 
     amount: Money
@@ -72,8 +75,8 @@ class Entry:
     """The ledger's entry for a key.
 
     Attributes:
-        payment: None when the key was fenced before anything was asked.
-        reason: why it was declined, as callers get it; else None.
+        payment: None if the key was fenced before a charge arrived.
+        reason: of a decline, as callers receive it; otherwise None.
     """
 
     key: str
@@ -83,29 +86,29 @@ class Entry:
 
     @property
     def transaction_id(self) -> str:
-        """Derived from the key, so that even a ledger that was lost would give the same one again."""
+        """Derived from the key, so that it is the same even after the ledger was lost."""
         return str(uuid.uuid5(_TRANSACTIONS, self.key))
 
 
 class Ledger(Protocol):
-    """Where entries are kept. What a method returns is on disk; all raise LedgerUnavailable."""
+    """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one; returns the one that the key has now."""
+        """Store the entry unless its key has one. Return the key's entry."""
 
     async def find(self, key: str) -> Entry | None:
-        """Look an entry up."""
+        """Return the key's entry, None if there is none."""
 
     async def void(self, key: str) -> Entry | None:
-        """Turn a CHARGED entry into a VOIDED one, leave any other; returns what the key has now."""
+        """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""
 
     async def check(self) -> None:
-        """Return if the ledger answers at once."""
+        """Return if the ledger can be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChargeOrder:
-    """A charge as it was asked for, unchecked: Money's parts, in ISO 4217, whole units and nanos (1e-9), and a card."""
+class ChargeRequest:
+    """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card."""
 
     currency_code: str
     units: int
@@ -114,11 +117,11 @@ class ChargeOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Till:
-    """Charges cards: decides by the rules, records in the ledger.
+class PaymentProcessor:
+    """Decides about charges by the card rules and records the decisions in the ledger.
 
     Attributes:
-        hmac_key: of the HMAC over cards. With another key, repeats of older charges no longer match and are refused.
+        hmac_key: for the HMAC of cards. After a change, repeats of older charges are refused as another request.
     """
 
     ledger: Ledger
@@ -126,55 +129,55 @@ class Till:
     accepted_brands: Collection[Brand]
     today: Callable[[], date]
 
-    async def charge(self, key: str, order: ChargeOrder) -> Entry:
-        """Charge once per key; returns the CHARGED entry.
+    async def charge(self, key: str, request: ChargeRequest) -> Entry:
+        """Charge once per key and return the CHARGED entry.
 
-        A decline depends on the day and on settings, so it is recorded: a duplicate that comes late is declined too.
-        A malformed request is not, as every duplicate is as malformed; but a key that has an entry is answered from
-        it before any rule is, for the rules may have changed since.
+        A decline depends on the date and on settings, so it is recorded: a late duplicate is declined too. A malformed
+        request is not recorded, because every duplicate of it is malformed too. A key that has an entry is answered
+        from the entry before any rule applies: the rules may have changed in the meantime.
 
-        Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided.
+        Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, LedgerUnavailable.
         """
-        card_hmac = self._card_hmac(order.card)
+        card_hmac = self._card_hmac(request.card)
         try:
-            asked = self._decide(key, order, card_hmac)
+            decision = self._decide(key, request, card_hmac)
         except InvalidArgument:
             found = await self.ledger.find(key)
             if found is None:
                 raise
-            return _settle(found, order, card_hmac)
-        return _settle(await self.ledger.record(asked), order, card_hmac)
+            return _require_charged(found, request, card_hmac)
+        return _require_charged(await self.ledger.record(decision), request, card_hmac)
 
     async def resolve_or_fence(self, key: str) -> Entry:
-        """Tell what became of a charge, or make sure that nothing ever will."""
+        """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Release a charge, once; returns the VOIDED entry. Raises ChargeNotFound when nothing was charged."""
+        """Void a charge and return its entry; repeatable. Raises ChargeNotFound."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
         return entry
 
-    def _decide(self, key: str, order: ChargeOrder, card_hmac: bytes) -> Entry:
-        amount = parse_money(order.currency_code, order.units, order.nanos, field="amount")
+    def _decide(self, key: str, request: ChargeRequest, card_hmac: bytes) -> Entry:
+        amount = parse_money(request.currency_code, request.units, request.nanos, field="amount")
         if amount.total_nanos <= 0:
             raise InvalidArgument.field("amount", "must be more than zero")
-        cards.check_form(order.card, "credit_card")
-        payment = Payment(amount, card_hmac, cards.brand_of(order.card.digits), order.card.last_four)
-        decline = cards.why_declined(order.card, self.accepted_brands, self.today())
+        cards.check_format(request.card, "credit_card")
+        payment = Payment(amount, card_hmac, cards.brand_of(request.card.digits), request.card.last_four)
+        decline = cards.decline_reason(request.card, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
     def _card_hmac(self, card: Card) -> bytes:
-        """HMAC-SHA256 of `<digits>|<year>|<month>`: the security code is no part of anything that is stored."""
+        """Return the HMAC-SHA256 of `<digits>|<year>|<month>`; the security code is not part of it."""
         return hmac.digest(self.hmac_key, f"{card.digits}|{card.year}|{card.month}".encode(), "sha256")
 
 
-def _settle(entry: Entry, order: ChargeOrder, card_hmac: bytes) -> Entry:
-    """Answer a request by its key's entry, which another request may have made."""
+def _require_charged(entry: Entry, request: ChargeRequest, card_hmac: bytes) -> Entry:
+    """Return the key's entry if it is the charge requested here; raise what the caller receives otherwise."""
     if entry.payment is None:
-        raise ChargeFenced("the charge under this key was given up")
-    amount = Money.of(order.currency_code, order.units, order.nanos)
+        raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
+    amount = Money.of(request.currency_code, request.units, request.nanos)
     if entry.payment.amount != amount or not hmac.compare_digest(entry.payment.card_hmac, card_hmac):
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:

@@ -1,17 +1,25 @@
-"""Translates Charge and the ledger's RPCs between the wire and the domain."""
+"""shop.PaymentService and shop.internal.PaymentLedger: between wire and domain."""
 
 import uuid
 
 import structlog
+from typing_extensions import override
 
 from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire
-from payment_service import failpoints
 from payment_service.cards import Card
-from payment_service.domain import ChargeOrder, Entry, State, Till
+from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
+from payment_service.failpoints import (
+    AFTER_CHARGE,
+    AFTER_RESOLVE_OR_FENCE,
+    AFTER_VOID,
+    BEFORE_CHARGE,
+    BEFORE_RESOLVE_OR_FENCE,
+    BEFORE_VOID,
+)
 from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
@@ -22,77 +30,79 @@ _MAX_KEY_LENGTH = 255
 
 
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
-    """shop.PaymentService."""
+    """The public service."""
 
-    def __init__(self, till: Till, active: Failpoints) -> None:
-        self._till = till
-        self._failpoints = active
+    def __init__(self, processor: PaymentProcessor, failpoints: Failpoints) -> None:
+        self._processor = processor
+        self._failpoints = failpoints
 
+    @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
-        """Charge a card, once for each idempotency-key."""
-        key = idempotency_key(context)
-        order = to_order(request)
-        await self._failpoints.reach(failpoints.BEFORE_CHARGE)
-        entry = await self._till.charge(key, order)
+        key = _idempotency_key(context)
+        charge = _charge_from_wire(request)
+        await self._failpoints.reach(BEFORE_CHARGE)
+        entry = await self._processor.charge(key, charge)
         log.info("charged", transaction_id=entry.transaction_id)
-        await self._failpoints.reach(failpoints.AFTER_CHARGE)
+        await self._failpoints.reach(AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
 
 
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
-    """shop.internal.PaymentLedger."""
+    """The internal service: for callers in doubt about a charge."""
 
-    def __init__(self, till: Till, active: Failpoints) -> None:
-        self._till = till
-        self._failpoints = active
+    def __init__(self, processor: PaymentProcessor, failpoints: Failpoints) -> None:
+        self._processor = processor
+        self._failpoints = failpoints
 
+    @override
     async def ResolveOrFence(
         self, request: ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
     ) -> ledger_pb2.ResolveOrFenceResponse:
-        """Answer the charge made under a key, or fence the key."""
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
-        entry = await self._till.resolve_or_fence(key)
+        await self._failpoints.reach(BEFORE_RESOLVE_OR_FENCE)
+        entry = await self._processor.resolve_or_fence(key)
         log.info("resolved", transaction_id=entry.transaction_id, state=entry.state)
-        await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
-        return to_outcome(entry)
+        await self._failpoints.reach(AFTER_RESOLVE_OR_FENCE)
+        return _entry_to_wire(entry)
 
+    @override
     async def Void(self, request: ledger_pb2.VoidRequest, _context: ServicerContext) -> ledger_pb2.VoidResponse:
-        """Release a charge."""
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach(failpoints.BEFORE_VOID)
-        entry = await self._till.void(key)
+        await self._failpoints.reach(BEFORE_VOID)
+        entry = await self._processor.void(key)
         log.info("voided", transaction_id=entry.transaction_id)
-        await self._failpoints.reach(failpoints.AFTER_VOID)
+        await self._failpoints.reach(AFTER_VOID)
         return ledger_pb2.VoidResponse(transaction_id=entry.transaction_id)
 
 
-def idempotency_key(context: ServicerContext) -> str:
-    """Read the call's idempotency-key; a call without one gets a key of its own."""
+def _idempotency_key(context: ServicerContext) -> str:
+    """Return the call's idempotency-key; a call without one gets a random key."""
     given = metadata_value(context, "idempotency-key")
     return str(uuid.uuid4()) if given is None else parse_idempotency_key(given)
 
 
-def to_order(request: payment_pb2.ChargeRequest) -> ChargeOrder:
-    """Raises InvalidArgument when the amount or the card is missing."""
+def _charge_from_wire(request: payment_pb2.ChargeRequest) -> ChargeRequest:
+    """Convert the request; raise InvalidArgument if amount or card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
-    card = request.credit_card
-    return ChargeOrder(
+    return ChargeRequest(
         request.amount.currency_code,
         request.amount.units,
         request.amount.nanos,
-        Card(
-            number=card.credit_card_number,
-            cvv=card.credit_card_cvv,
-            year=card.credit_card_expiration_year,
-            month=card.credit_card_expiration_month,
-        ),
+        _card_from_wire(request.credit_card),
     )
 
 
-def to_outcome(entry: Entry) -> ledger_pb2.ResolveOrFenceResponse:
-    """What became of a key."""
+def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
+    return Card(
+        number=card.credit_card_number,
+        cvv=card.credit_card_cvv,
+        year=card.credit_card_expiration_year,
+        month=card.credit_card_expiration_month,
+    )
+
+
+def _entry_to_wire(entry: Entry) -> ledger_pb2.ResolveOrFenceResponse:
     if entry.payment is None:
         return ledger_pb2.ResolveOrFenceResponse(fenced=ledger_pb2.Fenced())
     if entry.reason is not None:

@@ -1,4 +1,4 @@
-"""Peers for tests: they keep the contract, count what they do, and fail or hang when a test wants it."""
+"""Fake peers of checkout: they follow the contract, count their calls, and fail or hang on demand."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,16 +14,16 @@ from shop import (
 )
 from shop_internal import payment_ledger_pb2_grpc
 from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
-from shop_testkit.fake_peers.peer import FakePeer, Trouble
+from shop_testkit.fake_peers.peer import FakePeer, Fault
 from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency
 from shop_testkit.serving import Registration, serve
 
-__all__ = ["FakePeer", "FakePeers", "Trouble"]
+__all__ = ["FakePeer", "FakePeers", "Fault"]
 
 
 @dataclass
 class FakePeers:
-    """The six peers, and the ledger of payment."""
+    """The six peers of checkout, and payment's internal ledger service."""
 
     cart: FakeCart = field(default_factory=FakeCart)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -37,7 +37,7 @@ class FakePeers:
 
     @asynccontextmanager
     async def serving(self, *, with_ledger: bool = True) -> AsyncIterator[str]:
-        """Serve all of them on one port; yields its address."""
+        """Serve all of them on one port; yield its address."""
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),

@@ -1,6 +1,8 @@
-"""Shipping, payment with its ledger, and e-mail, as tests want them."""
+"""Fakes of shipping, of payment with its ledger, and of e-mail."""
 
 import uuid
+
+from typing_extensions import override
 
 from chassis.calls import metadata_value
 from chassis.errors import Aborted, Internal, NotFound
@@ -20,27 +22,27 @@ from shop_testkit.fake_peers.peer import FakePeer, money
 
 
 class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
-    """Quotes a fixed cost; each key is one shipment."""
+    """Quotes 4.995 USD and ships once per key; an order to `failing_city` fails every time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
-        self.poisoned_city = ""
+        self.failing_city = ""
 
+    @override
     async def GetQuote(
         self, _request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
-        """Quote 4.995 dollars."""
         await self.begin("GetQuote")
         return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", 4_995_000_000))
 
+    @override
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
-        """Ship once for each key."""
         await self.begin("ShipOrder")
-        if request.address.city == self.poisoned_city:
-            raise Internal("it breaks each time")
+        if request.address.city == self.failing_city:
+            raise Internal("fails every time")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         self.shipments.setdefault(key, request)
         await self.end("ShipOrder")
@@ -48,7 +50,12 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
 
 
 class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
-    """Charges each key once; the ledger says `charged`, `voided` or `fenced`."""
+    """Charges once per key.
+
+    Attributes:
+        ledger: `charged`, `voided` or `fenced`, by key.
+        seconds_left: until the deadline of the last charge.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,32 +65,32 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
 
     @property
     def captured(self) -> list[str]:
-        """The keys whose charges stand."""
+        """The keys of charges that are not voided."""
         return [key for key, state in self.ledger.items() if state == "charged"]
 
+    @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
-        """Charge once for each key."""
         self.seconds_left = context.time_remaining() or 0.0
         await self.begin("Charge")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         if self.ledger.setdefault(key, "charged") == "fenced":
-            raise Aborted("given up", reason="CHARGE_FENCED")
+            raise Aborted("the key is fenced", reason="CHARGE_FENCED")
         self.amounts[key] = request.amount
         await self.end("Charge")
         return payment_pb2.ChargeResponse(transaction_id=f"transaction-{key}")
 
 
 class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
-    """The ledger's own methods."""
+    """Payment's internal ledger service."""
 
     def __init__(self, payment: FakePayment) -> None:
         super().__init__()
         self._ledger = payment.ledger
 
+    @override
     async def ResolveOrFence(
         self, request: payment_ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
     ) -> payment_ledger_pb2.ResolveOrFenceResponse:
-        """Tell of a charge or fence its key."""
         await self.begin("ResolveOrFence")
         match self._ledger.setdefault(request.charge_key, "fenced"):
             case "charged":
@@ -94,10 +101,10 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
             case _:
                 return payment_ledger_pb2.ResolveOrFenceResponse(fenced=payment_ledger_pb2.Fenced())
 
+    @override
     async def Void(
         self, request: payment_ledger_pb2.VoidRequest, _context: ServicerContext
     ) -> payment_ledger_pb2.VoidResponse:
-        """Release a charge."""
         await self.begin("Void")
         if self._ledger.get(request.charge_key) not in {"charged", "voided"}:
             raise NotFound("no such charge")
@@ -106,16 +113,16 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
 
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
-    """Keeps what it was to send."""
+    """Collects the confirmations instead of sending them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
 
+    @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
-        """Keep it."""
         await self.begin("SendOrderConfirmation")
         self.sent.append(request)
         return empty_pb2.Empty()

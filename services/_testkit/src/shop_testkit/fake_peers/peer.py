@@ -1,4 +1,4 @@
-"""What all fake peers can do: count calls, fail, hang."""
+"""The common part of all fake peers: counting calls, failing and hanging."""
 
 import asyncio
 from collections import defaultdict
@@ -9,8 +9,12 @@ from shop import money_pb2
 
 
 @dataclass
-class Trouble:
-    """What a peer does instead of answering: fail so many times, before or after its effect, or wait for an event."""
+class Fault:
+    """How a method misbehaves: it raises the error, or waits for the gate, the given number of times.
+
+    Attributes:
+        after: after the method's effect; otherwise before it.
+    """
 
     error: DomainError | None = None
     times: int = 1_000_000
@@ -19,38 +23,38 @@ class Trouble:
 
 
 class FakePeer:
-    """Counts calls by method and makes trouble."""
+    """Counts calls by method and injects faults."""
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = defaultdict(int)
-        self.trouble: dict[str, Trouble] = {}
+        self.faults: dict[str, Fault] = {}
 
     def hold(self, method: str, *, after: bool = False) -> asyncio.Event:
-        """Let calls wait until the event is set."""
+        """Make calls wait until the returned event is set."""
         gate = asyncio.Event()
-        self.trouble[method] = Trouble(gate=gate, after=after)
+        self.faults[method] = Fault(gate=gate, after=after)
         return gate
 
     async def begin(self, method: str) -> None:
-        """Count the call, and make trouble before its effect."""
+        """Count the call and apply a fault before its effect."""
         self.calls[method] += 1
-        await self._meet(method, after=False)
+        await self._apply_fault(method, after=False)
 
     async def end(self, method: str) -> None:
-        """Make trouble after its effect."""
-        await self._meet(method, after=True)
+        """Apply a fault after its effect."""
+        await self._apply_fault(method, after=True)
 
-    async def _meet(self, method: str, *, after: bool) -> None:
-        trouble = self.trouble.get(method)
-        if trouble is None or trouble.after is not after or trouble.times <= 0:
+    async def _apply_fault(self, method: str, *, after: bool) -> None:
+        fault = self.faults.get(method)
+        if fault is None or fault.after is not after or fault.times <= 0:
             return
-        trouble.times -= 1
-        if trouble.gate is not None:
-            await trouble.gate.wait()
-        if trouble.error is not None:
-            raise trouble.error
+        fault.times -= 1
+        if fault.gate is not None:
+            await fault.gate.wait()
+        if fault.error is not None:
+            raise fault.error
 
 
 def money(currency_code: str, nanos: int) -> money_pb2.Money:
-    """An amount given in nanos."""
+    """Return an amount given in nanos."""
     return money_pb2.Money(currency_code=currency_code, units=nanos // 10**9, nanos=nanos % 10**9)

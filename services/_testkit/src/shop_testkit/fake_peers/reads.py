@@ -1,7 +1,9 @@
-"""Cart, catalog and currency, as tests want them."""
+"""Fakes of cart, catalog and currency."""
 
 import uuid
 from collections import defaultdict
+
+from typing_extensions import override
 
 from chassis.calls import metadata_value
 from chassis.errors import InvalidArgument, NotFound
@@ -19,11 +21,11 @@ from shop import (
 from shop_testkit.fake_peers.peer import FakePeer, money
 
 RATES = {"EUR": 2, "JPY": 150}
-"""How many make a dollar."""
+"""Units of a currency per USD."""
 
 
 class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
-    """One cart for each user; `has_etags` is False in a foreign one."""
+    """One cart per user. `has_etags = False` makes it a foreign implementation without etags."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,13 +38,13 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
         self.lines.setdefault(user_id, {}).update(quantities)
         self.etags[user_id] = uuid.uuid4().hex
 
+    @override
     async def AddItem(self, request: cart_pb2.AddItemRequest, _context: ServicerContext) -> empty_pb2.Empty:
-        """Add a product."""
         self.fill(request.user_id, **{request.item.product_id: request.item.quantity})
         return empty_pb2.Empty()
 
+    @override
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
-        """Tell the lines and the etag."""
         await self.begin("GetCart")
         if self.has_etags:
             context.set_trailing_metadata((("etag", self.etags[request.user_id]),))
@@ -50,8 +52,8 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
         items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
         return cart_pb2.Cart(user_id=request.user_id, items=items)
 
+    @override
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Empty the cart unless it changed."""
         await self.begin("EmptyCart")
         expected = metadata_value(context, "if-match")
         if expected is None or expected == self.etags[request.user_id]:
@@ -62,28 +64,30 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
 
 
 class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):
-    """Products by id, with prices in nanos of a dollar."""
+    """A catalog of `prices`: nanos of a USD by product id."""
 
     def __init__(self) -> None:
         super().__init__()
         self.prices = {"mug": 8_990_000_000, "cup": 8_990_000_000, "lamp": 24_995_000_000, "rug": 9 * 10**27}
 
+    @override
     async def ListProducts(
         self, _request: empty_pb2.Empty, _context: ServicerContext
     ) -> product_catalog_pb2.ListProductsResponse:
-        """Not asked for by checkout."""
+        """Return nothing: checkout does not call it."""
         return product_catalog_pb2.ListProductsResponse()
 
+    @override
     async def SearchProducts(
         self, _request: product_catalog_pb2.SearchProductsRequest, _context: ServicerContext
     ) -> product_catalog_pb2.SearchProductsResponse:
-        """Not asked for by checkout."""
+        """Return nothing: checkout does not call it."""
         return product_catalog_pb2.SearchProductsResponse()
 
+    @override
     async def GetProduct(
         self, request: product_catalog_pb2.GetProductRequest, _context: ServicerContext
     ) -> product_catalog_pb2.Product:
-        """Tell a product."""
         await self.begin("GetProduct")
         if request.id not in self.prices:
             raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
@@ -91,18 +95,18 @@ class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServic
 
 
 class FakeCurrency(FakePeer, currency_pb2_grpc.CurrencyServiceServicer):
-    """Converts dollars by RATES."""
+    """Converts USD exactly, by RATES."""
 
+    @override
     async def GetSupportedCurrencies(
         self, _request: empty_pb2.Empty, _context: ServicerContext
     ) -> currency_pb2.GetSupportedCurrenciesResponse:
-        """Tell the codes."""
         return currency_pb2.GetSupportedCurrenciesResponse(currency_codes=["USD", *RATES])
 
+    @override
     async def Convert(
         self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
     ) -> money_pb2.Money:
-        """Convert exactly."""
         await self.begin("Convert")
         if request.to_code not in RATES:
             raise InvalidArgument.field("to_code", "is not supported")

@@ -1,11 +1,13 @@
-"""The six services that an order needs, as the settings address them."""
+"""The clients of the six peers, on channels to their configured addresses."""
 
 import grpc
 
 from chassis.server import Service
 from chassis.settings import ServiceSettings
-from checkout_service.clients import CartEmptier, Mailer, PaymentClient, ShippingClient
-from checkout_service.quotes import ShopQuotes
+from checkout_service.peers.notifications import CartClient, EmailClient
+from checkout_service.peers.payment import PaymentClient
+from checkout_service.peers.quotes import ShopQuotes
+from checkout_service.peers.shipping import ShippingClient
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
@@ -21,7 +23,7 @@ _SEND_SECONDS = 10.0
 
 
 class Addresses(ServiceSettings):
-    """Where the peers are, each as host:port."""
+    """Addresses of the peers, each as host:port."""
 
     cart_addr: str
     product_catalog_addr: str
@@ -32,7 +34,7 @@ class Addresses(ServiceSettings):
 
 
 class Peers:
-    """Channels to the peers. Only reads are repeated by the channel; a saga repeats what has effects, under its key."""
+    """Clients of the peers. Their channels retry reads only; the saga retries calls with effects, under their keys."""
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
@@ -49,5 +51,5 @@ class Peers:
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
         self.payment = PaymentClient(PaymentServiceStub(payment), PaymentLedgerStub(payment))
         self.shipping = ShippingClient(shipping, _SHIP_SECONDS)
-        self.mailer = Mailer(email)
-        self.emptier = CartEmptier(cart)
+        self.mailer = EmailClient(email)
+        self.cart_clearer = CartClient(cart)

@@ -1,4 +1,4 @@
-"""What both ledgers promise, asked of both."""
+"""One suite for the ledger on SQLite and on PostgreSQL."""
 
 import asyncio
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, State
-from payment_service.store import open_ledger
+from payment_service.ledger.opening import open_ledger
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, Brand.VISA, "4242")
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
@@ -18,7 +18,7 @@ async def test_an_unknown_key_has_no_entry(ledger: Ledger) -> None:
     assert await ledger.find("key") is None
 
 
-async def test_an_entry_is_read_as_it_was_recorded(ledger: Ledger) -> None:
+async def test_an_entry_is_read_back_as_recorded(ledger: Ledger) -> None:
     entries = [
         CHARGE,
         Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), Decline.BRAND_NOT_ACCEPTED),
@@ -30,7 +30,7 @@ async def test_an_entry_is_read_as_it_was_recorded(ledger: Ledger) -> None:
         assert await ledger.find(entry.key) == entry
 
 
-async def test_the_first_entry_of_a_key_stays(ledger: Ledger) -> None:
+async def test_the_first_entry_of_a_key_is_final(ledger: Ledger) -> None:
     await ledger.record(CHARGE)
     assert await ledger.record(Entry("key", State.FENCED)) == CHARGE
     assert await ledger.find("key") == CHARGE
@@ -49,7 +49,7 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
     assert await ledger.find("key") == voided
 
 
-async def test_what_was_recorded_is_there_after_a_restart(ledger_url: str) -> None:
+async def test_entries_survive_a_restart(ledger_url: str) -> None:
     async with open_ledger(ledger_url) as ledger:
         await ledger.record(CHARGE)
         await ledger.record(Entry("other", State.CHARGED, PAYMENT))
@@ -60,28 +60,28 @@ async def test_what_was_recorded_is_there_after_a_restart(ledger_url: str) -> No
 
 
 @pytest.mark.parametrize("round_number", range(5))
-async def test_of_a_charge_and_a_fence_at_once_exactly_one_wins(ledger_url: str, round_number: int) -> None:
-    """Each by a replica of its own, who of them is first changing from round to round."""
+async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str, round_number: int) -> None:
+    """Two replicas write at once; which one starts alternates from round to round."""
     keys = [f"key-{number}" for number in range(20)]
     charges = [Entry(key, State.CHARGED, PAYMENT) for key in keys]
     fences = [Entry(key, State.FENCED) for key in keys]
     async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
-        asked = [(one, charges), (other, fences)]
+        writes = [(one, charges), (other, fences)]
         if round_number % 2:
-            asked.reverse()
-        raced = await asyncio.gather(*(ledger.record(entry) for ledger, entries in asked for entry in entries))
+            writes.reverse()
+        raced = await asyncio.gather(*(ledger.record(entry) for ledger, entries in writes for entry in entries))
         stored = [await one.find(key) for key in keys]
     assert list(raced[:20]) == list(raced[20:]) == stored
 
 
-async def test_of_many_charges_of_one_key_at_once_all_get_the_first(ledger_url: str) -> None:
-    asked = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(20)]
+async def test_concurrent_charges_of_one_key_all_return_the_first(ledger_url: str) -> None:
+    writes = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(20)]
     async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
-        got = await asyncio.gather(*(ledger.record(entry) for entry in asked for ledger in (one, other)))
+        got = await asyncio.gather(*(ledger.record(entry) for entry in writes for ledger in (one, other)))
     assert len(set(got)) == 1
 
 
-async def test_a_caller_who_gives_up_leaves_an_entry_or_none_but_no_broken_ledger(ledger: Ledger) -> None:
+async def test_the_ledger_works_after_cancelled_writes(ledger: Ledger) -> None:
     for number in range(50):
         task = asyncio.create_task(ledger.record(replace(CHARGE, key=f"key-{number}")))
         await asyncio.sleep(0)
@@ -89,5 +89,5 @@ async def test_a_caller_who_gives_up_leaves_an_entry_or_none_but_no_broken_ledge
     assert await ledger.record(CHARGE) == CHARGE
 
 
-async def test_a_ledger_that_answers_passes_its_check(ledger: Ledger) -> None:
+async def test_a_working_ledger_passes_its_check(ledger: Ledger) -> None:
     await ledger.check()

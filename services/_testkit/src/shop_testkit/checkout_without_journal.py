@@ -1,75 +1,97 @@
-"""A journal that keeps nothing, to measure what the journal costs. No order survives anything with it."""
+"""`python -m shop_testkit.checkout_without_journal` runs checkout without a journal, to measure what the journal costs.
 
-from collections.abc import Collection, Sequence
+Such a checkout loses orders in a crash and charges a card again on a retry.
+"""
 
-from checkout_service.domain import State
-from checkout_service.journal import Entry, Event, NewOrder, OutboxItem, Sent, Statistics
-from checkout_service.saga import Update
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from typing_extensions import override
+
+from chassis.server import run
+from checkout_service.__main__ import Settings, build
+from checkout_service.domain import State, Transition
+from checkout_service.ports import Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
 
 
-class NoJournal:
-    """See `journal.Journal`: every order is new, every update succeeds, nothing is found."""
+class NoJournal(Journal):
+    """Stores nothing: every order is new and every update succeeds."""
 
+    @override
     async def find(self, scope: str) -> Entry | None:
-        """Find nothing."""
         return None
 
+    @override
     async def find_recent(self, fingerprint: str) -> Entry | None:
-        """Find nothing."""
         return None
 
+    @override
     async def read(self, order_id: str) -> Entry | None:
-        """Find nothing."""
         return None
 
+    @override
     async def insert(self, new: NewOrder) -> Entry | None:
-        """Accept any order."""
         return None
 
+    @override
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Have nothing to take."""
         return None
 
+    @override
     async def claim_expired(self, limit: int) -> list[Entry]:
-        """Have nothing to recover."""
         return []
 
-    async def update(self, order_id: str, epoch: int, change: Update, answer: bytes | None) -> bool:
-        """Accept any change."""
+    @override
+    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
         return True
 
+    @override
     async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
-        """Forget the order."""
+        pass
 
+    @override
     async def release_own(self) -> None:
-        """Have nothing to release."""
+        pass
 
+    @override
     async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        """Have nothing to send."""
         return []
 
+    @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        """Forget the item."""
+        pass
 
+    @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Call every order done."""
         return sorted({item.order_id for item in sent})
 
+    @override
     async def statistics(self) -> Statistics:
-        """Count nothing."""
         return Statistics({}, 0.0, 0)
 
+    @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """List nothing."""
         return []
 
+    @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Find nothing."""
         return {order_id: [] for order_id in order_ids}
 
+    @override
     async def history(self, order_id: str) -> list[Event]:
-        """Find nothing."""
         return []
 
+    @override
     async def check(self) -> None:
-        """Always answer."""
+        pass
+
+
+@asynccontextmanager
+async def open_no_journal(_url: str, **_options: object) -> AsyncIterator[Journal]:
+    """Open a NoJournal in place of checkout's `open_journal`."""
+    yield NoJournal()
+
+
+if __name__ == "__main__":
+    run("checkout", Settings, partial(build, open_journal=open_no_journal))

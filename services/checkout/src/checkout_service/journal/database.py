@@ -1,0 +1,51 @@
+"""The interface between the journal's SQL and the databases that run it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from checkout_service.journal.statements import FRAGMENTS
+
+_PARAMETER = re.compile(r":(\w+)")
+
+Parameters: TypeAlias = Mapping[str, Any]
+Statement: TypeAlias = tuple[str, Parameters]
+"""One of the texts in `statements`, and values for its parameters by name; it ignores other values."""
+
+
+class Row(Protocol):
+    """A row whose values are read by column name."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a database's SQL differs; see `statements` for the meaning of `now`, `skip_locked` and `items`.
+
+    Attributes:
+        parameter: how a parameter is written, `{}` being its name.
+    """
+
+    now: str
+    skip_locked: str
+    items: str
+    parameter: str
+
+    def render(self, text: str) -> str:
+        """Return the SQL of one of the texts in `statements`."""
+        fields = {"now": self.now, "skip_locked": self.skip_locked, "items": self.items}
+        for name, fragment in FRAGMENTS.items():
+            fields[name] = fragment.format(**fields)
+        return _PARAMETER.sub(lambda match: self.parameter.format(match[1]), text.format(**fields))
+
+
+class Database(Protocol):
+    """Runs statements, each text rendered for its dialect once. Both methods raise JournalUnavailable."""
+
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        """Run statements in one transaction. Return the rows of each as soon as they are on disk."""
+
+    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+        """Run a query."""

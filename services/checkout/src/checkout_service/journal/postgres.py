@@ -1,0 +1,63 @@
+"""The journal's database in PostgreSQL: shared by several replicas."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TypeVar
+
+from psycopg.rows import dict_row
+from typing_extensions import override
+
+from chassis.postgres import Connection, Postgres, open_postgres
+from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
+from checkout_service.ports import JournalUnavailable
+
+DIALECT = Dialect(
+    now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    skip_locked="FOR UPDATE SKIP LOCKED",
+    items="json_array_elements(CAST(:items AS JSON)) AS items(value)",
+    parameter="%({})s",
+)
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
+    """Open a database whose tables exist; close it on leaving the context."""
+    async with open_postgres(url) as server:
+        yield PostgresDatabase(server)
+
+
+class PostgresDatabase(Database):
+    """A PostgreSQL database. Statements are repeated while the server restarts, so every one must be repeatable."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+        self._render = cache(DIALECT.render)
+
+    @override
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        async def work(connection: Connection) -> list[list[Row]]:
+            # In a pipeline the whole transaction is one round trip.
+            async with connection.pipeline(), connection.transaction():
+                cursors = [connection.cursor(row_factory=dict_row) for _ in batch]
+                for cursor, (text, parameters) in zip(cursors, batch, strict=True):
+                    await cursor.execute(self._render(text), parameters)
+            return [[*await cursor.fetchall()] if cursor.description else [] for cursor in cursors]
+
+        return await self._run(work)
+
+    @override
+    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            cursor = connection.cursor(row_factory=dict_row)
+            return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
+
+        return await self._run(work)
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            return await self._server.run(work)
+        except TimeoutError as error:
+            raise JournalUnavailable("the journal does not answer") from error

@@ -1,0 +1,117 @@
+"""Converts between records of `ports` and rows of the journal's tables."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+import structlog
+
+from chassis.errors import FieldViolation
+from checkout_service.domain import REFUSED, Refusal, State, Transition
+from checkout_service.journal import snapshots
+from checkout_service.journal.database import Row
+from checkout_service.ports import Entry, Event, NewOrder
+
+log = structlog.get_logger()
+
+_STEPS = {
+    State.DECLINED: "declined",
+    State.ABANDONED: "fenced",
+    State.VOIDED: "voided",
+    State.NEEDS_REFUND: "void_refused",
+}
+
+
+def new_order_to_row(new: NewOrder) -> dict[str, Any]:
+    """Return the order's parameters of statements.INSERT."""
+    order, total = new.order, new.order.total
+    return {
+        "order_id": order.order_id,
+        "scope": new.scope,
+        "fingerprint": new.fingerprint,
+        "user_id": order.user_id,
+        "email": order.email,
+        "cart_etag": order.cart_etag,
+        "currency_code": total.currency_code,
+        "total_units": total.units,
+        "total_nanos": total.nanos,
+        "traceparent": new.traceparent,
+        "snapshot": snapshots.dump(order),
+    }
+
+
+def transition_to_row(transition: Transition) -> dict[str, Any]:
+    """Return the transition's parameters of statements.UPDATE."""
+    refusal = transition.refusal
+    return {
+        "before": transition.before,
+        "after": transition.after,
+        "transaction_id": transition.transaction_id,
+        "tracking_id": transition.tracking_id,
+        "refusal": orjson.dumps(asdict(refusal)).decode() if refusal else "",
+        "reason": refusal.reason if refusal else "",
+    }
+
+
+def entry_from_row(row: Row) -> Entry:
+    """Return the entry in a row of the fragment `entry`."""
+    state, refusal = State(row["state"]), _load_refusal(row["refusal"])
+    return Entry(
+        order=snapshots.load(row),
+        fingerprint=row["fingerprint"],
+        state=state,
+        attempt=row["attempt"],
+        epoch=row["epoch"],
+        leased=bool(row["leased"]),
+        failures=row["failures"],
+        reason=refusal.reason if refusal and state in REFUSED else row["reason"],
+        refusal=refusal,
+        tracking_id=row["tracking_id"],
+        traceparent=row["traceparent"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        stuck=bool(row["stuck"]),
+    )
+
+
+def readable_entries(rows: Iterable[Row]) -> list[Entry]:
+    """Return the entries in the rows. Log a row that cannot be decoded, so that it does not block the others."""
+    entries = []
+    for row in rows:
+        try:
+            entries.append(entry_from_row(row))
+        except Exception:
+            log.exception("order cannot be decoded", order_id=row["order_id"])
+    return entries
+
+
+def first_entry(rows: list[Row]) -> Entry | None:
+    """Return the entry in the first row, if there is one."""
+    return entry_from_row(rows[0]) if rows else None
+
+
+def event_from_row(row: Row) -> Event:
+    """Return the event in a row of statements.HISTORY."""
+    return Event(row["at"], row["step"], State(row["state"]), row["attempt"], row["epoch"], row["detail"])
+
+
+def steps_of(transition: Transition) -> list[tuple[str, str]]:
+    """Return what a transition adds to the order's history: steps and their details."""
+    reason = transition.refusal.reason if transition.refusal else ""
+    charged = [("charged", transition.transaction_id)] if transition.transaction_id else []
+    match transition.after:
+        case State.SHIPPED:
+            return [*charged, ("shipped", transition.tracking_id)]
+        case State.VOIDING:
+            return [*charged, ("shipping_refused", reason)]
+        case _:
+            return [(_STEPS[transition.after], reason)]
+
+
+def _load_refusal(text: str) -> Refusal | None:
+    if not text:
+        return None
+    fields = orjson.loads(text)
+    violations = tuple(FieldViolation(**each) for each in fields.pop("violations"))
+    return Refusal(**fields, violations=violations)

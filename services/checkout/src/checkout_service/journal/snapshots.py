@@ -1,0 +1,61 @@
+"""The journal's own encoding of an order, in the column `snapshot`: JSON with a version.
+
+It holds what has no column of its own. Rows of older releases hold a shop.PlaceOrderResponse instead, see `legacy`;
+their column `answer`, which new rows leave empty, repeats it with the tracking id and is no longer read.
+"""
+
+from typing import Any
+
+import orjson
+
+from chassis.money import Money
+from checkout_service.domain import Address, Order, OrderLine
+from checkout_service.journal import legacy
+from checkout_service.journal.database import Row
+
+VERSION = 1
+
+
+def dump(order: Order) -> bytes:
+    """Encode an order."""
+    address = order.address
+    fields = {
+        "version": VERSION,
+        "address": {
+            "street_address": address.street_address,
+            "city": address.city,
+            "state": address.state,
+            "country": address.country,
+            "zip_code": address.zip_code,
+        },
+        "lines": [
+            {"product_id": line.product_id, "quantity": line.quantity, "cost": _dump_money(line.cost)}
+            for line in order.lines
+        ],
+        "shipping_cost": _dump_money(order.shipping_cost),
+    }
+    return orjson.dumps(fields)
+
+
+def load(row: Row) -> Order:
+    """Return the order in a row of `orders`. Raises ValueError for a version of a newer release."""
+    snapshot: bytes = row["snapshot"]
+    if legacy.is_protobuf(snapshot):
+        address, lines, shipping_cost = legacy.load(snapshot)
+    else:
+        fields = orjson.loads(snapshot)
+        if fields["version"] != VERSION:
+            raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
+        address, shipping_cost = Address(**fields["address"]), _load_money(fields["shipping_cost"])
+        lines = tuple(
+            OrderLine(each["product_id"], each["quantity"], _load_money(each["cost"])) for each in fields["lines"]
+        )
+    return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
+
+
+def _dump_money(amount: Money) -> dict[str, Any]:
+    return {"currency_code": amount.currency_code, "units": amount.units, "nanos": amount.nanos}
+
+
+def _load_money(fields: dict[str, Any]) -> Money:
+    return Money.of(fields["currency_code"], fields["units"], fields["nanos"])

@@ -1,0 +1,69 @@
+"""The journal's database as a SQLite file: the embedded default."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+from typing_extensions import override
+
+from chassis.sqlite import SqliteWriter, connect
+from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
+from checkout_service.ports import JournalUnavailable
+
+# SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
+DIALECT = Dialect(now="unix_time()", skip_locked="", items="json_each(:items)", parameter=":{}")
+
+
+@asynccontextmanager
+async def open_sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
+    """Open a file whose tables exist; close it on leaving the context."""
+    opened = SqliteDatabase(path)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+class SqliteDatabase(Database):
+    """A SQLite file. One thread writes, and concurrent writes share a flush; another thread reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._render = cache(DIALECT.render)
+        self._writer = SqliteWriter(path, unix_time=time.time)
+        self._reader = connect(path, unix_time=time.time)
+        self._reader.execute("PRAGMA query_only = ON")
+        self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-read")
+
+    @override
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        def work(connection: sqlite3.Connection) -> list[list[Row]]:
+            return [self._fetch(connection, text, parameters) for text, parameters in batch]
+
+        try:
+            return await self._writer.run(work)
+        except sqlite3.DatabaseError as error:  # locked, full, damaged
+            raise JournalUnavailable("the journal cannot be written") from error
+
+    @override
+    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._reads, self._fetch, self._reader, text, parameters)
+        except sqlite3.DatabaseError as error:
+            raise JournalUnavailable("the journal cannot be read") from error
+
+    async def close(self) -> None:
+        """Finish pending writes and close the file."""
+        await self._writer.close()
+        self._reads.shutdown()
+        self._reader.close()
+
+    def _fetch(self, connection: sqlite3.Connection, text: str, parameters: Parameters) -> list[Row]:
+        cursor = connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(self._render(text), parameters).fetchall()

@@ -1,0 +1,1 @@
+"""Adapters to the peers of checkout, over gRPC."""

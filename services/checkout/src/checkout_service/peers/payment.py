@@ -1,0 +1,121 @@
+"""The client of payment."""
+
+import uuid
+
+import structlog
+from typing_extensions import override
+
+from chassis.errors import REFUSALS, DomainError, NotFound, Unimplemented
+from chassis.money import Money
+from chassis.wire import money_to_wire
+from checkout_service.domain import Card, Refusal
+from checkout_service.outcomes import (
+    Charged,
+    ChargeOutcome,
+    Fenced,
+    InDoubt,
+    Refused,
+    Released,
+    Unsupported,
+    VoidOutcome,
+)
+from checkout_service.peers.refusals import refusal_from_error, valid_reason
+from checkout_service.peers.wire import card_to_wire
+from checkout_service.ports import Payment
+from shop import payment_pb2, payment_pb2_grpc
+from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
+
+log = structlog.get_logger()
+
+
+class PaymentClient(Payment):
+    """Payment by the contract, and by the internal ledger service, which foreign implementations do not have."""
+
+    def __init__(
+        self,
+        charges: payment_pb2_grpc.PaymentServiceStub,
+        ledger: payment_ledger_pb2_grpc.PaymentLedgerStub,
+    ) -> None:
+        self._charges = charges
+        self._ledger = ledger
+        self._has_ledger: bool | None = None
+
+    @override
+    async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
+        request = payment_pb2.ChargeRequest(amount=money_to_wire(amount), credit_card=card_to_wire(card))
+        try:
+            if retry and not await self._deduplicates():
+                return Unsupported()
+            reply = await self._charges.Charge(request, metadata=(("idempotency-key", key),))
+        except DomainError as error:
+            return _outcome_of_error(error)
+        return Charged(reply.transaction_id)
+
+    @override
+    async def resolve(self, key: str) -> ChargeOutcome:
+        if self._has_ledger is False:
+            return Unsupported()
+        try:
+            reply = await self._ledger.ResolveOrFence(payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key))
+        except Unimplemented:
+            self._record_missing_ledger()
+            return Unsupported()
+        except DomainError as error:
+            return InDoubt(error.reason)
+        self._has_ledger = True
+        return _outcome_from_wire(reply)
+
+    @override
+    async def void(self, key: str) -> VoidOutcome:
+        try:
+            await self._ledger.Void(payment_ledger_pb2.VoidRequest(charge_key=key))
+        except Unimplemented:
+            self._record_missing_ledger()
+            return Unsupported()
+        except REFUSALS as error:
+            return Refused(refusal_from_error(error))
+        except DomainError as error:
+            return InDoubt(error.reason)
+        return Released()
+
+    async def _deduplicates(self) -> bool:
+        """Return whether payment has our ledger, which charges once per key; probe it once. Raises DomainError."""
+        if self._has_ledger is None:
+            try:
+                # A random key has no charge, so this Void has no effect.
+                await self._ledger.Void(payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}"))
+            except Unimplemented:
+                self._record_missing_ledger()
+            except NotFound:
+                self._has_ledger = True
+        return bool(self._has_ledger)
+
+    def _record_missing_ledger(self) -> None:
+        if self._has_ledger is not False:
+            log.warning("payment has no ledger service: orders in doubt wait until their callers repeat the request")
+        self._has_ledger = False
+
+
+def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> ChargeOutcome:
+    match reply.WhichOneof("outcome"):
+        case "charged":
+            return Charged(reply.charged.transaction_id)
+        case "fenced":
+            return Fenced()
+        case "voided":
+            return Released()
+        case "declined":
+            return Refused(Refusal("FailedPrecondition", valid_reason(reply.declined.reason), "the card was declined"))
+        case _:
+            return InDoubt("UNKNOWN_OUTCOME")
+
+
+def _outcome_of_error(error: DomainError) -> ChargeOutcome:
+    match error.reason:
+        case "CHARGE_FENCED":
+            return Fenced()
+        case "CHARGE_VOIDED":
+            return Released()
+        case "IDEMPOTENCY_KEY_REUSED":  # there is another charge under the key
+            return InDoubt(error.reason)
+    return Refused(refusal_from_error(error)) if isinstance(error, REFUSALS) else InDoubt(error.reason)

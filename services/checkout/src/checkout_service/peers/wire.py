@@ -1,0 +1,86 @@
+"""Converts between the domain and messages of the contract."""
+
+from collections.abc import Iterable
+
+from chassis.errors import InvalidArgument, Unavailable
+from chassis.money import Money
+from chassis.wire import money_to_wire, parse_wire_money
+from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest, PlacedOrder
+from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
+
+
+class PeerBroken(Unavailable):
+    """A peer's response breaks the contract."""
+
+
+def request_from_wire(request: checkout_pb2.PlaceOrderRequest) -> OrderRequest:
+    """Convert a request, without validation."""
+    return OrderRequest(
+        request.user_id,
+        request.user_currency,
+        _address_from_wire(request.address) if request.HasField("address") else None,
+        request.email,
+        _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
+    )
+
+
+def placed_order_to_wire(placed: PlacedOrder) -> order_pb2.OrderResult:
+    """Convert a placed order, as the response and the confirmation show it: equal orders give equal bytes."""
+    order = placed.order
+    return order_pb2.OrderResult(
+        order_id=order.order_id,
+        shipping_tracking_id=placed.tracking_id,
+        shipping_cost=money_to_wire(order.shipping_cost),
+        shipping_address=address_to_wire(order.address),
+        items=[
+            order_pb2.OrderItem(
+                item=cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity),
+                cost=money_to_wire(line.cost),
+            )
+            for line in order.lines
+        ],
+    )
+
+
+def money_from_wire(message: money_pb2.Money) -> Money:
+    """Convert a peer's amount. Raises PeerBroken if it breaks the rules of Money, which is not our caller's fault."""
+    try:
+        return parse_wire_money(message, field="amount")
+    except InvalidArgument as error:
+        raise PeerBroken("a peer returned an invalid amount") from error
+
+
+def address_to_wire(address: Address) -> address_pb2.Address:
+    return address_pb2.Address(
+        street_address=address.street_address,
+        city=address.city,
+        state=address.state,
+        country=address.country,
+        zip_code=address.zip_code,
+    )
+
+
+def lines_to_wire(lines: Iterable[CartLine | OrderLine]) -> list[cart_pb2.CartItem]:
+    return [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in lines]
+
+
+def card_to_wire(card: Card) -> payment_pb2.CreditCardInfo:
+    return payment_pb2.CreditCardInfo(
+        credit_card_number=card.number,
+        credit_card_cvv=card.cvv,
+        credit_card_expiration_year=card.expiration_year,
+        credit_card_expiration_month=card.expiration_month,
+    )
+
+
+def _address_from_wire(address: address_pb2.Address) -> Address:
+    return Address(address.street_address, address.city, address.state, address.country, address.zip_code)
+
+
+def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
+    return Card(
+        card.credit_card_number,
+        card.credit_card_cvv,
+        card.credit_card_expiration_year,
+        card.credit_card_expiration_month,
+    )

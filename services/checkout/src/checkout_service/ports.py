@@ -1,0 +1,236 @@
+"""The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chassis.errors import Unavailable
+from chassis.money import Money
+from checkout_service.domain import (
+    PLACED,
+    Address,
+    Card,
+    Cart,
+    CartLine,
+    Order,
+    OrderLine,
+    PlacedOrder,
+    Refusal,
+    State,
+    Transition,
+)
+from checkout_service.outcomes import ChargeOutcome, ShipOutcome, VoidOutcome
+
+LEASE_SECONDS = 15.0
+"""Default lease of the worker that serves the caller; a lease for recovery is twice as long."""
+
+EMAIL = "email"
+EMPTY_CART = "empty_cart"
+
+
+class JournalUnavailable(Unavailable):
+    """The journal cannot be read or written. An order that is not recorded has no effect."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after_seconds=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NewOrder:
+    """An order to be recorded before it has any effect.
+
+    Attributes:
+        scope: identifies method, user and idempotency key; a scope has one order.
+        fingerprint: of the request.
+        traceparent: of the trace in which the order is placed; empty if there is none.
+    """
+
+    scope: str
+    fingerprint: str
+    order: Order
+    traceparent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An order as the journal has it.
+
+    Attributes:
+        leased: a worker holds the order's lease.
+        failures: failed recovery attempts since the last change of state.
+        reason: of the last failure or refusal; empty if there was none.
+        stuck: the order needs operator attention.
+        created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
+    """
+
+    order: Order
+    fingerprint: str
+    state: State
+    attempt: int
+    epoch: int
+    leased: bool
+    failures: int
+    reason: str
+    refusal: Refusal | None
+    tracking_id: str
+    traceparent: str
+    created_at: float
+    updated_at: float
+    stuck: bool
+
+    @property
+    def order_id(self) -> str:
+        """The order's id."""
+        return self.order.order_id
+
+    @property
+    def placed(self) -> PlacedOrder | None:
+        """The order to answer with, once it is shipped."""
+        return PlacedOrder(self.order, self.tracking_id) if self.state in PLACED else None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A step in an order's history. `at` is in seconds since 1970."""
+
+    at: float
+    step: str
+    state: State
+    attempt: int
+    epoch: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A finished outbox item. `step` is its entry in the history: email_sent, email_refused, cart_emptied ..."""
+
+    order_id: str
+    kind: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxItem:
+    """An item that is due: EMAIL or EMPTY_CART of an order. `failures` counts the attempts, this one included."""
+
+    kind: str
+    failures: int
+    placed: PlacedOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Unfinished work. The age, in seconds, is that of the open order that has not changed its state for longest."""
+
+    orders: dict[State, int]
+    oldest_open_seconds: float
+    outbox_backlog: int
+
+
+class Journal(Protocol):
+    """Stores orders durably: what a method wrote is on disk when it returns. All methods raise JournalUnavailable."""
+
+    async def find(self, scope: str) -> Entry | None:
+        """Return the scope's order."""
+
+    async def find_recent(self, fingerprint: str) -> Entry | None:
+        """Return the newest order of the last hour with this fingerprint that is placed or being charged."""
+
+    async def read(self, order_id: str) -> Entry | None:
+        """Return the order with this id."""
+
+    async def insert(self, new: NewOrder) -> Entry | None:
+        """Record a new order as CHARGING, with a lease. Return None, or the other order that has its scope."""
+
+    async def take_over(self, seen: Entry) -> Entry | None:
+        """Lease an order whose lease has expired, or reopen an abandoned one with a new attempt.
+
+        Return None if the order has changed since it was read.
+        """
+
+    async def claim_expired(self, limit: int) -> list[Entry]:
+        """Lease up to `limit` open orders whose lease has expired. Each counts as failed until its state changes."""
+
+    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
+        """Apply the transition if the order has its `before` state and this epoch; SHIPPED also fills the outbox."""
+
+    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+        """End the lease after a delay, unless another worker has taken the order over."""
+
+    async def release_own(self) -> None:
+        """End the leases that this worker held before a restart."""
+
+    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
+        """Lease up to `limit` outbox items that are due."""
+
+    async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
+        """Make an outbox item due after a delay."""
+
+    async def settle(self, sent: Collection[Sent]) -> list[str]:
+        """Delete finished outbox items. Return the ids of the orders that became DONE."""
+
+    async def statistics(self) -> Statistics:
+        """Count unfinished orders and outbox items."""
+
+    async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
+        """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
+
+    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return the kinds of the outbox items that each order still has."""
+
+    async def history(self, order_id: str) -> list[Event]:
+        """Return an order's history, oldest first."""
+
+    async def check(self) -> None:
+        """Return if the journal can be read."""
+
+
+class Quotes(Protocol):
+    """Reads that precede an order. They have no effect. All methods raise Unavailable."""
+
+    async def cart(self, user_id: str) -> Cart:
+        """Return the user's cart."""
+
+    async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
+        """Return the products' prices, in this order. Raises ProductWithdrawn."""
+
+    async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
+        """Return the cost of shipping. Raises QuoteRefused."""
+
+    async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
+        """Convert each amount to a currency, exact to the nano. Raises InvalidArgument and OutOfRange."""
+
+
+class Payment(Protocol):
+    """Charges cards, once per key."""
+
+    async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
+        """Charge the card. Return Unsupported for a retry if the peer may not deduplicate by key."""
+
+    async def resolve(self, key: str) -> ChargeOutcome:
+        """Return the outcome of the key's charge; if there is none, fence the key."""
+
+    async def void(self, key: str) -> VoidOutcome:
+        """Release the key's charge."""
+
+
+class Shipping(Protocol):
+    """Ships orders, once per key."""
+
+    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine]) -> ShipOutcome:
+        """Ship the ordered lines."""
+
+
+class Mailer(Protocol):
+    """Sends order confirmations."""
+
+    async def confirm(self, placed: PlacedOrder) -> None:
+        """Mail the confirmation; a repeated one is the same e-mail. Raises DomainError."""
+
+
+class CartClearer(Protocol):
+    """Empties ordered carts."""
+
+    async def clear(self, user_id: str, etag: str) -> None:
+        """Empty the cart unless it has changed since; without an etag, in any case. Raises DomainError."""

@@ -1,0 +1,154 @@
+"""Rows of the table `orders`: those that older releases wrote are read, and replayed to callers byte for byte."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from chassis import database
+from chassis.money import Money
+from checkout_service import recovery
+from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
+from checkout_service.journal import snapshots
+from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.peers.wire import placed_order_to_wire
+from checkout_service.ports import NewOrder
+from shop import checkout_pb2
+from shop_testkit.fake_peers import FakePeers
+
+Request = Callable[..., checkout_pb2.PlaceOrderRequest]
+Start = Callable[..., Any]
+
+ORDER = Order(
+    "01998d2c-7c00-7000-8000-000000000001",
+    "ann",
+    "ann@mail.example",
+    "etag-1",
+    Address("Königsallee 1", "Düsseldorf", "", "Germany", 40212),
+    (OrderLine("mug", 2, Money.of("EUR", 35, 960_000_000)), OrderLine("lamp", 1, Money.of("EUR", 49, 990_000_000))),
+    Money.of("EUR", 9, 990_000_000),
+)
+
+# The bytes of PlaceOrderResponse that the first release wrote: without the tracking id when the order was recorded, and
+# with it when it was shipped.
+OLD_SNAPSHOT = (
+    b"\n\x96\x01\n$01998d2c-7c00-7000-8000-000000000001\x1a\r\n\x03EUR\x10\t\x18\x80\xe7\x88\xd8\x03"
+    b'"*\n\x0eK\xc3\xb6nigsallee 1\x12\x0bD\xc3\xbcsseldorf"\x07Germany(\x94\xba\x02'
+    b"*\x18\n\x07\n\x03mug\x10\x02\x12\r\n\x03EUR\x10#\x18\x80\xe0\xe1\xc9\x03"
+    b"*\x19\n\x08\n\x04lamp\x10\x01\x12\r\n\x03EUR\x101\x18\x80\xe7\x88\xd8\x03"
+)
+OLD_ANSWER = (
+    b"\n\x9f\x01\n$01998d2c-7c00-7000-8000-000000000001\x12\x07track-1\x1a\r\n\x03EUR\x10\t\x18\x80\xe7\x88\xd8\x03"
+    b'"*\n\x0eK\xc3\xb6nigsallee 1\x12\x0bD\xc3\xbcsseldorf"\x07Germany(\x94\xba\x02'
+    b"*\x18\n\x07\n\x03mug\x10\x02\x12\r\n\x03EUR\x10#\x18\x80\xe0\xe1\xc9\x03"
+    b"*\x19\n\x08\n\x04lamp\x10\x01\x12\r\n\x03EUR\x101\x18\x80\xe7\x88\xd8\x03"
+)
+
+# Ann's request under the key `key`, with the HMAC key of the tests.
+OLD_ROW = {
+    "order_id": ORDER.order_id,
+    "scope": "b588c14aa30a69f668afecf3b3eb2c3fa610d7e42b55fc9e78cbe1a3001c2a7b",
+    "fingerprint": "f83663c4f8cb8717a3726c7c63da70ed74ea2b8b4ed0557c7c53a023e625bac7",
+    "user_id": "ann",
+    "email": "ann@mail.example",
+    "cart_etag": "etag-1",
+    "currency_code": "EUR",
+    "total_units": 95,
+    "total_nanos": 940000000,
+    "state": "DONE",
+    "attempt": 1,
+    "epoch": 1,
+    "worker": "w",
+    "lease_until": 1795333843.1962898,
+    "failures": 0,
+    "reason": "",
+    "refusal": "",
+    "transaction_id": "transaction-1",
+    "tracking_id": "track-1",
+    "traceparent": "00-11111111111111111111111111111111-2222222222222222-01",
+    "created_at": 1795333828.181632,
+    "updated_at": 1795333828.2036808,
+    "snapshot": OLD_SNAPSHOT,
+    "answer": OLD_ANSWER,
+}
+UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
+
+
+def insert(url: str, row: dict[str, Any]) -> None:
+    """Insert a row into the table `orders`."""
+    database.migrate(url, MIGRATIONS)
+    columns = ", ".join(row)
+    path = database.sqlite_path(url)
+    if path is None:
+        values = ", ".join(f"%({name})s" for name in row)
+        with psycopg.connect(url) as connection:
+            connection.execute(f"INSERT INTO orders ({columns}) VALUES ({values})", row)  # noqa: S608
+        return
+    values = ", ".join(f":{name}" for name in row)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"INSERT INTO orders ({columns}) VALUES ({values})", row)  # noqa: S608
+
+
+async def test_an_order_of_an_older_release_is_read(journal_url: str) -> None:
+    insert(journal_url, OLD_ROW)
+    async with open_journal(journal_url, worker="one") as journal:
+        entry = await journal.read(ORDER.order_id)
+    assert entry is not None
+    assert (entry.state, entry.order, entry.placed) == (State.DONE, ORDER, PlacedOrder(ORDER, "track-1"))
+
+
+async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
+    peers: FakePeers, start: Start, request_of: Request, database_url: str
+) -> None:
+    insert(database_url, OLD_ROW)
+    async with peers.serving() as address, start(address) as checkout:
+        placed = await checkout.place(request_of(), "key")
+    assert placed.replayed
+    assert placed.response.SerializeToString() == OLD_ANSWER
+
+
+async def test_an_unfinished_order_of_an_older_release_is_finished(
+    peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    insert(database_url, OLD_ROW | UNFINISHED)
+    peers.payment.ledger[f"{ORDER.order_id}:1"] = "charged"
+    async with peers.serving() as address, start(address) as checkout, asyncio.timeout(30):
+        while await checkout.states() != ["DONE"]:  # noqa: ASYNC110 - polls another service by its RPC
+            await asyncio.sleep(0.05)
+        replayed = (await checkout.place(request_of(), "key")).response.order
+    assert replayed == placed_order_to_wire(PlacedOrder(ORDER, f"track-{ORDER.order_id}"))
+    assert [mail.order for mail in peers.email.sent] == [replayed]
+
+
+async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
+    peers: FakePeers, start: Start, request_of: Request, database_url: str
+) -> None:
+    async with peers.serving() as address, start(address) as checkout:
+        await checkout.place(request_of())
+    with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
+        ((snapshot, answer),) = connection.execute("SELECT snapshot, answer FROM orders").fetchall()
+    assert json.loads(snapshot)["version"] == 1
+    assert answer is None
+
+
+def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., NewOrder]) -> None:
+    snapshot = snapshots.dump(new_order().order).replace(b'"version":1', b'"version":2')
+    with pytest.raises(ValueError, match="unknown version 2"):
+        snapshots.load({"order_id": "id", "snapshot": snapshot})
+
+
+async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> None:
+    """As after a rollback from a release with another version."""
+    insert(journal_url, OLD_ROW | UNFINISHED)
+    unreadable = {"order_id": "unreadable", "scope": "unreadable", "snapshot": b'{"version":2}'}
+    insert(journal_url, OLD_ROW | UNFINISHED | unreadable)
+    async with open_journal(journal_url, worker="one") as journal:
+        claimed = await journal.claim_expired(10)
+        listed = await journal.list_orders([], stuck=False, limit=10)
+    assert [entry.order_id for entry in claimed] == [entry.order_id for entry in listed] == [ORDER.order_id]

@@ -1,0 +1,76 @@
+"""The ledger in PostgreSQL: shared by several replicas."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from psycopg.rows import dict_row
+from typing_extensions import override
+
+from chassis.postgres import Connection, Postgres, open_postgres
+from payment_service.domain import Entry, Ledger, LedgerUnavailable
+from payment_service.ledger.rows import COLUMNS, Row, entry_from_row, entry_to_row
+
+_FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # noqa: S608 - a constant
+_RECORD = f"""
+    INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
+        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(brand)s, %(last_four)s,
+        %(reason)s, %(transaction_id)s
+    ) ON CONFLICT DO NOTHING RETURNING {COLUMNS}
+"""  # noqa: S608
+_VOID = f"""
+    UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = %(charge_key)s AND state = 'CHARGED'
+    RETURNING {COLUMNS}
+"""  # noqa: S608
+
+_CHECK_WITHIN_SECONDS = 1
+
+
+@asynccontextmanager
+async def open_postgres_ledger(url: str) -> AsyncIterator["PostgresLedger"]:
+    """Open the ledger in a database whose tables exist, whether or not the server answers at this moment."""
+    async with open_postgres(url) as server:
+        yield PostgresLedger(server)
+
+
+class PostgresLedger(Ledger):
+    """A ledger in PostgreSQL. Each statement commits on its own; all are repeatable, so a lost reply is retried."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+
+    @override
+    async def record(self, entry: Entry) -> Entry:
+        # The insert waits for a concurrent one of the same key to commit, and no row is ever deleted: the read after it
+        # finds that entry, unless a failover lost it in between.
+        row = await self._fetch(_RECORD, entry_to_row(entry)) or await self._fetch(_FIND, {"charge_key": entry.key})
+        if row is None:
+            raise LedgerUnavailable
+        return entry_from_row(row)
+
+    @override
+    async def find(self, key: str) -> Entry | None:
+        row = await self._fetch(_FIND, {"charge_key": key})
+        return None if row is None else entry_from_row(row)
+
+    @override
+    async def void(self, key: str) -> Entry | None:
+        row = await self._fetch(_VOID, {"charge_key": key})
+        return await self.find(key) if row is None else entry_from_row(row)
+
+    @override
+    async def check(self) -> None:
+        """Return if the ledger can be read within a second."""
+        await self._fetch(_FIND, {"charge_key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
+
+    async def _fetch(
+        self, statement: str, parameters: Mapping[str, Any], *, within_seconds: float | None = None
+    ) -> Row | None:
+        async def work(connection: Connection) -> Row | None:
+            async with connection.cursor(row_factory=dict_row) as cursor:
+                return await (await cursor.execute(statement, parameters)).fetchone()
+
+        try:
+            return await self._server.run(work, within_seconds=within_seconds)
+        except TimeoutError as error:
+            raise LedgerUnavailable from error
