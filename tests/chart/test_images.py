@@ -63,8 +63,8 @@ def test_third_party_images_have_the_tag_of_an_exact_patch_release(render: Any) 
         assert re.fullmatch(rf"docker\.io/[a-z/-]+:{release}(-[a-z]+)?(@sha256:[0-9a-f]{{64}})?", image)
 
 
-def test_a_digest_of_a_third_party_image_stands_beside_its_tag(render: Any) -> None:
-    pinned = {"image": {"digest": DIGEST}}
+def test_the_tag_of_a_third_party_image_may_carry_its_digest(render: Any) -> None:
+    pinned = {"image": {"tag": f"1.2.3@{DIGEST}"}}
     components = dict.fromkeys(("collector", "jaeger", "prometheus", "grafana"), pinned)
     manifests = render({"postgresql": pinned, "valkey": pinned, "observability": {"enabled": True, **components}})
     assert [image for image in third_party_images(manifests) if not re.search(rf":[^:@/]+@{DIGEST}$", image)] == []

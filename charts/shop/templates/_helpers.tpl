@@ -104,7 +104,7 @@ custom
 
 {{/* Images */}}
 
-{{/* A digest decides what is pulled; the tag beside it is for readers. */}}
+{{/* A digest decides what is pulled; the tag beside it is for readers. Images that are not ours have both in `tag`. */}}
 {{- define "shop.imageName" -}}
 {{- $name := .repository -}}
 {{- if .registry -}}{{- $name = printf "%s/%s" .registry $name -}}{{- end -}}
