@@ -23,7 +23,7 @@ PACKAGE_FILES = ("__init__.py", "__main__.py", "domain.py", "py.typed", "service
 TEST_FILES = ("test_domain.py", "test_service.py")
 
 # What a domain may import beside itself and the standard library.
-DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.money", "chassis.fields"}
+DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.fields", "chassis.hmac_keys", "chassis.money"}
 
 each_service = pytest.mark.parametrize("service", SERVICES)
 
@@ -74,6 +74,11 @@ def test_skaffold_forwards_every_service_to_its_local_port() -> None:
 def test_no_two_services_share_a_local_port() -> None:
     ports = [project_of(image)["tool"]["shop"]["port"] for image in IMAGES]
     assert len(set(ports)) == len(ports)
+
+
+def test_the_chart_generates_the_secrets_of_every_service() -> None:
+    generated = {image: service.get("secrets", []) for image, service in chart_values()["services"].items()}
+    assert generated == {image: project_of(image)["tool"]["shop"].get("secrets", []) for image in IMAGES}
 
 
 @each_service

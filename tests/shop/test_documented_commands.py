@@ -33,6 +33,7 @@ RUN_ELSEWHERE = {
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
     r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
+    r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),

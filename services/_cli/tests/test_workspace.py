@@ -28,6 +28,13 @@ def test_a_folder_next_to_services_with_a_port_is_an_http_service(tmp_path: Path
     assert discover(tmp_path) == [Program("employee-api", "employee_api", 8000, "http")]
 
 
+def test_a_program_has_the_secrets_of_its_package(tmp_path: Path) -> None:
+    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", 50060)
+    with (tmp_path / "services" / "gift-cards" / "pyproject.toml").open("a") as file:
+        file.write('secrets = ["HMAC_KEY"]\n')
+    assert [program.secrets for program in discover(tmp_path)] == [("HMAC_KEY",)]
+
+
 def test_a_package_without_a_port_is_not_a_program(tmp_path: Path) -> None:
     (tmp_path / "services" / "_cli").mkdir(parents=True)
     (tmp_path / "services" / "_cli" / "pyproject.toml").write_text("[project]\nname = 'shop-cli'\n")

@@ -10,7 +10,7 @@ from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.opening import open_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, Brand.VISA, "4242")
+PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
 
 
@@ -76,7 +76,7 @@ async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str
 
 
 async def test_concurrent_charges_of_one_key_all_return_the_first(ledger_url: str) -> None:
-    writes = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(20)]
+    writes = [replace(CHARGE, payment=replace(PAYMENT, hmac_key_id=f"{number:08}")) for number in range(20)]
     async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
         got = await asyncio.gather(*(ledger.record(entry) for entry in writes for ledger in (one, other)))
     assert len({recorded.entry for recorded in got}) == 1

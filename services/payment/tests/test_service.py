@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from chassis.status import from_rpc_error
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
@@ -20,6 +21,8 @@ from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
 from shop_testkit.serving import connect
+
+KEYS = HmacKeys.parse("k" * 32)
 
 MakeRequest = Callable[..., ChargeRequest]
 Response = TypeVar("Response")
@@ -57,7 +60,7 @@ def charge_to_wire(charge: ChargeRequest) -> payment_pb2.ChargeRequest:
 
 
 def processor_of(ledger: Ledger) -> PaymentProcessor:
-    return PaymentProcessor(ledger, b"k" * 32, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
+    return PaymentProcessor(ledger, KEYS, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
 
 
 @asynccontextmanager

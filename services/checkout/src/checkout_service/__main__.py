@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pydantic import Field, SecretStr
 
-from chassis.hmac_key import load_hmac_key
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from checkout_service.executor import Executor
@@ -44,8 +43,8 @@ async def build(
         outbox = Outbox(journal, peers.mailer, peers.cart_clearer, metrics, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
         recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
-        hmac_key = load_hmac_key(settings)
-        placer = OrderPlacer(journal, peers.quotes, executor, hmac_key, failpoints, lease_seconds=lease_seconds)
+        keys = settings.hmac_keys
+        placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))

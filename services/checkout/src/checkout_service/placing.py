@@ -11,6 +11,7 @@ from opentelemetry import trace
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from checkout_service import saga
 from checkout_service.domain import (
     REFUSED,
@@ -21,7 +22,7 @@ from checkout_service.domain import (
     OrderRequest,
     PlacedOrder,
     State,
-    fingerprint,
+    fingerprints,
     scope_of,
     validate,
 )
@@ -52,18 +53,27 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request in progress; `answer_by` is on the event loop's clock."""
+    """A request in progress.
+
+    Attributes:
+        fingerprints: of the request under each HMAC key; the first is stored with a new order.
+        answer_by: on the event loop's clock.
+    """
 
     request: OrderRequest
-    fingerprint: str
+    fingerprints: list[str]
     answer_by: float
+
+    def is_of(self, order: Entry) -> bool:
+        """Return whether the order was begun by the same request, perhaps before a change of the HMAC key."""
+        return order.fingerprint in self.fingerprints
 
 
 class OrderPlacer:
     """Places orders, one per scope.
 
     Args:
-        hmac_key: for fingerprints.
+        hmac_keys: for fingerprints.
         lease_seconds: that of the journal; limits how long a caller's order is retried in its own task.
     """
 
@@ -72,7 +82,7 @@ class OrderPlacer:
         journal: Journal,
         quotes: Quotes,
         executor: Executor,
-        hmac_key: bytes,
+        hmac_keys: HmacKeys,
         failpoints: Failpoints,
         *,
         lease_seconds: float = LEASE_SECONDS,
@@ -80,7 +90,7 @@ class OrderPlacer:
         self._journal = journal
         self._quotes = quotes
         self._executor = executor
-        self._hmac_key = hmac_key
+        self._hmac_keys = hmac_keys
         self._failpoints = failpoints
         self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
         self._warned_of_etags = False
@@ -92,7 +102,7 @@ class OrderPlacer:
         so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
         chassis.errors, this call has charged no card.
         """
-        pending = _PendingRequest(request, fingerprint(request, self._hmac_key), _answer_by())
+        pending = _PendingRequest(request, fingerprints(request, self._hmac_keys), _answer_by())
         if key is not None:
             scope = scope_of(request.user_id, "key", key)
             existing = await self._journal.find(scope)
@@ -122,10 +132,11 @@ class OrderPlacer:
         """
         user_id = pending.request.user_id
         if not cart.lines:
-            recent = await self._journal.find_recent(pending.fingerprint)
-            if recent is None:
-                raise CartEmpty("the cart is empty")
-            return "", recent  # the cart was emptied because it was ordered
+            for fingerprint in pending.fingerprints:
+                recent = await self._journal.find_recent(fingerprint)
+                if recent is not None:
+                    return "", recent  # the cart was emptied because it was ordered
+            raise CartEmpty("the cart is empty")
         if cart.etag is None:
             self._warn_of_missing_etag()
             return scope_of(user_id, "cart", str(uuid.uuid4())), None
@@ -136,7 +147,7 @@ class OrderPlacer:
             if existing is None:
                 return own or (scope, None)
             failed = existing.state in REFUSED | {State.ABANDONED}
-            if existing.fingerprint == pending.fingerprint:
+            if pending.is_of(existing):
                 own = scope, existing
             elif not failed:
                 raise _cart_conflict(existing)
@@ -155,7 +166,7 @@ class OrderPlacer:
         if asyncio.get_running_loop().time() >= pending.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self._failpoints.reach(QUOTED)
-        return NewOrder(scope, pending.fingerprint, order, _traceparent())
+        return NewOrder(scope, pending.fingerprints[0], order, _traceparent())
 
     async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest) -> Placement:
         work = Work(new.order, 1, 1, card, new, self._retry_seconds)
@@ -230,7 +241,7 @@ async def _wait_for(run: Run, until: float) -> SagaResult | None:
 
 
 def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
-    if existing.fingerprint != pending.fingerprint:
+    if not pending.is_of(existing):
         raise IdempotencyKeyReused
     return existing
 

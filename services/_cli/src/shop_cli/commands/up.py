@@ -33,8 +33,8 @@ Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data
 async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None) -> None:
     """Start all services, restart those that end, and stop everything on Ctrl-C.
 
-    Data and logs are written below `.shop/` in the folder. Settings such as REDIS_URL, SMTP_URL or
-    OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
+    Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
+    SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
     programs = discover()
     stopped = _event_set_by_signals()

@@ -27,6 +27,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import health, launch
 from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST, require_free
+from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService
 
 STOP_SECONDS = 25.0
@@ -59,7 +60,8 @@ class Process(ControllableProcess):
         program: the program to run.
         port: its port on loopback.
         environment: all its environment variables but HOST and PORT.
-        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`.
+        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
+            secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
     """
 
     def __init__(self, program: Program, port: int, environment: Mapping[str, str], folder: Path) -> None:
@@ -67,7 +69,9 @@ class Process(ControllableProcess):
         self.name = program.name
         self.port = port
         self.address = f"{HOST}:{port}"
-        self.environment = {**environment, "HOST": HOST, "PORT": str(port)}
+        missing = [variable for variable in program.secrets if variable not in environment]
+        secrets = {name: load_or_create(folder / ".shop-secrets" / program.name / name) for name in missing}
+        self.environment = {**environment, **secrets, "HOST": HOST, "PORT": str(port)}
         self.log_path = folder / ".shop" / "log" / f"{program.name}.log"
         self.starts = 0
         self.started_at = 0.0

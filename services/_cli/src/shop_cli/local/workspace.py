@@ -26,12 +26,14 @@ class Program:
         module: the module that `python -m` runs, such as `product_catalog_service`.
         port: its default port on a developer's machine.
         protocol: the protocol of its readiness check.
+        secrets: variables that each need a random value of its own; the chart's `secrets`.
     """
 
     name: str
     module: str
     port: int
     protocol: Literal["grpc", "http"]
+    secrets: tuple[str, ...] = ()
 
     @property
     def address_variable(self) -> str:
@@ -81,4 +83,5 @@ def _read(path: Path, protocol: Literal["grpc", "http"]) -> Program | None:
     if "port" not in tool.get("shop", {}):
         return None
     (package,) = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return Program(path.parent.name, Path(package).name, tool["shop"]["port"], protocol)
+    secrets = tuple(tool["shop"].get("secrets", ()))
+    return Program(path.parent.name, Path(package).name, tool["shop"]["port"], protocol, secrets)

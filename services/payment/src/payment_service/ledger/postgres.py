@@ -14,7 +14,7 @@ from payment_service.ledger.rows import COLUMNS, Row, entry_from_row, entry_to_r
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # noqa: S608 - a constant
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
-        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(brand)s, %(last_four)s,
+        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(hmac_key_id)s, %(brand)s,
         %(reason)s, %(transaction_id)s
     ) ON CONFLICT DO NOTHING RETURNING charge_key
 """  # noqa: S608
