@@ -109,7 +109,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     MANIFEST_UNAVAILABLE: _ErrorReason.ValueType  # 34
     """--- Shipping and e-mail ---
 
-    UNAVAILABLE: The shipment could not be recorded, so it was not accepted.
+    UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
     """
     MAIL_NOT_SENT: _ErrorReason.ValueType  # 35
     """UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
@@ -211,7 +211,7 @@ CATALOG_UNAVAILABLE: ErrorReason.ValueType  # 33
 MANIFEST_UNAVAILABLE: ErrorReason.ValueType  # 34
 """--- Shipping and e-mail ---
 
-UNAVAILABLE: The shipment could not be recorded, so it was not accepted.
+UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
 """
 MAIL_NOT_SENT: ErrorReason.ValueType  # 35
 """UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
