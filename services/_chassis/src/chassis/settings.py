@@ -74,6 +74,8 @@ class ServiceSettings(Settings):
 
     host: str = "[::]"
     port: int = Field(default=50051, ge=0, le=MAX_PORT)
+    # Of services for other services and operators, such as PaymentLedger; most processes have none.
+    internal_port: int = Field(default=50052, ge=0, le=MAX_PORT)
     # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)
