@@ -1,11 +1,13 @@
 """One suite for the ledger on SQLite and on PostgreSQL."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
 
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
+from chassis.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.opening import open_ledger
@@ -47,6 +49,31 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
         None,
     ]
     assert await ledger.find("key") == voided
+
+
+async def test_captured_charges_are_listed_from_a_position_on(ledger: Ledger) -> None:
+    for key in ("b", "a", "voided", "c"):
+        await ledger.record(replace(CHARGE, key=key))
+    await ledger.record(Entry("fenced", State.FENCED))
+    await ledger.record(Entry("declined", State.DECLINED, PAYMENT, Decline.CARD_EXPIRED))
+    await ledger.void("voided")
+    charges = await ledger.list_captured(Position(0), 10)
+    assert sorted((charge.key, charge.amount) for charge in charges) == [(key, PAYMENT.amount) for key in "abc"]
+    paged = [
+        charge
+        for start in (Position(0), *(each.position for each in charges[:2]))
+        for charge in await ledger.list_captured(start, 1)
+    ]
+    assert paged == charges
+    assert await ledger.list_captured(charges[-1].position, 10) == []
+
+
+async def test_charges_are_listed_from_the_time_on_at_which_they_were_recorded(ledger: Ledger) -> None:
+    before = time.time()
+    await ledger.record(CHARGE)
+    (charge,) = await ledger.list_captured(Position(before - 60), 10)
+    assert abs(charge.recorded_at - before) < 60
+    assert await ledger.list_captured(Position(before + 60), 10) == []
 
 
 async def test_entries_survive_a_restart(ledger_url: str) -> None:

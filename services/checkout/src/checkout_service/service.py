@@ -3,11 +3,12 @@
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time
 from checkout_service.domain import State
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -59,6 +60,16 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
         outbox = await self._journal.outbox_of([entry.order_id for entry in found])
         return orders_pb2.ListOrdersResponse(orders=[_entry_to_wire(entry, outbox[entry.order_id]) for entry in found])
+
+    @override
+    async def ScanOrders(
+        self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
+    ) -> orders_pb2.ScanOrdersResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._journal.scan(after, paging.PAGE_SIZE)
+        outbox = await self._journal.outbox_of([entry.order_id for entry in page])
+        orders = [_entry_to_wire(entry, outbox[entry.order_id]) for entry in page]
+        return orders_pb2.ScanOrdersResponse(orders=orders, next_page_token=paging.next_page_token(page))
 
     @override
     async def GetOrder(

@@ -15,6 +15,7 @@ from typing import Protocol
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, parse_money
+from chassis.paging import Position
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
@@ -100,6 +101,23 @@ class Recorded:
     existing: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CapturedCharge:
+    """A charge that was not released. `recorded_at` is in seconds since 1970."""
+
+    key: str
+    amount: Money
+    recorded_at: float
+
+    @property
+    def transaction_id(self) -> str:
+        return Entry(self.key, State.CHARGED).transaction_id
+
+    @property
+    def position(self) -> Position:
+        return Position(self.recorded_at, self.key)
+
+
 class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
@@ -111,6 +129,9 @@ class Ledger(Protocol):
 
     async def void(self, key: str) -> Entry | None:
         """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""
+
+    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+        """Return up to `limit` captured charges that follow a position, in their order."""
 
     async def check(self) -> None:
         """Return if the ledger can be read."""

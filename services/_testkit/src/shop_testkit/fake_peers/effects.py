@@ -5,7 +5,7 @@ import uuid
 from typing_extensions import override
 
 from chassis.calls import metadata_value
-from chassis.errors import Aborted, Internal, NotFound
+from chassis.errors import Aborted, Internal, NotFound, Unimplemented
 from chassis.serving import ServicerContext
 from shop import (
     email_pb2,
@@ -110,6 +110,12 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
             raise NotFound("no such charge")
         self._ledger[request.charge_key] = "voided"
         return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
+
+    @override
+    async def ListCharges(
+        self, _request: payment_ledger_pb2.ListChargesRequest, _context: ServicerContext
+    ) -> payment_ledger_pb2.ListChargesResponse:
+        raise Unimplemented("checkout does not list charges")
 
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from typing_extensions import override
 
+from chassis.paging import Position
 from checkout_service.domain import PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement
@@ -151,6 +152,10 @@ class SqlJournal(Journal):
         items = [{"state": state} for state in states or State]
         found = await self._read(statements.LIST_STUCK if stuck else statements.LIST, items, limit=limit)
         return readable_entries(found)
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return readable_entries(await self._read(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:

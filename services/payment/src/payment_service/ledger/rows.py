@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from chassis.money import Money
-from payment_service.domain import Entry, Payment, State
+from payment_service.domain import CapturedCharge, Entry, Payment, State
 
 COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason"
 """The columns that `entry_from_row` reads."""
@@ -39,3 +39,9 @@ def entry_from_row(row: Row) -> Entry:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
         payment = Payment(amount, bytes(row["card_hmac"]), row["hmac_key_id"], row["brand"])
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"])
+
+
+def captured_from_row(row: Row) -> CapturedCharge:
+    """Return the charge in a row of charge_key, currency_code, units, nanos and recorded_seconds."""
+    amount = Money.of(row["currency_code"], row["units"], row["nanos"])
+    return CapturedCharge(row["charge_key"], amount, float(row["recorded_seconds"]))
