@@ -31,12 +31,14 @@ class RunningShop:
     Attributes:
         folder: where the processes write their data.
         channels: to each process, by its name.
+        internal_channels: to the internal services of the processes that have some.
         received: the telemetry that was exported so far.
     """
 
     processes: Shop
     folder: Path
     channels: Mapping[str, grpc.aio.Channel]
+    internal_channels: Mapping[str, grpc.aio.Channel]
     received: Received
 
     async def products(self) -> list[Product]:
@@ -90,4 +92,9 @@ async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningS
             process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
             for process in processes
         }
-        yield RunningShop(processes, folder, channels, received)
+        internal_channels = {
+            process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.internal_address))
+            for process in processes
+            if process.internal_port
+        }
+        yield RunningShop(processes, folder, channels, internal_channels, received)
