@@ -72,13 +72,29 @@ def test_skaffold_forwards_every_service_to_its_local_port() -> None:
 
 
 def test_no_two_services_share_a_local_port() -> None:
-    ports = [project_of(image)["tool"]["shop"]["port"] for image in IMAGES]
+    tables = [project_of(image)["tool"]["shop"] for image in IMAGES]
+    ports = [table[name] for table in tables for name in ("port", "internal-port") if name in table]
     assert len(set(ports)) == len(ports)
 
 
 def test_the_chart_generates_the_secrets_of_every_service() -> None:
     generated = {image: service.get("secrets", []) for image, service in chart_values()["services"].items()}
     assert generated == {image: project_of(image)["tool"]["shop"].get("secrets", []) for image in IMAGES}
+
+
+@each_service
+def test_a_service_with_internal_services_has_a_port_for_them_everywhere(service: str) -> None:
+    serves = "add_internal_servicer" in (package_of(service) / "__main__.py").read_text()
+    has_local_port = "internal-port" in project_of(service)["tool"]["shop"]
+    has_port_in_the_chart = (chart_values()["services"][service] or {}).get("internal", False)
+    assert [has_local_port, has_port_in_the_chart] == [serves, serves]
+
+
+def test_internal_services_are_registered_on_the_internal_port_only() -> None:
+    sources = [path.read_text() for path in (ROOT / "services").glob("*/src/*_service/**/*.py")]
+    registered = [call for text in sources for call in re.findall(r"add_servicer\(\s*(\w+)", text)]
+    internal = {f"{proto.stem}_pb2_grpc" for proto in (ROOT / "protos/shop_internal").glob("*.proto")}
+    assert set(registered) & internal == set()
 
 
 @each_service

@@ -161,6 +161,22 @@ async def test_every_service_gets_the_addresses_of_all_services(ad: Program, tmp
     assert shop["ad"].environment["PRODUCT_CATALOG_ADDR"] == "127.0.0.1:2"
 
 
+async def test_every_service_gets_the_addresses_of_internal_services(ad: Program, tmp_path: Path) -> None:
+    shop = Shop([ad], tmp_path, {"ad": 1, "ad-internal": 2})
+    assert shop["ad"].environment["AD_INTERNAL_ADDR"] == shop["ad"].internal_address == "127.0.0.1:2"
+
+
+async def test_an_internal_port_in_use_is_detected_before_any_service_is_started(
+    ad: Program, port: int, tmp_path: Path
+) -> None:
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        internal_port = listener.getsockname()[1]
+        with pytest.raises(PortInUse, match=str(internal_port)):
+            await Shop([ad], tmp_path, {"ad": port, "ad-internal": internal_port}).__aenter__()
+
+
 async def test_a_service_that_is_not_part_of_the_shop_is_reported_by_name(shop: Shop) -> None:
     with pytest.raises(NotFound, match="cart is not part of this shop"):
         shop["cart"]

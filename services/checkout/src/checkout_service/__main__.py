@@ -47,7 +47,7 @@ async def build(
         placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
+        service.add_internal_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox)]
             yield

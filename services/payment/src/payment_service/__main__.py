@@ -44,7 +44,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         service.add_servicer(
             payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
         )
-        service.add_servicer(
+        service.add_internal_servicer(
             payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(processor, service.failpoints)
         )
         yield

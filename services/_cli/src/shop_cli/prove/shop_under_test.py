@@ -11,7 +11,7 @@ from typing import Literal
 
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, discover_services, find
+from shop_cli.local.workspace import Program, default_ports, discover_services, find
 from shop_cli.prove.stores import Postgres, Valkey
 
 Database = Literal["sqlite", "postgres"]
@@ -71,13 +71,14 @@ async def shop_under_test(
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
-        valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
+        port_names = default_ports(programs)
+        valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         postgres = await _start_postgres(stack) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
         overrides = _overrides(folder, names, valkey.url, urls, common)
-        processes = Shop(programs, folder, dict(zip(names, ports, strict=True)), _environment(), overrides)
+        processes = Shop(programs, folder, dict(zip(port_names, ports, strict=True)), _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
