@@ -29,7 +29,14 @@ MALFORMED = "4929530463957263"
 CODE = 9137
 IMPOSSIBLE_CODE = 1_918_273_645
 KEY = "k" * 32
-ENVIRONMENT = {"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug", "HMAC_KEY": KEY}
+ENVIRONMENT = {
+    "HOST": "127.0.0.1",
+    "PORT": "0",
+    "INTERNAL_PORT": "0",
+    "DRAIN_SECONDS": "0",
+    "LOG_LEVEL": "debug",
+    "HMAC_KEY": KEY,
+}
 LEAKED_DIGITS = 8
 """This many consecutive digits of a card are a leak; fewer appear by chance."""
 
