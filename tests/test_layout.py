@@ -66,9 +66,13 @@ def test_skaffold_builds_every_image() -> None:
 
 def test_skaffold_forwards_every_service_to_its_local_port() -> None:
     forwarded = {
-        forward["resourceName"].rpartition("shop-")[2]: forward["localPort"] for forward in skaffold()["portForward"]
+        (forward["resourceName"].removeprefix("shop-"), forward["port"]): forward["localPort"]
+        for forward in skaffold()["portForward"]
     }
-    assert forwarded == {image: project_of(image)["tool"]["shop"]["port"] for image in IMAGES}
+    ports = {image: project_of(image)["tool"]["shop"] for image in IMAGES}
+    public = {(image, 8000 if image == "employee-api" else 50051): ports[image]["port"] for image in IMAGES}
+    internal = {(image, 50052): ports[image]["internal-port"] for image in IMAGES if "internal-port" in ports[image]}
+    assert forwarded == public | internal
 
 
 def test_no_two_services_share_a_local_port() -> None:

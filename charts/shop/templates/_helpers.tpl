@@ -46,6 +46,7 @@ labels:
 {{- if not (kindIs "invalid" $own) -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
 {{- $_ := set $service "port" (ternary 50051 8000 (eq $service.protocol "grpc")) -}}
+{{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $services $name $service -}}
 {{- end -}}
 {{- end -}}
