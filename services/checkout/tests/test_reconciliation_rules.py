@@ -33,16 +33,24 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
 
 
 SECOND_CHARGE = Charge("id:2", PRICE, 20.0)
+OTHER_CHARGE = Charge("id:1", Money.of("EUR", 13), 10.0)
+SECOND_SHIPMENT = Shipment("id:2", "SHOP-2", 20.0)
 
 
 @pytest.mark.parametrize(
     ("records", "kind"),
     [
         (OrderRecords("id", order(), (CHARGE, SECOND_CHARGE), (SHIPMENT,), MAIL), Kind.CHARGED_TWICE),
-        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT, Shipment("id:2", "SHOP-2", 20.0)), MAIL), Kind.SHIPPED_TWICE),
+        (
+            OrderRecords("id", order(), (CHARGE,), (SHIPMENT, SECOND_SHIPMENT), MAIL),
+            Kind.SHIPPED_TWICE,
+        ),
         (OrderRecords("id", order("DECLINED"), (CHARGE,)), Kind.CHARGED_NOT_SHIPPED),
         (OrderRecords("id", order(), (), (SHIPMENT,), MAIL), Kind.SHIPPED_NOT_CHARGED),
-        (OrderRecords("id", order(), (Charge("id:1", Money.of("EUR", 13), 10.0),), (SHIPMENT,), MAIL), Kind.AMOUNT_DIFFERS),
+        (
+            OrderRecords("id", order(), (OTHER_CHARGE,), (SHIPMENT,), MAIL),
+            Kind.AMOUNT_DIFFERS,
+        ),
         (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), Kind.NOT_MAILED),
         (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(sent=False, detail="failed")), Kind.NOT_MAILED),
         (OrderRecords("id", order("CHARGING", is_open=True)), Kind.OPEN_TOO_LONG),

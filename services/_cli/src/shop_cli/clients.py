@@ -51,7 +51,7 @@ async def _client(
     Without an address (`host:port`) the environment gives it, else it is the program's local port. Raise Unavailable
     with the reason NOTHING_LISTENS if no connection can be made.
     """
-    target = _checked(address or _default_address(name, internal=service.startswith("shop.internal.")))
+    target = _checked(address or default_address(name, internal=service.startswith("shop.internal.")))
     opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
     try:
         yield stub(opened)
@@ -64,7 +64,8 @@ async def _client(
         await opened.close()
 
 
-def _default_address(name: str, *, internal: bool) -> str:
+def default_address(name: str, *, internal: bool) -> str:
+    """Return the address of a program's public or internal services: from the environment, else its local port."""
     programs = discover()
     program, ports = find(programs, name), default_ports(programs)
     if internal:
