@@ -83,11 +83,11 @@ ALL_PORTS = [50051, 50052, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
 
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
+    tests = {found["metadata"]["name"] for found in manifests.hooks}
     return {
-        found["metadata"]["name"].removeprefix("shop-"): Pod(
-            found["metadata"]["name"], found["spec"]["template"]["metadata"]["labels"], NAMESPACE
-        )
-        for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+        name.removeprefix("shop-"): Pod(name, template["metadata"]["labels"], NAMESPACE)
+        for name, template in manifests.pod_templates()
+        if name not in tests
     }
 
 
@@ -126,6 +126,7 @@ def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
     calls |= {
         (name, callee, 50052) for name, service in services.items() for callee in service.get("internalCalls", [])
     }
+    calls |= {("reconciliation", name, 50052) for name in ("checkout", "payment", "shipping", "email")}
     return calls | {
         (name, service["store"], stores[service["store"]]) for name, service in services.items() if "store" in service
     }
@@ -143,7 +144,7 @@ def test_each_side_s_policies_suffice_alone(
 
 
 def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, Any]) -> None:
-    telemetry = {(name, "otel-collector", 4317) for name in values["services"]} | {
+    telemetry = {(name, "otel-collector", 4317) for name in [*values["services"], "reconciliation"]} | {
         ("otel-collector", "jaeger", 4317),
         ("otel-collector", "prometheus", 9090),
         ("grafana", "jaeger", 16686),

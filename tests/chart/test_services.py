@@ -35,8 +35,8 @@ def test_an_unknown_callee_fails_the_render(render: Any) -> None:
 
 
 def test_an_internal_call_of_a_service_without_internal_services_fails_the_render(render: Any) -> None:
-    with pytest.raises(ValueError, match=r'ad\.internalCalls: there is no service "email" with internal services'):
-        render({"services": {"ad": {"internalCalls": ["email"]}}})
+    with pytest.raises(ValueError, match=r'ad\.internalCalls: there is no service "currency" with internal services'):
+        render({"services": {"ad": {"internalCalls": ["currency"]}}})
 
 
 def test_removing_a_callee_fails_the_render(render: Any) -> None:

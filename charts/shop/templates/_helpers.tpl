@@ -53,6 +53,12 @@ labels:
 {{- toJson $services -}}
 {{- end -}}
 
+{{/* "true" if records are reconciled, which needs the services that have some. */}}
+{{- define "shop.reconciles" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- if and .Values.reconciliation.enabled $services.checkout $services.payment $services.shipping }}true{{ end -}}
+{{- end -}}
+
 {{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}
 {{- define "shop.grpcName" -}}
 shop.{{ . | replace "-" " " | title | replace " " "" }}Service
