@@ -12,10 +12,10 @@ from shop import (
     product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
-from shop_internal import payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
+from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
 from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakeManifest, FakePayment, FakeShipping
 from shop_testkit.fake_peers.peer import FakePeer, Fault
-from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency
+from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
 from shop_testkit.serving import Registration, serve
 
 __all__ = ["FakePeer", "FakePeers", "Fault"]
@@ -23,7 +23,7 @@ __all__ = ["FakePeer", "FakePeers", "Fault"]
 
 @dataclass
 class FakePeers:
-    """The six peers of checkout, and the internal services of payment and shipping."""
+    """The six peers of checkout, and the internal services of cart, payment and shipping."""
 
     cart: FakeCart = field(default_factory=FakeCart)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -35,9 +35,12 @@ class FakePeers:
     def __post_init__(self) -> None:
         self.ledger = FakeLedger(self.payment)
         self.manifest = FakeManifest(self.shipping)
+        self.ordered_cart = FakeOrderedCart(self.cart)
 
     @asynccontextmanager
-    async def serving(self, *, with_ledger: bool = True, with_manifest: bool = True) -> AsyncIterator[str]:
+    async def serving(
+        self, *, with_ledger: bool = True, with_manifest: bool = True, with_ordered_cart: bool = True
+    ) -> AsyncIterator[str]:
         """Serve all of them on one port; yield its address. Foreign peers have no internal services."""
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
@@ -51,5 +54,7 @@ class FakePeers:
             registrations.append((payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger))
         if with_manifest:
             registrations.append((shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest))
+        if with_ordered_cart:
+            registrations.append((ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart))
         async with serve(*registrations) as address:
             yield address
