@@ -79,7 +79,7 @@ async def test_the_charge_is_the_sum_of_lines_and_shipping(
     peers.cart.fill("ann", lamp=3, cup=1)
     order = (await checkout.place(request_of())).response.order
     shown = [order.shipping_cost, *(line.cost for line in order.items)]
-    (charged,) = peers.payment.amounts.values()
+    (charged,) = (request.amount for request in peers.payment.requests.values())
     assert charged.units * 10**9 + charged.nanos == sum(cost.units * 10**9 + cost.nanos for cost in shown)
 
 
