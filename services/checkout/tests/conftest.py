@@ -14,7 +14,7 @@ from chassis.money import Money
 from chassis.telemetry import Telemetry
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
-from checkout_service.domain import Address, Order, OrderLine, new_order_id
+from checkout_service.domain import Address, Order, OrderLine, order_id_of
 from checkout_service.journal.opening import open_journal
 from checkout_service.peers import channels
 from checkout_service.ports import Journal, NewOrder
@@ -23,7 +23,7 @@ from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
-INTERNAL = ("cart_internal_addr", "payment_internal_addr")
+INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr")
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
 
@@ -61,10 +61,10 @@ def new_order() -> Callable[..., NewOrder]:
 
     def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> NewOrder:
         order = Order(
-            new_order_id(),
+            order_id_of(scope),
             "user",
             "ann@mail.example",
-            "etag",
+            f"etag of {scope}",
             Address("Main 1", "Berlin", "BE", "Germany", 10115),
             (MUG,),
             Money.of("EUR", 4, 500_000_000),

@@ -13,8 +13,8 @@ from shop import (
     product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
-from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc
-from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
+from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
+from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakeManifest, FakePayment, FakeShipping
 from shop_testkit.fake_peers.peer import FakePeer, Fault
 from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
 from shop_testkit.serving import Registration, serve
@@ -24,7 +24,7 @@ __all__ = ["FakePeer", "FakePeers", "Fault"]
 
 @dataclass
 class FakePeers:
-    """The six peers of checkout, and the internal services of cart and payment."""
+    """The six peers of checkout, and the internal services of cart, payment and shipping."""
 
     cart: FakeCart = field(default_factory=FakeCart)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -35,14 +35,19 @@ class FakePeers:
 
     def __post_init__(self) -> None:
         self.ledger = FakeLedger(self.payment)
+        self.manifest = FakeManifest(self.shipping)
         self.ordered_cart = FakeOrderedCart(self.cart)
 
     @asynccontextmanager
-    async def serving(self, *, with_ledger: bool = True, with_ordered_cart: bool = True) -> AsyncIterator[str]:
+    async def serving(
+        self, *, with_ledger: bool = True, with_manifest: bool = True, with_ordered_cart: bool = True
+    ) -> AsyncIterator[str]:
         """Serve all of them on one port; yield its address. A service that is left out responds UNIMPLEMENTED."""
         missing = Fault(Unimplemented("no such method"))
         if not with_ledger:
             self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
+        if not with_manifest:
+            self.manifest.faults.update(ResolveOrFence=missing)
         if not with_ordered_cart:
             self.ordered_cart.faults.update(RemoveOrdered=missing)
         registrations: list[Registration] = [
@@ -54,6 +59,7 @@ class FakePeers:
             (email_pb2_grpc.add_EmailServiceServicer_to_server, self.email),
             (ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart),
             (payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger),
+            (shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest),
         ]
         async with serve(*registrations) as address:
             yield address

@@ -20,6 +20,7 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 _READ_SECONDS = 1.0
 _CHARGE_SECONDS = 5.0
@@ -37,6 +38,7 @@ class Addresses(ServiceSettings):
     payment_addr: str
     email_addr: str
     cart_internal_addr: str | None = None
+    shipping_internal_addr: str | None = None
     payment_internal_addr: str | None = None
 
 
@@ -68,11 +70,12 @@ class Peers:
         )
         currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
         shipping = ShippingServiceStub(channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote"))
+        manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", _SHIP_SECONDS))
         payment = PaymentServiceStub(channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS))
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
         self.payment = PaymentClient(payment, ledger)
-        self.shipping = ShippingClient(shipping, _SHIP_SECONDS)
+        self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
         self.mailer = EmailClient(email)
         self.cart_clearer = CartClient(cart, ordered_cart)
