@@ -1,11 +1,7 @@
-"""`python -m checkout_service` runs the checkout service.
-
-With `migrate` it updates the database's schema and exits, with `reconcile` it compares the records of all services.
-"""
+"""`python -m checkout_service` runs the checkout service; with `migrate` it updates the database's schema and exits."""
 
 import asyncio
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -67,8 +63,4 @@ def _worker_name(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["reconcile"]:
-        from checkout_service.reconciliation import job  # a service does not need it
-
-        sys.exit(job.main())
     run("checkout", Settings, build, migrations=MIGRATIONS)

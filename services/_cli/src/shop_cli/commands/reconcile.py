@@ -46,7 +46,7 @@ def _run(**settings: str) -> subprocess.CompletedProcess[str]:
         program.internal_address_variable: default_address(name, internal=True) for name, program in programs.items()
     }
     return subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-P", "-m", programs["checkout"].module, "reconcile"],
+        [sys.executable, "-P", "-m", f"{programs['checkout'].module}.reconciliation"],
         env={**os.environ, **addresses, **settings, "LOG_LEVEL": "info"},
         capture_output=True,
         text=True,

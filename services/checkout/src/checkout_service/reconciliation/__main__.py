@@ -1,9 +1,10 @@
-"""`python -m checkout_service reconcile` compares the records of orders, logs what disagrees, and exits.
+"""`python -m checkout_service.reconciliation` compares the records of orders, logs what disagrees, and exits.
 
 Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
 """
 
 import asyncio
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -115,3 +116,7 @@ def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemet
         mails_are_read=records.mails_are_read,
         mismatches=len(mismatches),
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
