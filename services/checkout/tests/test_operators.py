@@ -14,6 +14,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry import Telemetry
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
+from checkout_service.peers import internal_service
 from checkout_service.ports import Statistics
 from shop import checkout_pb2
 from shop_internal import orders_pb2
@@ -74,8 +75,9 @@ async def test_a_listed_order_has_its_unsent_outbox_items(
 
 
 async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         with pytest.raises(grpc.aio.AioRpcError):

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis.errors import FailedPrecondition, Internal, Unavailable
+from chassis.errors import FailedPrecondition, Internal, Unavailable, Unimplemented
 from checkout_service import executor, failpoints, outbox, recovery
 from checkout_service.journal import sql
 from checkout_service.ports import Journal, NewOrder
@@ -140,6 +140,17 @@ async def test_an_error_in_recovery_ends_in_one_order(
         response = await place_until_success(checkout, request_of(), "key")
         await until_done(checkout)
     assert_one_order(peers, response)
+
+
+async def test_recovery_continues_after_one_call_found_no_ledger(
+    peers: FakePeers, address: str, start: Start, request_of: Request
+) -> None:
+    peers.ledger.faults["ResolveOrFence"] = Fault(Unimplemented("no route"), times=1)
+    async with start(address, failpoints="checkout.charge.after=error*1") as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key")
+        await until_done(checkout)
+    assert len(peers.payment.captured) == 1
 
 
 @pytest.mark.parametrize("point", failpoints.VOID)
