@@ -101,10 +101,14 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags."""
+    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags.
+
+    `ordered_etag` is the etag that was ordered if an order emptied the cart; the cart service may not have that either.
+    """
 
     lines: tuple[CartLine, ...]
     etag: str | None
+    ordered_etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

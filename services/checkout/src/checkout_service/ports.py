@@ -230,7 +230,7 @@ class Mailer(Protocol):
 
 
 class CartClearer(Protocol):
-    """Empties ordered carts."""
+    """Removes ordered items from carts."""
 
-    async def clear(self, user_id: str, etag: str) -> None:
-        """Empty the cart unless it has changed since; without an etag, in any case. Raises DomainError."""
+    async def remove_ordered(self, placed: PlacedOrder) -> None:
+        """Remove what the order bought from its user's cart; a repeat has no effect. Raises DomainError."""

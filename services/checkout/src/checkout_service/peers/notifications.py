@@ -27,6 +27,7 @@ class CartClient(CartClearer):
         self._stub = stub
 
     @override
-    async def clear(self, user_id: str, etag: str) -> None:
-        metadata = (("if-match", etag),) if etag else ()
-        await self._stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id), metadata=metadata)
+    async def remove_ordered(self, placed: PlacedOrder) -> None:
+        order = placed.order
+        metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()
+        await self._stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
