@@ -395,14 +395,6 @@ async def test_a_hanging_email_does_not_delay_the_response(
     gate.set()
 
 
-async def test_an_email_that_is_refused_for_good_is_dropped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
-
-
 # Shipping refuses for good
 
 
