@@ -40,18 +40,8 @@ async def list_orders(
     if as_json:
         print_json(*found)
         return
-    columns = [
-        "Order",
-        "State",
-        "User",
-        "Total ",
-        "Attempt ",
-        "Failures ",
-        "Created",
-        "Reason",
-        "Outbox",
-        "Dead letters",
-    ]
+    numbers = ["Total ", "Attempt ", "Failures "]
+    columns = ["Order", "State", "User", *numbers, "Created", "Reason", "Outbox", "Dead letters"]
     print_table(columns, (_row(order) for order in found))
     console.print(f"\n{len(found)} {'stuck ' if stuck else ''}{'order' if len(found) == 1 else 'orders'}")
 
