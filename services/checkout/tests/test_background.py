@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from chassis.errors import Internal, Unavailable, Unimplemented
+from chassis.wire import money_to_wire
 from checkout_service import background, outbox
 from checkout_service.background import CircuitBreaker, QueueWorker
-from checkout_service.domain import State, Transition, charge_key
+from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Journal, JournalUnavailable, NewOrder
+from shop import payment_pb2
 from shop_internal import orders_pb2
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.waiting import wait_until
@@ -193,14 +195,15 @@ def _one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 async def charging(journal: Journal, peers: FakePeers, new: NewOrder) -> None:
     """Record an order whose worker died after the charge."""
     await journal.insert(new)
-    await journal.release(new.order.order_id, 1, delay_seconds=-1, reason="")
-    peers.payment.ledger[charge_key(new.order.order_id, 1)] = "charged"
+    await journal.release(new.claim, delay_seconds=-1, reason="")
+    peers.payment.ledger[new.claim.charge_key] = "charged"
+    peers.payment.requests[new.claim.charge_key] = payment_pb2.ChargeRequest(amount=money_to_wire(new.order.total))
 
 
 async def shipped(journal: Journal, new: NewOrder) -> None:
     """Record an order whose worker died after it was shipped."""
     await journal.insert(new)
-    await journal.update(new.order.order_id, 1, Transition(State.CHARGING, State.SHIPPED, "transaction", "track"))
+    await journal.update(new.claim, Transition(State.CHARGING, State.SHIPPED, "transaction", "track"))
 
 
 async def until_done(checkout: Checkout, count: int) -> None:
@@ -238,7 +241,7 @@ async def test_confirmations_that_hang_do_not_delay_carts(
     peers.email.hold("SendOrderConfirmation")
     await asyncio.gather(*(shipped(journal, new_order(f"{number}")) for number in range(BACKLOG)))
     async with start():
-        await wait_until(lambda: peers.cart.calls["EmptyCart"] == BACKLOG)
+        await wait_until(lambda: peers.ordered_cart.calls["RemoveOrdered"] == BACKLOG)
     assert peers.email.calls["SendOrderConfirmation"] <= 2 * background.CONCURRENCY
 
 
@@ -273,7 +276,7 @@ async def test_items_are_not_tried_one_by_one_while_their_peer_is_down(
     peers.email.faults["SendOrderConfirmation"] = Fault(Unavailable("down"))
     await asyncio.gather(*(shipped(journal, new_order(f"{number}")) for number in range(BACKLOG)))
     async with start() as checkout:
-        await wait_until(lambda: peers.cart.calls["EmptyCart"] == BACKLOG)
+        await wait_until(lambda: peers.ordered_cart.calls["RemoveOrdered"] == BACKLOG)
         calls = peers.email.calls["SendOrderConfirmation"]
         await wait_until(lambda: peers.email.calls["SendOrderConfirmation"] >= calls + 3)
         assert peers.email.calls["SendOrderConfirmation"] < BACKLOG
@@ -311,16 +314,17 @@ async def test_an_item_that_fails_too_often_is_a_dead_letter(
 
 
 @pytest.mark.usefixtures("_short_intervals")
-@pytest.mark.parametrize("call", [("email", "SendOrderConfirmation"), ("cart", "EmptyCart")])
-async def test_a_method_that_is_not_implemented_for_a_moment_is_called_again(
-    journal: Journal, peers: FakePeers, start: Start, new_order: Make, call: tuple[str, str]
+async def test_methods_that_are_not_implemented_for_a_moment_are_called_again(
+    journal: Journal, peers: FakePeers, start: Start, new_order: Make
 ) -> None:
-    peer, method = getattr(peers, call[0]), call[1]
-    peer.faults[method] = Fault(Unimplemented("no route"), times=3)
+    missing = Unimplemented("no route")
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(missing)
+    peers.cart.faults["EmptyCart"] = Fault(missing, times=3)
+    peers.email.faults["SendOrderConfirmation"] = Fault(missing, times=3)
     await shipped(journal, new_order())
     async with start() as checkout:
         await until_done(checkout, 1)
-    assert peer.calls[method] == 4
+    assert (peers.cart.calls["EmptyCart"], peers.email.calls["SendOrderConfirmation"]) == (4, 4)
 
 
 async def test_recovery_is_limited_to_probes_while_shipping_is_down(

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 _ALERT_FAILURES = 3
 _RETRY_SECONDS = 1.0
 _STATISTICS_SECONDS = 5.0
+_SWEEP_SECONDS = 30.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -55,6 +56,7 @@ class Recovery:
         await self._release_own()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._update_statistics(), name="statistics")
+            tasks.create_task(self._settle_complete(), name="settle complete orders")
             for worker in self._workers:
                 tasks.create_task(worker.run())
 
@@ -65,6 +67,15 @@ class Recovery:
             except JournalUnavailable:
                 log.warning("recovery cannot reach the journal")
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _settle_complete(self) -> None:
+        while True:
+            try:
+                for order_id in await self._journal.settle_complete():
+                    self._metrics.record_change(order_id, State.DONE)
+            except JournalUnavailable:
+                log.warning("complete orders cannot be settled")
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _update_statistics(self) -> None:
         while True:
@@ -94,8 +105,7 @@ def recovery_work(entry: Entry, failures: int) -> Work:
 
     After `failures` failed attempts the next worker takes it over with a delay.
     """
-    delay = retry_delay_seconds(failures)
-    return Work(entry.order, entry.attempt, entry.epoch, release_delay_seconds=delay)
+    return Work(entry.order, entry.claim, release_delay_seconds=retry_delay_seconds(failures))
 
 
 def _links(entry: Entry) -> list[Link]:

@@ -13,6 +13,7 @@ from checkout_service.outcomes import (
     ChargeOutcome,
     Fenced,
     InDoubt,
+    KeyReused,
     Refused,
     Released,
     Unsupported,
@@ -50,7 +51,7 @@ class PaymentClient(Payment):
         return Charged(reply.transaction_id)
 
     @override
-    async def resolve(self, key: str) -> ChargeOutcome:
+    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
         request = payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key)
         try:
             reply = await self._ledger_service.call(self._ledger.ResolveOrFence, request)
@@ -58,7 +59,7 @@ class PaymentClient(Payment):
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        return _outcome_from_wire(reply)
+        return _outcome_from_wire(reply, amount)
 
     @override
     async def void(self, key: str) -> VoidOutcome:
@@ -87,12 +88,14 @@ class PaymentClient(Payment):
         return self._ledger_service.found
 
 
-def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> ChargeOutcome:
+def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
+        case "charged" if reply.charged.amount != money_to_wire(amount):
+            return KeyReused(reply.charged.transaction_id)
         case "charged":
             return Charged(reply.charged.transaction_id)
         case "fenced":
-            return Fenced()
+            return Fenced(reply.fenced.existing)
         case "voided":
             return Released()
         case "declined":
@@ -104,11 +107,11 @@ def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> Char
 def _outcome_of_error(error: DomainError) -> ChargeOutcome:
     match error.reason:
         case "CHARGE_FENCED":
-            return Fenced()
+            return Fenced(existing=True)
         case "CHARGE_VOIDED":
             return Released()
-        case "IDEMPOTENCY_KEY_REUSED":  # there is another charge under the key
-            return InDoubt(error.reason)
+        case "IDEMPOTENCY_KEY_REUSED":
+            return KeyReused()
     # UNIMPLEMENTED may come from a proxy without a route, so it is no decision about the card.
     if isinstance(error, Unimplemented) or not isinstance(error, REFUSALS):
         return InDoubt(error.reason)

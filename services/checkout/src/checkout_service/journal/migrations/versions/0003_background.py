@@ -4,8 +4,9 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 
+ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 OPEN = "state IN ('CHARGING', 'VOIDING')"
 
 
@@ -16,11 +17,9 @@ def upgrade() -> None:
     _create_index("ix_outbox_failed", "outbox", ["kind", "due_at"], "dead_at IS NULL AND failures > 0")
     _create_index("ix_outbox_dead", "outbox", ["kind"], "dead_at IS NOT NULL")
     op.drop_index("ix_orders_active", "orders")
-    active = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND')"
-    _create_index("ix_orders_active", "orders", ["state", "updated_at"], active)
+    _create_index("ix_orders_active", "orders", ["state", "updated_at"], ACTIVE)
     _create_index("ix_orders_open", "orders", ["state", "lease_until"], f"{OPEN} AND failures = 0")
     _create_index("ix_orders_failed", "orders", ["state", "lease_until"], f"{OPEN} AND failures > 0")
-    op.create_index("ix_orders_created", "orders", ["created_at", "order_id"])
     op.create_index("ix_orders_state", "orders", ["state", "created_at", "order_id"])
 
 
