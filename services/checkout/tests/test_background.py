@@ -9,7 +9,7 @@ import pytest
 
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.wire import money_to_wire
-from checkout_service import background, outbox
+from checkout_service import background, outbox, retention
 from checkout_service.background import CircuitBreaker, QueueWorker
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
@@ -340,3 +340,20 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
         assert peers.shipping.calls["ShipOrder"] < BACKLOG
         peers.shipping.faults.clear()
         await until_done(checkout, BACKLOG)
+
+
+# Retention
+
+
+async def test_finished_orders_are_deleted_after_the_retention_time(
+    journal: Journal, start: Start, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_TURN_SECONDS", 0.05)
+    new = new_order()
+    await shipped(journal, new)
+    async with start(retention_days=1e-6):
+
+        async def deleted() -> bool:
+            return await journal.read(new.order.order_id) is None
+
+        await wait_until(deleted)

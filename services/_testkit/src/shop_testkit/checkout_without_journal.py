@@ -83,6 +83,10 @@ class NoJournal(Journal):
         return []
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        return 0
+
+    @override
     async def statistics(self) -> Statistics:
         return Statistics({}, 0.0, 0)
 

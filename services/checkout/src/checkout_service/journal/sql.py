@@ -202,6 +202,17 @@ class SqlJournal(Journal):
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        found = await self._report(statements.OLD, older_than_seconds=older_than_seconds, limit=limit)
+        if not found:
+            return 0
+        items = [{"order_id": row["order_id"]} for row in found]
+        texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+        values = {"older_than_seconds": older_than_seconds}
+        deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
+        return len(deleted)
+
+    @override
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
