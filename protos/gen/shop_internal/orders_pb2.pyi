@@ -44,6 +44,8 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     """The charge could not be released; an operator must refund it."""
     ORDER_STATE_ABANDONED: _OrderState.ValueType  # 8
     """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
+    ORDER_STATE_NEEDS_REVIEW: _OrderState.ValueType  # 9
+    """Charged, and whether it was shipped is unknown; an operator must settle it."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
@@ -64,6 +66,8 @@ ORDER_STATE_NEEDS_REFUND: OrderState.ValueType  # 7
 """The charge could not be released; an operator must refund it."""
 ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
 """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
+ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
+"""Charged, and whether it was shipped is unknown; an operator must settle it."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -88,13 +92,13 @@ class Order(_message.Message):
     state: Global___OrderState.ValueType
     user_id: _builtins.str
     attempt: _builtins.int
-    """Number of charges requested, each under its own key: 1, and one more after each abandoned attempt."""
+    """Number of attempts, each with keys of its own: 1, and one more after each that was abandoned, declined or voided."""
     epoch: _builtins.int
     """Number of workers that have owned the order."""
     tracking_id: _builtins.str
     """Empty until the order is shipped."""
     stuck: _builtins.bool
-    """Open with an expired lease, in doubt, or in need of a refund."""
+    """Open with an expired lease, in doubt, or in need of a refund or a review."""
     failures: _builtins.int
     """Number of failed recovery attempts since the order last made progress."""
     reason: _builtins.str

@@ -206,6 +206,21 @@ async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_car
     assert len(peers.payment.captured) == 1
 
 
+async def test_different_requests_for_a_cart_at_once_after_an_abandoned_one_charge_once(
+    peers: FakePeers, address: str, start: Start, request_of: Request, journal_url: str
+) -> None:
+    settings = {"database_url": journal_url, "failpoints": "checkout.charge.before=error*1"}
+    async with start(address, **settings) as one, start(address, database_url=journal_url) as two:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await one.place(request_of(), "abandoned")
+        await until_states(one, "ABANDONED")
+        requests = [(request_of(), "abandoned"), (request_of(), None), (request_of(email="a@elsewhere.example"), None)]
+        calls = [checkout.place(*request, within=10) for request in requests for checkout in (one, two)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(result) for result in results} - {grpc.aio.AioRpcError}
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
 async def test_a_restarted_checkout_recovers_its_own_orders_at_once(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
