@@ -50,6 +50,11 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
                 _registered_method=True)
+        self.RequeueNotifications = channel.unary_unary(
+                '/shop.internal.OrderJournal/RequeueNotifications',
+                request_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
+                _registered_method=True)
 
 
 class OrderJournalServicer(object):
@@ -64,7 +69,7 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ScanOrders(self, request, context):
-        """Lists all orders, oldest first, a page at a time, for reconciliation.
+        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,6 +77,13 @@ class OrderJournalServicer(object):
 
     def GetOrder(self, request, context):
         """Returns an order with its history. An unknown id is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequeueNotifications(self, request, context):
+        """Makes an order's dead letters due again. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,6 +106,11 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     servicer.GetOrder,
                     request_deserializer=shop__internal_dot_orders__pb2.GetOrderRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.GetOrderResponse.SerializeToString,
+            ),
+            'RequeueNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueNotifications,
+                    request_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/GetOrder',
             shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
             shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/RequeueNotifications',
+            shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
             options,
             channel_credentials,
             insecure,
