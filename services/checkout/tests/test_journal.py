@@ -39,7 +39,7 @@ def run_sql(journal_url: str) -> Callable[[str], None]:
         path = database.sqlite_path(journal_url)
         if path is None:
             with psycopg.connect(journal_url, autocommit=True) as connection:
-                connection.execute(statement)  # type: ignore[call-overload]
+                connection.execute(statement)
             return
         with closing(sqlite3.connect(path)) as file, file:
             file.execute(statement)

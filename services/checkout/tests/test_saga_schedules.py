@@ -147,9 +147,9 @@ class Payment:
     def void(self, key: str) -> Any:
         if not self.has_ledger:
             return Unsupported()
-        state, *charged = self.ledger.get(key, ("", None, ""))
+        state, amount, card = self.ledger.get(key, ("", None, ""))
         if state == "charged":
-            self.ledger[key] = "voided", *charged
+            self.ledger[key] = "voided", amount, card
             self.captured.remove(key)
         return Released() if state in {"charged", "voided"} else Refused(REFUSAL)
 
