@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from chassis import database
 from chassis.money import Money
 from checkout_service import saga
 from checkout_service.domain import (
+    OPEN,
     REFUSED,
     RELEASED_CART,
     Address,
@@ -283,9 +285,10 @@ class World:
 
     def recover(self) -> None:
         """Run one turn of a recovery loop."""
-        for entry in now(self.journal.claim_expired(4)):
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            self.begin(steps, entry.order, entry.claim)
+        for state, failed in product(OPEN, (False, True)):
+            for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
+                steps = saga.release() if state is State.VOIDING else saga.resolve()
+                self.begin(steps, entry.order, entry.claim)
 
     def begin(self, steps: saga.Saga, order: Order, claim: Claim, card: str = "", new: NewOrder | None = None) -> None:
         if len(self.tasks) < MAX_TASKS:
