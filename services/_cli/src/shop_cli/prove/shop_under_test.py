@@ -12,7 +12,8 @@ from typing import Literal
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import Program, discover_services, find
-from shop_cli.prove.stores import Postgres, Valkey
+from shop_cli.prove.postgres import Postgres
+from shop_cli.prove.stores import Valkey
 
 Database = Literal["sqlite", "postgres"]
 
