@@ -1,10 +1,13 @@
 """Customers and faults are planned from a seed."""
 
+from collections import Counter
+
 from stdnum import luhn
 
 from shop_cli.prove.customer_plan import Customer, Intent, OrderKind, card_number, plan_customers
-from shop_cli.prove.fault_plan import Fault, FaultKind, TargetWeight, plan_faults
+from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, TargetWeight, plan_faults
 
+COUNTS = {FaultKind.KILL: 40, FaultKind.PAUSE: 7, FaultKind.RESTART_DATABASE: 3, FaultKind.FAILOVER: 2}
 PRODUCTS = [f"product-{number}" for number in range(10)]
 
 
@@ -14,7 +17,7 @@ def intents_of(planned: list[Customer]) -> list[Intent]:
 
 def some_faults(seed: int) -> list[Fault]:
     targets = [TargetWeight("checkout", 3), TargetWeight("payment", 1)]
-    return plan_faults(1_000, seed, kills=40, pauses=7, restarts=3, targets=targets, pause_seconds=3)
+    return plan_faults(1_000, seed, COUNTS, targets=targets, pause_seconds=3)
 
 
 def test_the_same_seed_gives_the_same_customers_and_faults() -> None:
@@ -61,8 +64,12 @@ def test_faults_are_spread_over_the_whole_run_in_order() -> None:
 
 
 def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
-    kinds = [fault.kind for fault in some_faults(1)]
-    assert [kinds.count(kind) for kind in (FaultKind.KILL, FaultKind.PAUSE, FaultKind.RESTART_DATABASE)] == [40, 7, 3]
+    assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
+
+
+def test_restarts_and_failovers_hit_the_database_and_no_other_fault_does() -> None:
+    of_database = {fault.kind for fault in some_faults(1) if fault.target == DATABASE}
+    assert of_database == {FaultKind.RESTART_DATABASE, FaultKind.FAILOVER}
 
 
 def test_pauses_last_between_1_and_1_5_times_the_requested_duration() -> None:

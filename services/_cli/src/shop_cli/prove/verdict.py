@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from shop_cli.prove.fault_plan import FaultKind
 from shop_cli.prove.invariants import InvariantResult, summary_counts
 from shop_cli.prove.run import Trial, TrialResult
 
@@ -18,6 +19,8 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "database": trial.database,
         "naive": trial.naive,
         "faults": dict(sorted(result.fault_counts.items())),
+        **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
+        "lagging_failovers": result.lagging_failovers,
         "counts": summary_counts(result.evidence),
         "invariants": {
             invariant.name: {
