@@ -21,6 +21,7 @@ Database = Literal["sqlite", "postgres"]
 START_SECONDS = 60.0
 LEASE_SECONDS = 2.0
 _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
+_DATABASES = ("payment", "shipping", "checkout")
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
@@ -31,6 +32,7 @@ class ShopUnderTest:
     Attributes:
         checkouts: the names of the checkout processes, which share one journal.
         payment_url: the database of payment's ledger.
+        shipping_url: the database of shipping's manifest.
         hmac_key: payment's HMAC key.
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
@@ -40,15 +42,11 @@ class ShopUnderTest:
     checkouts: tuple[str, ...]
     folder: Path
     payment_url: str
+    shipping_url: str
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
     postgres: Postgres | PostgresCluster | None
-
-    @property
-    def manifest(self) -> Path:
-        """The carrier's ledger of shipments."""
-        return self.folder / ".shop" / "shipments.jsonl"
 
     @property
     def outbox(self) -> Path:
@@ -70,7 +68,7 @@ async def shop_under_test(
 
     Args:
         folder: empty; for all data except PostgreSQL's.
-        database: of payment and checkout.
+        database: of payment, shipping and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
@@ -93,11 +91,12 @@ async def shop_under_test(
             processes,
             checkout_names,
             folder,
-            urls["payment"],
-            urls["checkout"],
-            hmac_key.encode(),
-            valkey,
-            servers["checkout"] if servers else None,
+            payment_url=urls["payment"],
+            shipping_url=urls["shipping"],
+            journal_url=urls["checkout"],
+            hmac_key=hmac_key.encode(),
+            valkey=valkey,
+            postgres=servers["checkout"] if servers else None,
         )
 
 
@@ -113,26 +112,27 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
 async def _start_postgres(
     stack: AsyncExitStack, replication: Replication | None
 ) -> dict[str, Postgres | PostgresCluster]:
-    """Start the servers of payment's and checkout's databases, by service."""
+    """Start the servers of all databases, by service."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
     servers: dict[str, Postgres | PostgresCluster] = {}
     if replication is not None:
         ports = stack.enter_context(reserved(SERVERS))
-        cluster = await stack.enter_async_context(PostgresCluster(Path(folder) / "cluster", ports, replication))
-        servers["checkout"] = cluster
-    # The ledger is the evidence: it must not lose what the journal may lose.
+        cluster = PostgresCluster(Path(folder) / "cluster", ports, replication)
+        servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
     if replication != "sync":
-        servers["payment"] = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
-    for name in ("payment", "checkout"):
-        await servers.setdefault(name, next(iter(servers.values()))).create_database(name)
+        # The ledgers are the evidence: they must not lose what the journal may lose.
+        single = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
+        servers = dict.fromkeys(_DATABASES, single) | {"checkout": servers.get("checkout", single)}
+    for name, server in servers.items():
+        await server.create_database(name)
     return servers
 
 
 def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluster] | None) -> dict[str, str]:
     if servers is not None:
         return {name: server.url(name) for name, server in servers.items()}
-    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
+    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
 
 
 def _overrides(
@@ -143,7 +143,7 @@ def _overrides(
     return checkouts | {
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
-        "shipping": {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")},
+        "shipping": {"DATABASE_URL": urls["shipping"]},
         "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
     }
 
