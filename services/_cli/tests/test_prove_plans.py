@@ -5,9 +5,9 @@ from collections import Counter
 from stdnum import luhn
 
 from shop_cli.prove.customer_plan import Customer, Intent, OrderKind, card_number, plan_customers
-from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, TargetWeight, plan_faults
+from shop_cli.prove.fault_plan import DATABASE, NETWORK_MODES, Fault, FaultKind, Targets, plan_faults
 
-COUNTS = {FaultKind.KILL: 40, FaultKind.PAUSE: 7, FaultKind.RESTART_DATABASE: 3, FaultKind.FAILOVER: 2}
+COUNTS = dict.fromkeys(FaultKind, 20)
 PRODUCTS = [f"product-{number}" for number in range(10)]
 
 
@@ -16,8 +16,8 @@ def intents_of(planned: list[Customer]) -> list[Intent]:
 
 
 def some_faults(seed: int) -> list[Fault]:
-    targets = [TargetWeight("checkout", 3), TargetWeight("payment", 1)]
-    return plan_faults(1_000, seed, COUNTS, targets=targets, pause_seconds=3)
+    targets = Targets({"checkout": 3, "payment": 1}, {"checkout": ["checkout.charge.before"]}, ["email", "cart"])
+    return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
 
 
 def test_the_same_seed_gives_the_same_customers_and_faults() -> None:
@@ -65,6 +65,17 @@ def test_faults_are_spread_over_the_whole_run_in_order() -> None:
 
 def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
     assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
+
+
+def test_processes_die_only_at_failpoints_that_they_have() -> None:
+    aimed = {(fault.target, fault.detail) for fault in some_faults(1) if fault.kind is FaultKind.KILL_AT_FAILPOINT}
+    assert aimed == {("checkout", "checkout.charge.before")}
+
+
+def test_the_network_has_every_fault_and_reaches_peers_only() -> None:
+    faults = [fault for fault in some_faults(1) if fault.kind is FaultKind.NETWORK]
+    assert {fault.detail for fault in faults} == set(NETWORK_MODES)
+    assert {fault.target for fault in faults} == {"email", "cart"}
 
 
 def test_restarts_and_failovers_hit_the_database_and_no_other_fault_does() -> None:

@@ -190,6 +190,7 @@ class Executor:
     async def _update(self, run: Run, work: Work, transition: Transition) -> bool:
         order = work.order
         if not await self._journal.update(order.order_id, work.epoch, transition):
+            log.warning("stale update rejected", order_id=order.order_id, epoch=work.epoch)
             return False
         if transition.after is State.SHIPPED:
             run.placed = PlacedOrder(order, transition.tracking_id)

@@ -18,12 +18,16 @@ from shop.payment_pb2 import CreditCardInfo
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.ledgers import CARD_MONTH
+from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
 PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
+_REPLAYED = ("idempotent-replayed", "true")
+# Reasons for which even a valid order is refused: shipping refuses it, as a fault.
+_ALLOWED_REFUSALS = frozenset({NoDelivery("").reason})
 
 
 @dataclass
@@ -50,6 +54,9 @@ class CustomerSimulator:
         gate: delays the start of orders.
         timeout_seconds: of each try.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
+
+    Attributes:
+        replays: the number of responses that were marked as replayed.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class CustomerSimulator:
         timeout_seconds: float = 5.0,
         hangup_share: float = 0.1,
     ) -> None:
+        self.replays = 0
         self._cart = cart
         self._checkouts = checkouts
         self._gate = gate
@@ -83,7 +91,9 @@ class CustomerSimulator:
         seconds = timeout_seconds or self._timeout_seconds
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        response = await checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        response = await call
+        self.replays += _REPLAYED in tuple(await call.trailing_metadata() or ())
         return response.order
 
     async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
@@ -192,8 +202,8 @@ class CustomerSimulator:
 def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
     if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
         return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
-    is_valid = intent.kind is OrderKind.VALID
-    contradictions = (f"a valid order was refused with {error.reason}",) if is_valid else ()
+    is_expected = intent.kind is not OrderKind.VALID or error.reason in _ALLOWED_REFUSALS
+    contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
     return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from chassis import errors
@@ -52,20 +53,36 @@ async def collect_evidence(
     results: Iterable[CustomerResult],
     quiet_seconds: float | None,
 ) -> Evidence:
-    """Collect the evidence about every order and cart. Without a journal no order is repeated."""
+    """Repeat every placed order that has a key, then collect the evidence. Without a journal no order is repeated."""
     by_number = sorted(results, key=lambda result: result.customer.intents[0].number)
     responses = {number: response for result in by_number for number, response in result.responses.items()}
     intents = [intent for result in by_number for intent in result.customer.intents]
+    repeated: dict[int, OrderResponse] = {}
+    if journal is not None:
+        repeated = await _repeat_orders(simulator, intents, responses)
+        # A repetition must have no effect, so any effect must be over before the ledgers are read.
+        quiet_again = await wait_until_quiet(journal)
+        quiet_seconds = quiet_seconds if quiet_again is not None else None
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
     ledgers = match_ledgers(intents, charges, shipments, shop.outbox, shop.hmac_key)
 
     async def order_evidence(intent: Intent) -> OrderEvidence:
-        return await _order_evidence(intent, responses[intent.number], ledgers, simulator, journal)
+        evidence = await _order_evidence(intent, responses[intent.number], ledgers, journal)
+        return replace(evidence, repeated=repeated.get(intent.number))
 
     orders = await _gather_limited(intents, order_evidence)
     return Evidence(tuple(orders), tuple(carts), quiet_seconds, ledgers.unmatched_entries)
+
+
+async def _repeat_orders(
+    simulator: CustomerSimulator, intents: Iterable[Intent], responses: Mapping[int, OrderResponse]
+) -> dict[int, OrderResponse]:
+    """Return the responses to the repeated requests by order number."""
+    placed = [each for each in intents if each.key and responses[each.number].outcome is ClientOutcome.PLACED]
+    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, QUIET_SECONDS))
+    return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
 
 
 async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
@@ -87,17 +104,14 @@ async def _order_evidence(
     intent: Intent,
     response: OrderResponse,
     ledgers: Ledgers,
-    simulator: CustomerSimulator,
     journal: OrderJournalStub | None,
 ) -> OrderEvidence:
     number = intent.number
     confirmations = ledgers.confirmations.get(number, ())
-    journal_record = repeated = None
+    journal_record = None
     if journal is not None:
         order_id = response.order.order_id if response.order else confirmations[0].order_id if confirmations else None
         journal_record = await _journal_record(journal, order_id) if order_id else None
-        if response.outcome is ClientOutcome.PLACED and intent.key:
-            repeated = await simulator.repeat_order(intent, QUIET_SECONDS)
     return OrderEvidence(
         intent,
         response,
@@ -105,7 +119,6 @@ async def _order_evidence(
         ledgers.shipments.get(number, ()),
         confirmations,
         journal_record,
-        repeated,
     )
 
 

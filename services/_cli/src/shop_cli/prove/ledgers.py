@@ -102,10 +102,11 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 
 def read_charges(database_url: str) -> list[Charge]:
     """Return all entries of payment's ledger that have a card."""
-    return [_charge_from_row(row) for row in _query(database_url, _CHARGES)]
+    return [_charge_from_row(row) for row in query(database_url, _CHARGES)]
 
 
-def _query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement selects."""
     path = sqlite_path(database_url)
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
@@ -123,7 +124,7 @@ def _charge_from_row(row: tuple[Any, ...]) -> Charge:
 
 def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
     """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
-    return [_shipment_from_row(*row) for row in _query(database_url, _SHIPMENTS)]
+    return [_shipment_from_row(*row) for row in query(database_url, _SHIPMENTS)]
 
 
 def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:

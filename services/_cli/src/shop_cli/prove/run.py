@@ -1,6 +1,7 @@
 """Run a trial: simulate customers and inject faults, wait until checkout is quiet, collect the evidence."""
 
 import asyncio
+import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +11,25 @@ from pathlib import Path
 from shop.empty_pb2 import Empty
 from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.clients import open_clients
+from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
 from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
-from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, TargetWeight, plan_faults
+from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.peer_stubs import serve_peer_stubs
 from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_faults import ShopFaults
-from shop_cli.prove.shop_under_test import LEASE_SECONDS, START_SECONDS, Database, ShopUnderTest, shop_under_test
+from shop_cli.prove.shop_under_test import (
+    LEASE_SECONDS,
+    LINKED,
+    START_SECONDS,
+    Database,
+    ShopUnderTest,
+    shop_under_test,
+)
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0
@@ -49,13 +59,13 @@ class TrialResult:
 
     Attributes:
         fault_counts: the injected faults by kind.
-        lagging_failovers: the number of failovers in which no standby had all of the primary's log.
+        exercises: what the run did, and the least that it had to do.
         ordering_seconds: how long the customers took.
     """
 
     evidence: Evidence
     fault_counts: Counter[str]
-    lagging_failovers: int
+    exercises: list[Exercise]
     ordering_seconds: float
 
 
@@ -70,44 +80,47 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
     replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
-        shop_under_test(folder, trial.database, naive=trial.naive, replication=replication) as shop,
+        shop_under_test(folder, trial.database, naive=trial.naive, replication=replication, proxied=True) as shop,
         open_clients(shop) as clients,
+        serve_peer_stubs() as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         simulator = CustomerSimulator(clients.cart, clients.checkouts, gate)
-        faults = ShopFaults(_fault_targets(shop), START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
-        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop.checkouts))
+        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop))
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
+            exercises = []
         else:
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-    return TrialResult(evidence, injector.counts, faults.lagging_failovers, ordering_seconds)
+            counts = count_exercises(shop, simulator.replays) | faults.effects
+            exercises = compare_with_floors(trial.orders, counts, trial.faults, injector.injected)
+    return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
-def fault_plan(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
-    """Plan the faults of a trial: most hit checkout, then the services whose effects cannot be undone."""
-    targets = [
-        *(TargetWeight(name, 20) for name in checkouts),
-        TargetWeight("payment", 20),
-        TargetWeight("shipping", 14),
-        TargetWeight("email", 8),
-        TargetWeight("cart", 8),
-        TargetWeight("valkey", 4),
-        TargetWeight("product-catalog", 3),
-        TargetWeight("currency", 3),
-    ]
-    return plan_faults(
-        trial.orders,
-        trial.seed,
-        trial.faults,
-        targets=targets,
-        pause_seconds=LEASE_SECONDS * 1.5,
-    )
+def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
+    """Plan the faults of a trial: every store and service that an order depends on is hit about as often."""
+    weights = {
+        **dict.fromkeys(shop.checkouts, 10),
+        **dict.fromkeys(("payment", "shipping", "email", "cart", "valkey"), 20),
+        **dict.fromkeys(("product-catalog", "currency"), 5),
+    }
+    failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
+    targets = Targets(weights, failpoints, LINKED)
+    return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
+
+
+def failpoints_of(package: str) -> Sequence[str]:
+    """Return the failpoints of a service, by convention in its module `failpoints`; none if it has no such module."""
+    try:
+        return tuple(importlib.import_module(f"{package}.failpoints").FAILPOINTS)
+    except ModuleNotFoundError:
+        return ()
 
 
 def _fault_targets(shop: ShopUnderTest) -> dict[str, ControllableProcess]:

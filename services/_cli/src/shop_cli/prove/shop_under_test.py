@@ -9,18 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shop_cli.local.ports import reserved
+from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import Program, discover_services, find
 from shop_cli.prove.postgres import Postgres
 from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
 from shop_cli.prove.stores import Valkey
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 
 Database = Literal["sqlite", "postgres"]
 
 START_SECONDS = 60.0
 LEASE_SECONDS = 2.0
 _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
+LINKED = ("cart", "shipping", "payment", "email")
+"""The peers of checkout that have a proxy."""
+
 _DATABASES = ("payment", "shipping", "checkout")
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
@@ -36,6 +40,7 @@ class ShopUnderTest:
         hmac_key: payment's HMAC key.
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
+        links: the proxies through which checkout calls its peers, by name; empty if it calls them directly.
     """
 
     processes: Shop
@@ -47,6 +52,7 @@ class ShopUnderTest:
     hmac_key: bytes
     valkey: Valkey
     postgres: Postgres | PostgresCluster | None
+    links: Mapping[str, TcpProxy]
 
     @property
     def outbox(self) -> Path:
@@ -63,6 +69,7 @@ async def shop_under_test(
     checkouts: int = 2,
     lease_seconds: float = LEASE_SECONDS,
     replication: Replication | None = None,
+    proxied: bool = False,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
@@ -73,6 +80,7 @@ async def shop_under_test(
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
         replication: to the standbys that PostgreSQL has; None for a single server.
+        proxied: let checkout call its peers through proxies.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
@@ -82,8 +90,10 @@ async def shop_under_test(
         servers = await _start_postgres(stack, replication) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
-        overrides = _overrides(folder, names, valkey.url, urls, common)
-        processes = Shop(programs, folder, dict(zip(names, ports, strict=True)), _environment(), overrides)
+        ports_by_name = dict(zip(names, ports, strict=True))
+        links = await _start_links(stack, ports_by_name) if proxied else {}
+        overrides = _overrides(folder, names, valkey.url, urls, common, links=links)
+        processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
@@ -97,6 +107,7 @@ async def shop_under_test(
             hmac_key=hmac_key.encode(),
             valkey=valkey,
             postgres=servers["checkout"] if servers else None,
+            links=links,
         )
 
 
@@ -123,7 +134,7 @@ async def _start_postgres(
     if replication != "sync":
         # The ledgers are the evidence: they must not lose what the journal may lose.
         single = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
-        servers = dict.fromkeys(_DATABASES, single) | {"checkout": servers.get("checkout", single)}
+        servers = {**dict.fromkeys(_DATABASES, single), "checkout": servers.get("checkout", single)}
     for name, server in servers.items():
         await server.create_database(name)
     return servers
@@ -135,12 +146,23 @@ def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluste
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
 
 
+async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
+    return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in LINKED}
+
+
 def _overrides(
-    folder: Path, names: Sequence[str], valkey_url: str, urls: Mapping[str, str], common: Mapping[str, str]
+    folder: Path,
+    names: Sequence[str],
+    valkey_url: str,
+    urls: Mapping[str, str],
+    common: Mapping[str, str],
+    *,
+    links: Mapping[str, TcpProxy],
 ) -> dict[str, dict[str, str]]:
     """Return the variables of single processes by name; `common` is for payment and every checkout."""
-    checkouts = {name: {"DATABASE_URL": urls["checkout"], **common} for name in names if name not in _DEPENDENCIES}
-    return checkouts | {
+    addresses = {f"{name.upper()}_ADDR": link.address for name, link in links.items()}
+    checkout = {"DATABASE_URL": urls["checkout"], **common, **addresses}
+    return {name: checkout for name in names if name not in _DEPENDENCIES} | {
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
         "shipping": {"DATABASE_URL": urls["shipping"]},
