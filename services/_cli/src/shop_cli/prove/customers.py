@@ -1,6 +1,7 @@
 """Simulate customers: fill a cart, place orders, retry, and record the responses."""
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import CreditCardInfo
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
+from shop_cli.prove.histories import Histories, Times
 from shop_cli.prove.ledgers import CARD_MONTH
 from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
@@ -25,6 +27,7 @@ PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
+_PERHAPS_PLACED = (ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN)
 _REPLAYED = ("idempotent-replayed", "true")
 # Reasons for which even a valid order is refused: shipping refuses it, as a fault.
 _ALLOWED_REFUSALS = frozenset({NoDelivery("").reason})
@@ -57,6 +60,7 @@ class CustomerSimulator:
 
     Attributes:
         replays: the number of responses that were marked as replayed.
+        histories: all calls that had a result, and those that may have had an effect.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class CustomerSimulator:
         hangup_share: float = 0.1,
     ) -> None:
         self.replays = 0
+        self.histories = Histories()
         self._cart = cart
         self._checkouts = checkouts
         self._gate = gate
@@ -92,9 +97,19 @@ class CustomerSimulator:
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
         call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
-        response = await call
+        started = time.monotonic()
+        try:
+            response = await call
+        except _DEFINITE as error:
+            self._record_response(intent, error.reason.encode(), started)
+            raise
+        self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
         self.replays += _REPLAYED in tuple(await call.trailing_metadata() or ())
         return response.order
+
+    def _record_response(self, intent: Intent, response: bytes, started: float) -> None:
+        if intent.key:
+            self.histories.record_response(intent.key, response, Times(started, time.monotonic()))
 
     async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
         """Place an order again that already has a definite response; return the response to the repeated request."""
@@ -113,11 +128,14 @@ class CustomerSimulator:
 
     async def cart_contents(self, user_id: str) -> dict[str, int] | None:
         """Return the quantities in a cart by product id, None if it cannot be read."""
+        started = time.monotonic()
         try:
             cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
         except errors.DomainError:
             return None
-        return {item.product_id: item.quantity for item in cart.items}
+        contents = {item.product_id: item.quantity for item in cart.items}
+        self.histories.record_read(user_id, contents, Times(started, time.monotonic()))
+        return contents
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
@@ -157,18 +175,31 @@ class CustomerSimulator:
         request = AddItemRequest(
             user_id=intent.user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity)
         )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        started = time.monotonic()
+        times = Times(started)
+        while time.monotonic() < started + PATIENCE_SECONDS:
             try:
                 await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
             except errors.DomainError:
                 await asyncio.sleep(0.1)
             else:
+                times = Times(started, time.monotonic())
                 added[line.product_id] += line.quantity
-                return True
-        return False
+                break
+        self.histories.record_addition(intent.user_id, key, line.product_id, line.quantity, times=times)
+        return times.returned < math.inf
 
     async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
+        """Place the order and record what it bought."""
+        started = time.monotonic()
+        response = await self._order_with_retries(intent, rng)
+        bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
+        if response.outcome in _PERHAPS_PLACED:
+            ended = math.inf if response.outcome is ClientOutcome.UNKNOWN else time.monotonic()
+            self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
+        return response
+
+    async def _order_with_retries(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order, with retries until there is a definite response or the customer gives up."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         reason = ""

@@ -115,9 +115,11 @@ class Evidence:
         quiet_seconds: from the end of the last fault and try until checkout had no unfinished order; None if some
             were left after the time limit.
         unmatched_entries: ledger entries that belong to no order, in words.
+        contradictions: histories of a cart or key that no sequence of the same calls explains, in words.
     """
 
     orders: tuple[OrderEvidence, ...]
     carts: tuple[CartEvidence, ...] = ()
     quiet_seconds: float | None = 0.0
     unmatched_entries: tuple[str, ...] = field(default=())
+    contradictions: tuple[str, ...] = ()

@@ -73,7 +73,10 @@ async def collect_evidence(
         return replace(evidence, repeated=repeated.get(intent.number))
 
     orders = await _gather_limited(intents, order_evidence)
-    return Evidence(tuple(orders), tuple(carts), quiet_seconds, ledgers.unmatched_entries)
+    contradictions = simulator.histories.contradictions(
+        (intent.user_id for intent in intents), (intent.key for intent in intents if intent.key)
+    )
+    return Evidence(tuple(orders), tuple(carts), quiet_seconds, ledgers.unmatched_entries, tuple(contradictions))
 
 
 async def _repeat_orders(

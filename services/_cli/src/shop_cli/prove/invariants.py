@@ -1,4 +1,4 @@
-"""The invariants I1 to I9, which must hold after a run whatever faults were injected."""
+"""The invariants I1 to I10, which must hold after a run whatever faults were injected."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -200,6 +200,10 @@ def _progress(evidence: Evidence) -> Iterator[str]:
         yield f"{answered} of {len(persistent)} persistent customers got a definite response: the run proves nothing"
 
 
+def _linearizable(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.contradictions
+
+
 def _name(order: OrderEvidence) -> str:
     return f"order {order.intent.number}"
 
@@ -214,4 +218,5 @@ INVARIANTS = (
     Invariant("I7", "a cart contains what was added and not bought", _carts_add_up),
     Invariant("I8", "charges equal the totals of the orders, to the nano", _sums_agree),
     Invariant("I9", "95 % of the customers who do not give up get a definite response", _progress),
+    Invariant("I10", "the calls on each cart and key are linearizable", _linearizable),
 )
