@@ -58,6 +58,7 @@ PLACED = OrderEvidence(
     journal_record=JournalRecord("DONE", TOTAL),
     repeated=OrderResponse(ClientOutcome.PLACED, ORDER),
 )
+REFUSED = OrderResponse(ClientOutcome.REFUSED, reason="CART_ORDERED")
 NOT_PLACED = replace(PLACED, charges=(), shipments=(), confirmations=(), journal_record=None, repeated=None)
 
 
@@ -89,6 +90,18 @@ def test_a_placed_order_without_a_definite_response_violates_nothing() -> None:
 
 def test_two_charges_violate_i1() -> None:
     assert "I1" in violated(replace(PLACED, charges=(TOTAL, TOTAL)))
+
+
+def test_charges_of_two_orders_of_the_same_cart_contents_violate_i1() -> None:
+    one = replace(PLACED, intent=replace(INTENT, number=1, rival=2))
+    other = replace(PLACED, intent=replace(INTENT, number=2, rival=1))
+    assert violated(one, other) == {"I1"}
+    assert violated(one, replace(NOT_PLACED, intent=other.intent, response=REFUSED)) == set()
+
+
+def test_a_history_that_no_sequence_of_calls_explains_violates_i10() -> None:
+    evidence = Evidence((PLACED,), contradictions=("the cart of ada: ...",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I10"]
 
 
 def test_a_charge_that_belongs_to_no_order_violates_i1() -> None:

@@ -37,6 +37,14 @@ def test_the_requested_number_of_orders_is_planned_each_with_its_own_card_street
         assert len({getattr(intent, identity) for intent in intents}) == 500
 
 
+def test_rivals_order_the_same_lines_with_different_cards() -> None:
+    intents = {intent.number: intent for intent in intents_of(plan_customers(500, 1, PRODUCTS))}
+    rivals = [(intent, intents[intent.rival]) for intent in intents.values() if intent.rival is not None]
+    assert rivals
+    assert all(one.lines == other.lines and one.user_id == other.user_id for one, other in rivals)
+    assert all(one.card_number != other.card_number and other.rival == one.number for one, other in rivals)
+
+
 def test_cards_have_valid_check_digits() -> None:
     assert all(luhn.is_valid(card_number(number)) and len(card_number(number)) == 16 for number in range(1_000))
 
@@ -47,6 +55,7 @@ def test_customers_vary_in_every_choice() -> None:
     assert {intent.key is None for intent in intents} == {True, False}
     assert {intent.late_line is None for intent in intents} == {True, False}
     assert {intent.max_tries is None for intent in intents} == {True, False}
+    assert {intent.rival is None for intent in intents} == {True, False}
     assert {len(customer.intents) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
 
 

@@ -75,6 +75,7 @@ Replaced = Annotated[
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
+Patient = Annotated[bool, typer.Option("--patient", help="No customer hangs up before the time limit of 5 seconds.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")]
 Folder = Annotated[
     Path | None,
@@ -96,6 +97,7 @@ async def prove(
     network: Network = None,
     replaced: Replaced = None,
     naive: Naive = False,
+    patient: Patient = False,
     json_file: JsonFile = None,
     folder: Folder = None,
 ) -> None:
@@ -118,7 +120,7 @@ async def prove(
         FaultKind.UNIMPLEMENTED: replaced - replaced // 2,
         FaultKind.REFUSAL: replaced // 2,
     }
-    trial = Trial(orders, seed, database, faults, naive=naive, replication=replication)
+    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
     with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as temporary:
         result = await run_trial(trial, folder or Path(temporary), Progress(orders))

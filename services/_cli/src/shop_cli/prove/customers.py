@@ -23,12 +23,15 @@ from shop_cli.prove.ledgers import CARD_MONTH
 from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
+HANGUP_SHARE = 0.1
 PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = (ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN)
 _REPLAYED = ("idempotent-replayed", "true")
+_RIVAL_SECONDS = 0.5
+_BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
 # Reasons for which even a valid order is refused: shipping refuses it, as a fault.
 _ALLOWED_REFUSALS = frozenset({NoDelivery("").reason})
 
@@ -70,7 +73,7 @@ class CustomerSimulator:
         gate: ProgressGate,
         *,
         timeout_seconds: float = 5.0,
-        hangup_share: float = 0.1,
+        hangup_share: float = HANGUP_SHARE,
     ) -> None:
         self.replays = 0
         self.histories = Histories()
@@ -81,8 +84,11 @@ class CustomerSimulator:
         self._hangup_share = hangup_share
 
     async def run(self, customer: Customer) -> CustomerResult:
-        """Place all the customer's orders, one after the other."""
+        """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
         result = CustomerResult(customer)
+        if customer.intents[0].rival is not None:
+            await self._order_as_rivals(customer, result)
+            return result
         for intent in customer.intents:
             await self._gate.wait_until_open(intent.number)
             try:
@@ -90,6 +96,19 @@ class CustomerSimulator:
             finally:
                 await self._gate.finish()
         return result
+
+    async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
+        """Fill the cart once and place all orders of it."""
+        await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
+        failure = await self._fill_cart(customer.intents[0], result)
+
+        async def order(intent: Intent) -> None:
+            rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
+            await asyncio.sleep(rng.uniform(0, _RIVAL_SECONDS))
+            result.responses[intent.number] = failure or await self._order(intent, rng)
+            await self._gate.finish()
+
+        await asyncio.gather(*map(order, customer.intents))
 
     async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
         """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
@@ -141,15 +160,21 @@ class CustomerSimulator:
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent, result):
             return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
-        for index, line in enumerate(intent.lines):
-            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
-                result.cart_known = False
-                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        if failure := await self._fill_cart(intent, result):
+            return failure
         async with asyncio.TaskGroup() as tasks:
             if intent.late_line is not None:
                 tasks.create_task(self._add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
             ordering = tasks.create_task(self._order(intent, rng))
         return ordering.result()
+
+    async def _fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
+        """Add the order's lines to the cart; on timeout return the result of the order."""
+        for index, line in enumerate(intent.lines):
+            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
+                result.cart_known = False
+                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        return None
 
     async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
         """Wait until the previous order's items are removed; items still in the cart would be bought again.
@@ -231,6 +256,8 @@ class CustomerSimulator:
 
 
 def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
+    if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
+        return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
     if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
         return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
     is_expected = intent.kind is not OrderKind.VALID or error.reason in _ALLOWED_REFUSALS

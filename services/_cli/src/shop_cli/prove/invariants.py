@@ -64,6 +64,11 @@ def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         if len(order.charges) > 1:
             yield f"{_name(order)} was charged {len(order.charges)} times"
+    charged = {order.intent.number for order in evidence.orders if order.charges}
+    for order in evidence.orders:
+        number, rival = order.intent.number, order.intent.rival
+        if rival is not None and number < rival and {number, rival} <= charged:
+            yield f"orders {number} and {rival} of the same cart contents were both charged"
     yield from evidence.unmatched_entries
 
 
@@ -209,7 +214,9 @@ def _name(order: OrderEvidence) -> str:
 
 
 INVARIANTS = (
-    Invariant("I1", "at most one captured charge per order", _charged_at_most_once),
+    Invariant(
+        "I1", "at most one captured charge per order, and per cart that two requests order", _charged_at_most_once
+    ),
     Invariant("I2", "charged if and only if shipped, once, soon after the last fault", _charged_if_and_only_if_shipped),
     Invariant("I3", "no shipment without a charge", _shipped_only_if_charged),
     Invariant("I4", "every shipped order has a confirmation that matches the response", _shipped_and_confirmed),

@@ -28,6 +28,7 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "seed": trial.seed,
         "database": trial.database,
         "naive": trial.naive,
+        "patient": trial.patient,
         "faults": dict(sorted(result.fault_counts.items())),
         **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
         "counts": summary_counts(result.evidence),
