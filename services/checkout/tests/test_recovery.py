@@ -185,7 +185,7 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
 async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_cart(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unavailable("down"))
     async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())

@@ -12,7 +12,7 @@ from typing_extensions import override
 from chassis.server import run
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import State, Transition
-from checkout_service.ports import Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
+from checkout_service.ports import Claim, Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
 
 
 class NoJournal(Journal):
@@ -23,7 +23,7 @@ class NoJournal(Journal):
         return None
 
     @override
-    async def find_recent(self, fingerprint: str) -> Entry | None:
+    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
         return None
 
     @override
@@ -39,15 +39,19 @@ class NoJournal(Journal):
         return None
 
     @override
+    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+        return None
+
+    @override
     async def claim_expired(self, limit: int) -> list[Entry]:
         return []
 
     @override
-    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
+    async def update(self, claim: Claim, transition: Transition) -> bool:
         return True
 
     @override
-    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
         pass
 
     @override
@@ -65,6 +69,10 @@ class NoJournal(Journal):
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         return sorted({item.order_id for item in sent})
+
+    @override
+    async def settle_complete(self) -> list[str]:
+        return []
 
     @override
     async def statistics(self) -> Statistics:

@@ -6,7 +6,7 @@ import structlog
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from chassis.telemetry import Telemetry
-from checkout_service.domain import State
+from checkout_service.domain import NEEDS_OPERATOR, State
 from checkout_service.ports import Statistics
 
 log = structlog.get_logger()
@@ -37,11 +37,11 @@ class OrderMetrics:
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         """Count and log that an order reached a state."""
         self._changes.add(1, {"state": state.value})
-        write = log.error if state is State.NEEDS_REFUND else log.info
+        write = log.error if state in NEEDS_OPERATOR else log.info
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
 
     def _orders(self, _options: CallbackOptions) -> Iterable[Observation]:
-        for state in (State.CHARGING, State.VOIDING, State.SHIPPED, State.NEEDS_REFUND):
+        for state in (State.CHARGING, State.VOIDING, State.SHIPPED, *sorted(NEEDS_OPERATOR)):
             yield Observation(self.statistics.orders.get(state, 0), {"state": state.value})
 
     def _oldest(self, _options: CallbackOptions) -> Iterable[Observation]:

@@ -117,7 +117,7 @@ class Outbox:
             if kind == EMAIL:
                 await self._mailer.confirm(placed)
             else:
-                await self._cart_clearer.clear(order.user_id, order.cart_etag)
+                await self._cart_clearer.remove_ordered(placed)
         except REFUSALS as error:
             log.error("dropped from the outbox", order_id=order.order_id, kind=kind, reason=error.reason)  # noqa: TRY400
             step = "email_refused" if kind == EMAIL else "cart_refused"

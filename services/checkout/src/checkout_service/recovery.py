@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import count
 
 import structlog
 from opentelemetry import trace
@@ -24,6 +25,7 @@ log = structlog.get_logger()
 
 TURN_SECONDS = 1.0
 _MAX_IN_PROGRESS = 16
+_TURNS_PER_SWEEP = 30
 _ALERT_FAILURES = 3
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -41,6 +43,7 @@ class Recovery:
         self._failpoints = failpoints
         self._in_progress = 0
         self._released_own = False
+        self._turns = count()
 
     async def run(self) -> None:
         """Recover orders, until cancelled."""
@@ -55,11 +58,14 @@ class Recovery:
                 await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
 
     async def _claim(self) -> list[Entry]:
-        """Claim orders that are due, and update the statistics."""
+        """Claim orders that are due. Also update the statistics, and now and then settle complete orders."""
         if not self._released_own:
             await self._journal.release_own()
             self._released_own = True
         self._metrics.statistics = await self._journal.statistics()
+        if next(self._turns) % _TURNS_PER_SWEEP == 0:
+            for order_id in await self._journal.settle_complete():
+                self._metrics.record_change(order_id, State.DONE)
         free = _MAX_IN_PROGRESS - self._in_progress
         entries = await self._journal.claim_expired(free) if free else []
         self._in_progress += len(entries)
@@ -85,7 +91,7 @@ class Recovery:
 def recovery_work(entry: Entry) -> Work:
     """Return the work on an order that was taken over: without its card, and with one try."""
     delay = retry_delay_seconds(entry.failures)
-    return Work(entry.order, entry.attempt, entry.epoch, release_delay_seconds=delay)
+    return Work(entry.order, entry.claim, release_delay_seconds=delay)
 
 
 def _links(entry: Entry) -> list[Link]:

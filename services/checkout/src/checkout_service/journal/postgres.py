@@ -5,15 +5,17 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import TypeVar
 
+from psycopg import errors
 from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.postgres import Connection, Postgres, open_postgres
-from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
+from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
 
 DIALECT = Dialect(
     now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    for_update="FOR UPDATE",
     skip_locked="FOR UPDATE SKIP LOCKED",
     items="json_array_elements(CAST(:items AS JSON)) AS items(value)",
     parameter="%({})s",
@@ -46,7 +48,10 @@ class PostgresDatabase(Database):
                     await cursor.execute(self._render(text), parameters)
             return [[*await cursor.fetchall()] if cursor.description else [] for cursor in cursors]
 
-        return await self._run(work)
+        try:
+            return await self._run(work)
+        except errors.UniqueViolation as error:
+            raise UniqueViolation from error
 
     @override
     async def read(self, text: str, parameters: Parameters) -> list[Row]:

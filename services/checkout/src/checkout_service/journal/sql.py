@@ -1,14 +1,15 @@
 """The journal in SQL, on any database that runs its statements."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import orjson
 from typing_extensions import override
 
-from checkout_service.domain import PlacedOrder, State, Transition
+from checkout_service.domain import NEEDS_OPERATOR, PlacedOrder, State, Transition
 from checkout_service.journal import statements
-from checkout_service.journal.database import Database, Row, Statement
+from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
     event_from_row,
     first_entry,
@@ -17,16 +18,28 @@ from checkout_service.journal.rows import (
     steps_of,
     transition_to_row,
 )
-from checkout_service.ports import LEASE_SECONDS, Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
+from checkout_service.ports import (
+    LEASE_SECONDS,
+    Claim,
+    Entry,
+    Event,
+    Journal,
+    JournalUnavailable,
+    NewOrder,
+    OutboxItem,
+    Sent,
+    Statistics,
+    new_owner,
+)
 
 OUTBOX_LEASE_SECONDS = 5
 """How long the worker that placed an order has for its outbox items before other workers try."""
 
-REPLAY_SECONDS = 3600
-"""How long an order is found by its fingerprint alone."""
-
 STUCK_SECONDS = 60
 """An unfinished order without a change of state for this long needs operator attention."""
+
+_INSERTS = 10
+_SETTLED_AT_ONCE = 100
 
 
 class SqlJournal(Journal):
@@ -47,9 +60,8 @@ class SqlJournal(Journal):
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     @override
-    async def find_recent(self, fingerprint: str) -> Entry | None:
-        found = await self._read(statements.FIND_RECENT, fingerprint=fingerprint, replay_seconds=REPLAY_SECONDS)
-        return first_entry(found)
+    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
+        return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=cart_etag))
 
     @override
     async def read(self, order_id: str) -> Entry | None:
@@ -57,55 +69,72 @@ class SqlJournal(Journal):
 
     @override
     async def insert(self, new: NewOrder) -> Entry | None:
-        order_id = new.order.order_id
-        inserted, _ = await self._database.write(
-            self._statement(statements.INSERT, **new_order_to_row(new)),
-            self._events(order_id, 1, State.CHARGING, ("inserted", self._worker)),
-        )
-        if inserted:
-            return None
-        holder = await self.find(new.scope)
-        # After a lost connection the insert was repeated, so the holder may be this order.
-        return holder if holder is None or holder.order_id != order_id else None
+        claim, order = new.claim, new.order
+        for _ in range(_INSERTS):
+            inserted, _ = await self._database.write(
+                self._statement(statements.INSERT, **new_order_to_row(new)),
+                self._events(claim, State.CHARGING, ("inserted", self._worker)),
+            )
+            if inserted:
+                return None
+            holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_etag)
+            if holder is not None:
+                # After a lost connection the insert was repeated, so the holder may be this order.
+                return None if holder.claim == claim else holder
+        raise JournalUnavailable("the cart's orders change too fast")
 
     @override
     async def take_over(self, seen: Entry) -> Entry | None:
-        step = "reopened" if seen.state is State.ABANDONED else "taken_over"
+        claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, order_id=seen.order_id, epoch=seen.epoch, state=seen.state),
-            self._events(seen.order_id, seen.epoch + 1, State.CHARGING, (step, self._worker)),
+            self._statement(statements.TAKE_OVER, **asdict(seen.claim), new_owner=claim.owner),
+            self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
         return first_entry(taken)
 
     @override
+    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+        claim = replace(seen.claim.next_attempt(), owner=new.owner)
+        values = new_order_to_row(new) | asdict(seen.claim)
+        try:
+            reopened, _ = await self._database.write(
+                self._statement(statements.REOPEN, **values, new_owner=claim.owner),
+                self._events(claim, State.CHARGING, ("reopened", self._worker)),
+            )
+        except UniqueViolation:  # at the same moment another order of the cart was begun
+            return None
+        return first_entry(reopened)
+
+    @override
     async def claim_expired(self, limit: int) -> list[Entry]:
         claimed, _ = await self._database.write(
-            self._statement(statements.CLAIM_EXPIRED, limit=limit), self._statement(statements.CLAIM_EVENTS)
+            self._statement(statements.CLAIM_EXPIRED, limit=limit, new_owner=new_owner()),
+            self._statement(statements.CLAIM_EVENTS),
         )
         return readable_entries(claimed)
 
     @override
-    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
-        after, row = transition.after, transition_to_row(transition)
+    async def update(self, claim: Claim, transition: Transition) -> bool:
+        after = transition.after
+        updated = claim.next_attempt() if after is State.CHARGING else claim
         batch = [
-            self._statement(statements.UPDATE, order_id=order_id, epoch=epoch, **row),
-            self._events(order_id, epoch, after, *steps_of(transition)),
+            self._statement(statements.UPDATE, **asdict(claim), **transition_to_row(transition)),
+            self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, order_id=order_id, epoch=epoch))
+            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(claim)))
         if (await self._database.write(*batch))[0]:
             return True
-        # After a lost connection the update was repeated. Only this worker writes with this epoch.
-        found = await self.read(order_id)
-        return found is not None and found.epoch == epoch and found.state is after
+        # After a lost connection the update was repeated. Only this worker writes with this claim.
+        found = await self.read(claim.order_id)
+        return found is not None and found.claim == updated and found.state is after
 
     @override
-    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
+        values = asdict(claim)
         await self._database.write(
-            self._statement(
-                statements.RELEASE, order_id=order_id, epoch=epoch, delay_seconds=delay_seconds, reason=reason
-            ),
-            self._statement(statements.RELEASE_EVENT, order_id=order_id, epoch=epoch),
+            self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
+            self._statement(statements.RELEASE_EVENT, **values),
         )
 
     @override
@@ -135,15 +164,18 @@ class SqlJournal(Journal):
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         items = [{"order_id": each.order_id, "kind": each.kind, "step": each.step} for each in sent]
-        texts = (statements.DELETE_SENT, statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS)
-        _, _, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
-        return [row["order_id"] for row in done]
+        return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
+
+    @override
+    async def settle_complete(self) -> list[str]:
+        found = await self._read(statements.COMPLETE, limit=_SETTLED_AT_ONCE)
+        return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
     @override
     async def statistics(self) -> Statistics:
         counts = await self._read(statements.COUNT_ACTIVE)
         (outbox,) = await self._read(statements.COUNT_OUTBOX)
-        oldest = max((row["age"] for row in counts if row["state"] != State.NEEDS_REFUND), default=0.0)
+        oldest = max((row["age"] for row in counts if row["state"] not in NEEDS_OPERATOR), default=0.0)
         return Statistics({State(row["state"]): row["orders"] for row in counts}, max(oldest, 0.0), outbox["items"])
 
     @override
@@ -167,10 +199,16 @@ class SqlJournal(Journal):
     async def check(self) -> None:
         await self._read(statements.CHECK)
 
-    def _events(self, order_id: str, epoch: int, state: State, *steps: tuple[str, str]) -> Statement:
-        """Add steps, each with its detail, to the history of an order that has this epoch and state."""
+    async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
+        """Lock the orders of the items, run the statements, and set those without outbox items to DONE."""
+        texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
+        *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
+        return [row["order_id"] for row in done]
+
+    def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
+        """Add steps, each with its detail, to the history of an order that has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, order_id=order_id, epoch=epoch, state=state)
+        return self._statement(statements.EVENTS, items, **asdict(claim), state=state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
         return await self._database.read(*self._statement(text, items, **values))

@@ -14,6 +14,7 @@ from checkout_service.outcomes import (
     ChargeOutcome,
     Fenced,
     InDoubt,
+    KeyReused,
     Refused,
     Released,
     Unsupported,
@@ -52,7 +53,7 @@ class PaymentClient(Payment):
         return Charged(reply.transaction_id)
 
     @override
-    async def resolve(self, key: str) -> ChargeOutcome:
+    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
         if self._has_ledger is False:
             return Unsupported()
         try:
@@ -63,7 +64,7 @@ class PaymentClient(Payment):
         except DomainError as error:
             return InDoubt(error.reason)
         self._has_ledger = True
-        return _outcome_from_wire(reply)
+        return _outcome_from_wire(reply, amount)
 
     @override
     async def void(self, key: str) -> VoidOutcome:
@@ -96,12 +97,14 @@ class PaymentClient(Payment):
         self._has_ledger = False
 
 
-def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> ChargeOutcome:
+def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
+        case "charged" if reply.charged.amount != money_to_wire(amount):
+            return KeyReused(reply.charged.transaction_id)
         case "charged":
             return Charged(reply.charged.transaction_id)
         case "fenced":
-            return Fenced()
+            return Fenced(reply.fenced.existing)
         case "voided":
             return Released()
         case "declined":
@@ -113,9 +116,9 @@ def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> Char
 def _outcome_of_error(error: DomainError) -> ChargeOutcome:
     match error.reason:
         case "CHARGE_FENCED":
-            return Fenced()
+            return Fenced(existing=True)
         case "CHARGE_VOIDED":
             return Released()
-        case "IDEMPOTENCY_KEY_REUSED":  # there is another charge under the key
-            return InDoubt(error.reason)
+        case "IDEMPOTENCY_KEY_REUSED":
+            return KeyReused()
     return Refused(refusal_from_error(error)) if isinstance(error, REFUSALS) else InDoubt(error.reason)
