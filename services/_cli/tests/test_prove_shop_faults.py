@@ -33,7 +33,7 @@ PARCEL = ShipOrderRequest(
 @asynccontextmanager
 async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
     """A client of a shipping that does not exist, while another server answers instead."""
-    async with serve_peer_stubs() as stubs, tcp_proxy("127.0.0.1:1") as link:
+    async with serve_peer_stubs("127.0.0.1:1") as stubs, tcp_proxy("127.0.0.1:1") as link:
         faults = ShopFaults({}, {"shipping": link}, stubs, 1)
         injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
         await wait_until(lambda: link.target != "127.0.0.1:1")

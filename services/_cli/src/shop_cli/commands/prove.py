@@ -79,7 +79,11 @@ Patient = Annotated[bool, typer.Option("--patient", help="No customer hangs up b
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")]
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Empty folder for all data and logs. Default: a temporary folder, removed at the end."),
+    typer.Option(
+        exists=True,
+        file_okay=False,
+        help="Empty folder for all data and logs. Default: a temporary folder, removed at the end.",
+    ),
 ]
 
 

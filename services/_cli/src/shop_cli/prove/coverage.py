@@ -16,6 +16,7 @@ REPLAYS = "replayed responses"
 STALE_WRITES = "stale writes rejected"
 DEAD_LETTERS = "dead letters"
 REFUNDS = "orders that need a refund"
+REVIEWS = "orders that need a review"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 LAGGING_FAILOVERS = "failovers to a standby that was behind"
 
@@ -30,6 +31,7 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     STALE_WRITES: 0,
     DEAD_LETTERS: 0,
     REFUNDS: 0,
+    REVIEWS: 0,
 }
 
 _STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
@@ -69,6 +71,7 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
             STALE_WRITES: sum(_stale_writes(shop.processes[name].log_path) for name in shop.checkouts),
             DEAD_LETTERS: sum(count for step, count in steps.items() if step.endswith(_DEAD_LETTER)),
             REFUNDS: states.get("NEEDS_REFUND", 0),
+            REVIEWS: states.get("NEEDS_REVIEW", 0),
         }
     )
 

@@ -28,12 +28,12 @@ PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
-_PERHAPS_PLACED = (ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN)
+_PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _REPLAYED = ("idempotent-replayed", "true")
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-# Reasons for which even a valid order is refused: shipping refuses it, as a fault.
-_ALLOWED_REFUSALS = frozenset({NoDelivery("").reason})
+# Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it.
+_ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
 
 
 @dataclass
@@ -219,8 +219,9 @@ class CustomerSimulator:
         started = time.monotonic()
         response = await self._order_with_retries(intent, rng)
         bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
-        if response.outcome in _PERHAPS_PLACED:
-            ended = math.inf if response.outcome is ClientOutcome.UNKNOWN else time.monotonic()
+        if response.outcome in _PERHAPS_PLACED or response.reason in _BOUGHT_BY_RIVAL:
+            is_placed = response.outcome in {ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED}
+            ended = time.monotonic() if is_placed else math.inf
             self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
         return response
 

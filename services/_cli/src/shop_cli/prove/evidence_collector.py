@@ -2,12 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from chassis import errors
-from chassis.wire import money_from_wire
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import (
@@ -18,13 +16,14 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_manifest
+from shop_cli.prove.ledgers import match_ledgers, read_charges, read_journal, read_manifest
 from shop_cli.prove.shop_under_test import ShopUnderTest
-from shop_internal.orders_pb2 import GetOrderRequest, ListOrdersRequest, OrderState
+from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 QUIET_SECONDS = 30.0
 _MAX_CONCURRENT = 16
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 _UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
 
 A = TypeVar("A")
@@ -68,11 +67,21 @@ async def collect_evidence(
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
     ledgers = match_ledgers(intents, charges, shipments, shop.outbox, shop.hmac_key)
 
-    async def order_evidence(intent: Intent) -> OrderEvidence:
-        evidence = await _order_evidence(intent, responses[intent.number], ledgers, journal)
-        return replace(evidence, repeated=repeated.get(intent.number))
+    records = {} if journal is None else read_journal(shop.journal_url)
 
-    orders = await _gather_limited(intents, order_evidence)
+    def order_evidence(intent: Intent) -> OrderEvidence:
+        number, response = intent.number, responses[intent.number]
+        return OrderEvidence(
+            intent,
+            response,
+            ledgers.charges.get(number, ()),
+            ledgers.shipments.get(number, ()),
+            ledgers.confirmations.get(number, ()),
+            _record_of(response, records.get(intent.email, [])),
+            repeated.get(number),
+        )
+
+    orders = map(order_evidence, intents)
     contradictions = simulator.histories.contradictions(
         (intent.user_id for intent in intents), (intent.key for intent in intents if intent.key)
     )
@@ -103,39 +112,8 @@ async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -
     return CartEvidence(result.customer, result.added, result.added_late, contents)
 
 
-async def _order_evidence(
-    intent: Intent,
-    response: OrderResponse,
-    ledgers: Ledgers,
-    journal: OrderJournalStub | None,
-) -> OrderEvidence:
-    number = intent.number
-    confirmations = ledgers.confirmations.get(number, ())
-    journal_record = None
-    if journal is not None:
-        order_id = response.order.order_id if response.order else confirmations[0].order_id if confirmations else None
-        journal_record = await _journal_record(journal, order_id) if order_id else None
-    return OrderEvidence(
-        intent,
-        response,
-        ledgers.charges.get(number, ()),
-        ledgers.shipments.get(number, ()),
-        confirmations,
-        journal_record,
-    )
-
-
-async def _journal_record(journal: OrderJournalStub, order_id: str) -> JournalRecord | None:
-    deadline = time.monotonic() + QUIET_SECONDS
-    while True:
-        try:
-            order = (await journal.GetOrder(GetOrderRequest(order_id=order_id))).order
-            break
-        except errors.NotFound:
-            return None
-        except errors.Unavailable:
-            if time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.1)
-    state = OrderState.Name(order.state).removeprefix("ORDER_STATE_")
-    return JournalRecord(state, money_from_wire(order.total))
+def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
+    """Return the record of the order in the response, without one the newest record that was not refused."""
+    if response.order is not None:
+        return next((record for record in records if record.order_id == response.order.order_id), None)
+    return max(records, key=lambda record: record.state not in _REFUSED, default=None)

@@ -16,12 +16,13 @@ from typing import Any, Generic, LiteralString, TypeVar
 from chassis.database import libpq_url, sqlite_path
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Intent
-from shop_cli.prove.evidence import Confirmation, Shipment
+from shop_cli.prove.evidence import Confirmation, JournalRecord, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+_ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
 _SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 
 
@@ -115,6 +116,14 @@ def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
 
     with psycopg.connect(libpq_url(database_url)) as connection:
         return connection.execute(statement).fetchall()
+
+
+def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
+    """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
+    records: dict[str, list[JournalRecord]] = {}
+    for recipient, order_id, state, code, units, nanos in query(database_url, _ORDERS):
+        records.setdefault(recipient, []).append(JournalRecord(order_id, state, Money.of(code, units, nanos)))
+    return records
 
 
 def _charge_from_row(row: tuple[Any, ...]) -> Charge:

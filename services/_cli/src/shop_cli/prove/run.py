@@ -5,7 +5,7 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
@@ -84,7 +84,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     async with (
         shop_under_test(folder, trial.database, naive=trial.naive, replication=replication, proxied=True) as shop,
         open_clients(shop) as clients,
-        serve_peer_stubs() as stubs,
+        serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         hangup_share = 0 if trial.patient else HANGUP_SHARE
@@ -101,6 +101,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         else:
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+            evidence = replace(evidence, journal_loses_commits=replication == "async")
             counts = count_exercises(shop, simulator.replays) | faults.effects
             exercises = compare_with_floors(trial.orders, counts, trial.faults, injector.injected)
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
