@@ -102,9 +102,9 @@ class OrderEvidence:
         return self.journal_record is not None and self.journal_record.is_flagged
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the order had an effect and is not in the journal."""
-        return self.journal_record is None and bool(self.charges or self.shipments)
+    def needs_reconciliation(self) -> bool:
+        """Whether the order had an effect and is not in the journal, or is left to operators."""
+        return self.is_flagged or (self.journal_record is None and bool(self.charges or self.shipments))
 
 
 @dataclass(frozen=True, slots=True)

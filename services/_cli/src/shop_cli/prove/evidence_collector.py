@@ -16,7 +16,7 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_cli.prove.ledgers import match_ledgers, read_charges, read_journal, read_manifest
+from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_journal, read_manifest
 from shop_cli.prove.shop_under_test import ShopUnderTest
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -66,26 +66,17 @@ async def collect_evidence(
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
     ledgers = match_ledgers(intents, charges, shipments, shop.outbox, shop.hmac_key)
-
     records = {} if journal is None else read_journal(shop.journal_url)
-
-    def order_evidence(intent: Intent) -> OrderEvidence:
-        number, response = intent.number, responses[intent.number]
-        return OrderEvidence(
-            intent,
-            response,
-            ledgers.charges.get(number, ()),
-            ledgers.shipments.get(number, ()),
-            ledgers.confirmations.get(number, ()),
-            _record_of(response, records.get(intent.email, [])),
-            repeated.get(number),
-        )
-
-    orders = map(order_evidence, intents)
-    contradictions = simulator.histories.contradictions(
-        (intent.user_id for intent in intents), (intent.key for intent in intents if intent.key)
+    orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]
+    contradictions = _contradictions(shop, simulator, orders)
+    return Evidence(
+        tuple(orders),
+        tuple(carts),
+        quiet_seconds,
+        ledgers.unmatched_entries,
+        tuple(contradictions),
+        shop.journal_loses_commits,
     )
-    return Evidence(tuple(orders), tuple(carts), quiet_seconds, ledgers.unmatched_entries, tuple(contradictions))
 
 
 async def _repeat_orders(
@@ -110,6 +101,34 @@ async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]])
 async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -> CartEvidence:
     contents = await simulator.cart_contents(result.customer.user_id)
     return CartEvidence(result.customer, result.added, result.added_late, contents)
+
+
+def _order_evidence(
+    intent: Intent,
+    response: OrderResponse,
+    ledgers: Ledgers,
+    records: Mapping[str, Sequence[JournalRecord]],
+    repeated: Mapping[int, OrderResponse],
+) -> OrderEvidence:
+    number = intent.number
+    return OrderEvidence(
+        intent,
+        response,
+        ledgers.charges.get(number, ()),
+        ledgers.shipments.get(number, ()),
+        ledgers.confirmations.get(number, ()),
+        _record_of(response, records.get(intent.email, ())),
+        repeated.get(number),
+    )
+
+
+def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
+    """Return the histories that are not linearizable, except those of orders that the journal may have lost."""
+    excused = [order.intent for order in orders if shop.journal_loses_commits and order.needs_reconciliation]
+    intents = [order.intent for order in orders]
+    user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in excused}
+    keys = {intent.key for intent in intents if intent.key} - {intent.key for intent in excused}
+    return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
 
 
 def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:

@@ -99,8 +99,8 @@ class Histories:
 
     def contradictions(self, user_ids: Iterable[str], keys: Iterable[str]) -> list[str]:
         """Return the histories of these carts and keys that no sequence of the same calls explains, in words."""
-        carts = [(f"the cart of {user_id}", self._carts[user_id], EMPTY_CART) for user_id in dict.fromkeys(user_ids)]
-        used = [(f"the key {key}", self._keys[key], UNUSED_KEY) for key in dict.fromkeys(keys)]
+        carts = [(f"the cart of {user_id}", self._carts[user_id], EMPTY_CART) for user_id in user_ids]
+        used = [(f"the key {key}", self._keys[key], UNUSED_KEY) for key in keys]
         return [
             f"{subject}: {'; '.join(_in_order(calls))}"
             for subject, calls, initial in [*carts, *used]

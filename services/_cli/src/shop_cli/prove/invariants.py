@@ -39,8 +39,8 @@ class InvariantResult:
 def check_invariants(evidence: Evidence) -> list[InvariantResult]:
     """Look for violations of every invariant.
 
-    If the journal may lose commits, an order that it has lost, and whose customer did not repeat it, may be incomplete:
-    reconciliation finds it. But it must not be charged or shipped twice, nor shipped without a charge.
+    If the journal may lose commits, an order that it has lost may be incomplete: reconciliation finds it, or operators
+    see it once its customer has repeated it. But it must not be charged or shipped twice, nor shipped without a charge.
     """
     return [InvariantResult(each.name, each.rule, tuple(each.find_violations(evidence))) for each in INVARIANTS]
 
@@ -65,7 +65,7 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
 
 
 def _is_excused(evidence: Evidence, order: OrderEvidence) -> bool:
-    return evidence.journal_loses_commits and order.is_lost
+    return evidence.journal_loses_commits and order.needs_reconciliation
 
 
 def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:

@@ -5,7 +5,7 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
@@ -101,7 +101,6 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         else:
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-            evidence = replace(evidence, journal_loses_commits=replication == "async")
             counts = count_exercises(shop, simulator.replays) | faults.effects
             exercises = compare_with_floors(trial.orders, counts, trial.faults, injector.injected)
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)

@@ -40,6 +40,7 @@ class ShopUnderTest:
         hmac_key: payment's HMAC key.
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
+        journal_loses_commits: a failover may lose what the journal has acknowledged.
         links: the proxies through which checkout calls its peers, by name; empty if it calls them directly.
     """
 
@@ -52,6 +53,7 @@ class ShopUnderTest:
     hmac_key: bytes
     valkey: Valkey
     postgres: Postgres | PostgresCluster | None
+    journal_loses_commits: bool
     links: Mapping[str, TcpProxy]
 
     @property
@@ -107,6 +109,7 @@ async def shop_under_test(
             hmac_key=hmac_key.encode(),
             valkey=valkey,
             postgres=servers["checkout"] if servers else None,
+            journal_loses_commits=replication == "async",
             links=links,
         )
 
