@@ -19,6 +19,7 @@ from chassis.errors import (
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
+from checkout_service.peers import internal_service
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
@@ -437,14 +438,6 @@ async def test_a_hanging_email_does_not_delay_the_response(
     gate.set()
 
 
-async def test_an_email_that_is_refused_for_good_is_dropped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
-
-
 # Shipping refuses for good
 
 
@@ -461,13 +454,33 @@ async def test_an_order_that_shipping_refuses_is_voided(
 
 
 async def test_a_charge_that_cannot_be_voided_needs_a_refund(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         error = await refusal(checkout.place(request_of(), "key"))
         assert error.reason == "DEPOT_CLOSED"
         assert await checkout.states() == ["NEEDS_REFUND"]
+
+
+async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.ledger.faults["Void"] = Fault(Unimplemented("no route"), times=1)
+    error = await refusal(checkout.place(request_of(), "key"))
+    assert error.reason == "DEPOT_CLOSED"
+    assert await checkout.states() == ["VOIDED"]
+
+
+async def test_a_charge_that_is_not_implemented_for_a_moment_is_retried(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(Unimplemented("no route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == 1
 
 
 # Keys

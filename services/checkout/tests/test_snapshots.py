@@ -13,7 +13,7 @@ import pytest
 from chassis import database
 from chassis.money import Money
 from chassis.wire import money_to_wire
-from checkout_service import recovery
+from checkout_service import background
 from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
@@ -116,7 +116,7 @@ async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
 async def test_an_unfinished_order_of_an_older_release_is_finished(
     peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
@@ -152,6 +152,6 @@ async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> No
     unreadable = {"order_id": "unreadable", "scope": "unreadable", "cart_etag": "", "snapshot": b'{"version":3}'}
     insert(journal_url, OLD_ROW | UNFINISHED | unreadable)
     async with open_journal(journal_url, worker="one") as journal:
-        claimed = await journal.claim_expired(10)
+        claimed = await journal.claim_expired(State.CHARGING, 10, failed=False)
         listed = await journal.list_orders([], stuck=False, limit=10)
     assert [entry.order_id for entry in claimed] == [entry.order_id for entry in listed] == [ORDER.order_id]

@@ -55,6 +55,7 @@ class State(StrEnum):
     ABANDONED = "ABANDONED"
 
 
+OPEN = (State.CHARGING, State.VOIDING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND, State.NEEDS_REVIEW})
 

@@ -1,5 +1,6 @@
 """Fakes of shipping, of payment with its ledger, and of e-mail."""
 
+import asyncio
 import uuid
 
 from typing_extensions import override
@@ -151,16 +152,19 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
 
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
-    """Collects the confirmations instead of sending them."""
+    """Collects the confirmations instead of sending them; one to `hanging_address` gets no response."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
+        self.hanging_address = ""
 
     @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
         await self.begin("SendOrderConfirmation")
+        if request.email == self.hanging_address:
+            await asyncio.Event().wait()
         self.sent.append(request)
         return empty_pb2.Empty()

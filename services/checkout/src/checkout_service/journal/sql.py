@@ -1,7 +1,9 @@
 """The journal in SQL, on any database that runs its statements."""
 
+import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -20,6 +22,7 @@ from checkout_service.journal.rows import (
 )
 from checkout_service.ports import (
     LEASE_SECONDS,
+    MAX_RETRY_DELAY_SECONDS,
     Claim,
     Entry,
     Event,
@@ -38,6 +41,10 @@ OUTBOX_LEASE_SECONDS = 5
 STUCK_SECONDS = 60
 """An unfinished order without a change of state for this long needs operator attention."""
 
+MAX_COUNTED = 1000
+"""Orders dated in the future are counted up to this number."""
+
+_RECOVERY_LEASES = 20
 _INSERTS = 10
 _SETTLED_AT_ONCE = 100
 
@@ -54,6 +61,8 @@ class SqlJournal(Journal):
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        # Twice what any statement sets, because clocks are also adjusted by small steps.
+        self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     @override
     async def find(self, scope: str) -> Entry | None:
@@ -106,11 +115,11 @@ class SqlJournal(Journal):
         return first_entry(reopened)
 
     @override
-    async def claim_expired(self, limit: int) -> list[Entry]:
-        claimed, _ = await self._database.write(
-            self._statement(statements.CLAIM_EXPIRED, limit=limit, new_owner=new_owner()),
-            self._statement(statements.CLAIM_EVENTS),
-        )
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        claims = statements.FAILED if failed else statements.NEW
+        values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
+        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
+        _, claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
         return readable_entries(claimed)
 
     @override
@@ -142,8 +151,12 @@ class SqlJournal(Journal):
         await self._database.write(self._statement(statements.RELEASE_OWN))
 
     @override
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        (claimed,) = await self._database.write(self._statement(statements.CLAIM_OUTBOX, limit=limit))
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        claims = statements.FAILED if failed else statements.NEW
+        _, claimed = await self._database.write(
+            self._statement(claims.correct_due_times, kind=kind),
+            self._statement(claims.claim_outbox, kind=kind, limit=limit),
+        )
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
@@ -157,9 +170,25 @@ class SqlJournal(Journal):
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        values = {"order_id": item.placed.order.order_id, "kind": item.kind}
+        values: dict[str, Any] = {"order_id": item.placed.order.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
+
+    @override
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        values = {"order_id": order_id, "kind": kind, "reason": reason}
+        await self._database.write(
+            self._statement(statements.SET_DEAD, **values),
+            self._statement(statements.NOTIFICATION_EVENT, **values, step=f"{kind}_dead_letter"),
+        )
+
+    @override
+    async def requeue(self, order_id: str) -> list[str]:
+        requeued, _ = await self._database.write(
+            self._statement(statements.REQUEUE, order_id=order_id),
+            self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
+        )
+        return sorted(row["kind"] for row in requeued)
 
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
@@ -173,27 +202,49 @@ class SqlJournal(Journal):
 
     @override
     async def statistics(self) -> Statistics:
-        counts = await self._read(statements.COUNT_ACTIVE)
-        (outbox,) = await self._read(statements.COUNT_OUTBOX)
+        counts = await self._report(statements.COUNT_ACTIVE)
+        (outbox,) = await self._report(statements.COUNT_OUTBOX)
+        dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
+        (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
         oldest = max((row["age"] for row in counts if row["state"] not in NEEDS_OPERATOR), default=0.0)
-        return Statistics({State(row["state"]): row["orders"] for row in counts}, max(oldest, 0.0), outbox["items"])
+        return Statistics(
+            {State(row["state"]): row["orders"] for row in counts},
+            max(oldest, 0.0),
+            outbox["items"] - sum(dead_letters.values()),
+            dead_letters,
+            future["orders"],
+        )
 
     @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        items = [{"state": state} for state in states or State]
-        found = await self._read(statements.LIST_STUCK if stuck else statements.LIST, items, limit=limit)
-        return readable_entries(found)
+        if stuck:
+            items = [{"state": state} for state in states or State]
+            return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
+        if not states:
+            return readable_entries(await self._report(statements.LIST, limit=limit))
+        # One query for each state, so that each reads only the rows that it may return.
+        found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
+        newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
+        return readable_entries(islice(newest, limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=False)
+
+    @override
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=True)
+
+    async def _outbox_of(self, order_ids: Sequence[str], *, dead: bool) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {order_id: [] for order_id in order_ids}
-        for row in await self._read(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
-            found[row["order_id"]].append(row["kind"])
+        for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
+            if bool(row["dead"]) is dead:
+                found[row["order_id"]].append(row["kind"])
         return found
 
     @override
     async def history(self, order_id: str) -> list[Event]:
-        return [event_from_row(row) for row in await self._read(statements.HISTORY, order_id=order_id)]
+        return [event_from_row(row) for row in await self._report(statements.HISTORY, order_id=order_id)]
 
     @override
     async def check(self) -> None:
@@ -213,12 +264,16 @@ class SqlJournal(Journal):
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
         return await self._database.read(*self._statement(text, items, **values))
 
+    async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
+        return await self._database.report(*self._statement(text, items, **values))
+
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         values |= {
             "worker": self._worker,
             "lease_seconds": self._lease_seconds,
             "recovery_lease_seconds": 2 * self._lease_seconds,
             "outbox_lease_seconds": OUTBOX_LEASE_SECONDS,
+            "max_ahead_seconds": self._max_ahead_seconds,
             "stuck_seconds": STUCK_SECONDS,
         }
         if items is not None:
