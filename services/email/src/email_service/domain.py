@@ -1,4 +1,4 @@
-"""Order confirmations and the contract of a mailer for them."""
+"""Order confirmations, and what accepts them for delivery."""
 
 import hashlib
 import re
@@ -18,11 +18,11 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class MailNotSent(Unavailable):
-    """Neither relay nor outbox accepted the e-mail; a retry may succeed."""
+    """The e-mail could not be stored; a retry may succeed."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay permanently refuses mail for this address."""
+    """The relay has permanently refused this e-mail, which was accepted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ConfirmationEmail:
 
 
 class Mailer(Protocol):
-    """Sends e-mails. An e-mail that is sent again has the same message id."""
+    """Accepts e-mails for delivery. E-mails with the same key are one e-mail."""
 
-    async def send(self, email: ConfirmationEmail) -> None:
-        """Return once the e-mail is durably handed over. Raise MailNotSent or RecipientRefused."""
+    async def accept(self, email: ConfirmationEmail) -> None:
+        """Return once the e-mail is on disk. Raise MailNotSent or RecipientRefused."""

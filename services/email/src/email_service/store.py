@@ -28,12 +28,12 @@ class Outbox(Mailer):
         self._writes = GroupCommit[_File, None](self._write)
 
     @override
-    async def send(self, email: ConfirmationEmail) -> None:
+    async def accept(self, email: ConfirmationEmail) -> None:
         file = _File(f"{email.key}.eml", to_mime(email, self._sender, datetime.now(UTC)))
         try:
             await self._writes.run(file)
         except OSError as error:
-            log.warning("email not sent", error=type(error).__name__, errno=error.errno)
+            log.warning("email not stored", error=type(error).__name__, errno=error.errno)
             raise MailNotSent("the outbox can't be written") from error
 
     async def close(self) -> None:

@@ -1,0 +1,30 @@
+"""Accepts e-mails into the spool."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from typing_extensions import override
+
+from email_service.domain import ConfirmationEmail, Mailer, MailNotSent, RecipientRefused
+from email_service.letters import LetterState, Spool, SpoolUnavailable
+from email_service.mime import Sender, to_mime
+
+
+class SpooledMailer(Mailer):
+    """Stores e-mails in the spool; `notify` is called after each."""
+
+    def __init__(self, spool: Spool, sender: Sender, notify: Callable[[], None]) -> None:
+        self._spool = spool
+        self._sender = sender
+        self._notify = notify
+
+    @override
+    async def accept(self, email: ConfirmationEmail) -> None:
+        message = to_mime(email, self._sender, datetime.now(UTC))
+        try:
+            state = await self._spool.add(email.key, email.recipient, message)
+        except SpoolUnavailable as error:
+            raise MailNotSent("the spool can't be written") from error
+        if state is LetterState.REFUSED:
+            raise RecipientRefused("the mail relay has refused this e-mail")
+        self._notify()
