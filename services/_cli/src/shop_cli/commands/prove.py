@@ -75,7 +75,9 @@ Replaced = Annotated[
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
-Patient = Annotated[bool, typer.Option("--patient", help="No customer hangs up before the time limit of 5 seconds.")]
+Patient = Annotated[
+    bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")]
 Folder = Annotated[
     Path | None,

@@ -68,8 +68,11 @@ class Customer:
     intents: tuple[Intent, ...]
 
 
-def plan_customers(orders: int, seed: int, products: Sequence[str]) -> list[Customer]:
-    """Plan customers with so many orders in total: one each, for some two equal ones in a row or at once."""
+def plan_customers(orders: int, seed: int, products: Sequence[str], *, patient: bool = False) -> list[Customer]:
+    """Plan customers with so many orders in total: one each, for some two equal ones in a row or at once.
+
+    Patient customers place no two orders at once, and change no cart while they order it.
+    """
     rng = random.Random(f"customers {seed}")  # noqa: S311 - a schedule, not a secret
     planned: list[Customer] = []
     number = 0
@@ -83,6 +86,8 @@ def plan_customers(orders: int, seed: int, products: Sequence[str]) -> list[Cust
             intents = _rivals(rng, first)
         elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE:
             intents.append(_second_intent(rng, first))
+        if patient:
+            intents = [replace(intent, late_line=None, rival=None) for intent in intents]
         planned.append(Customer(user_id, tuple(intents)))
         number += len(intents)
     return planned

@@ -24,6 +24,7 @@ from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
+REPEAT_SHARE = 0.2
 PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
@@ -60,6 +61,7 @@ class CustomerSimulator:
         gate: delays the start of orders.
         timeout_seconds: of each try.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
+        repeat_share: of the placed orders with a key whose request is repeated at once.
 
     Attributes:
         replays: the number of responses that were marked as replayed.
@@ -74,6 +76,7 @@ class CustomerSimulator:
         *,
         timeout_seconds: float = 5.0,
         hangup_share: float = HANGUP_SHARE,
+        repeat_share: float = REPEAT_SHARE,
     ) -> None:
         self.replays = 0
         self.histories = Histories()
@@ -82,6 +85,7 @@ class CustomerSimulator:
         self._gate = gate
         self._timeout_seconds = timeout_seconds
         self._hangup_share = hangup_share
+        self._repeat_share = repeat_share
 
     async def run(self, customer: Customer) -> CustomerResult:
         """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
@@ -246,8 +250,8 @@ class CustomerSimulator:
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
-        """Repeat one request in five immediately; return the first response, with a contradiction if they differ."""
-        if rng.random() > 0.2:  # noqa: PLR2004
+        """Repeat some requests immediately; return the first response, with a contradiction if they differ."""
+        if rng.random() >= self._repeat_share:
             return response
         repeated = await self.repeat_order(intent, patience_seconds=1.0)
         if repeated.outcome is ClientOutcome.UNKNOWN or repeated.order == response.order:

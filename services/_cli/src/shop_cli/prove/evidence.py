@@ -132,6 +132,7 @@ class Evidence:
             were left after the time limit.
         unmatched_entries: ledger entries that belong to no order, in words.
         contradictions: histories of a cart or key that no sequence of the same calls explains, in words.
+        has_journal: whether the checkout under test has a journal.
         journal_loses_commits: the journal may have lost what it had acknowledged, by asynchronous failovers.
     """
 
@@ -140,4 +141,5 @@ class Evidence:
     quiet_seconds: float | None = 0.0
     unmatched_entries: tuple[str, ...] = field(default=())
     contradictions: tuple[str, ...] = ()
+    has_journal: bool = True
     journal_loses_commits: bool = False

@@ -75,7 +75,8 @@ async def collect_evidence(
         quiet_seconds,
         ledgers.unmatched_entries,
         tuple(contradictions),
-        shop.journal_loses_commits,
+        has_journal=journal is not None,
+        journal_loses_commits=shop.journal_loses_commits,
     )
 
 

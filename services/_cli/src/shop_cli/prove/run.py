@@ -13,7 +13,7 @@ from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.clients import open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
-from shop_cli.prove.customers import HANGUP_SHARE, CustomerResult, CustomerSimulator
+from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
@@ -42,7 +42,7 @@ class Trial:
     Attributes:
         faults: the number of faults of each kind.
         naive: test the naive checkout instead of the real one.
-        patient: no customer hangs up before the timeout.
+        patient: customers wait for each response, send nothing twice without need, and place one order at a time.
         replication: from PostgreSQL's primary to its standbys, if there are failovers.
     """
 
@@ -87,8 +87,8 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        hangup_share = 0 if trial.patient else HANGUP_SHARE
-        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate, hangup_share=hangup_share)
+        hasty = {"hangup_share": 0.0, "repeat_share": 0.0} if trial.patient else {}
+        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate, **hasty)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
@@ -142,7 +142,7 @@ async def _order_under_faults(
     faults: Sequence[Fault],
 ) -> list[CustomerResult]:
     # All workers take their next customer from this iterator.
-    customers = iter(plan_customers(trial.orders, trial.seed, products))
+    customers = iter(plan_customers(trial.orders, trial.seed, products, patient=trial.patient))
     results: list[CustomerResult] = []
 
     async def run_customers() -> None:
