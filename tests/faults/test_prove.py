@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(400)
 
-SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2")
+SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "0")
 
 
 def run_prove(tmp_path: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
@@ -26,7 +26,8 @@ def test_invariants_hold_under_kills_and_pauses(tmp_path: Path) -> None:
     status, output, verdict = run_prove(tmp_path)
     assert verdict["verdict"] == "holds", output
     assert status == 0
-    assert verdict["faults"] == {"kill": 20, "pause": 2}
+    assert verdict["faults"] == {"kill": 13, "kill at a failpoint": 7, "network fault": 2, "pause": 2}
+    assert verdict["exercised"]["takeovers"]["count"] > 0
     assert [name for name in verdict["invariants"] if name in output] == [f"I{number}" for number in range(1, 10)]
     assert '"seed": 7' in output
 

@@ -16,12 +16,13 @@ from typing import Any, Generic, LiteralString, TypeVar
 from chassis.database import libpq_url, sqlite_path
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Intent
-from shop_cli.prove.evidence import Confirmation, Shipment
+from shop_cli.prove.evidence import Confirmation, JournalRecord, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+_ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
 _SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 
 
@@ -102,10 +103,11 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 
 def read_charges(database_url: str) -> list[Charge]:
     """Return all entries of payment's ledger that have a card."""
-    return [_charge_from_row(row) for row in _query(database_url, _CHARGES)]
+    return [_charge_from_row(row) for row in query(database_url, _CHARGES)]
 
 
-def _query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement selects."""
     path = sqlite_path(database_url)
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
@@ -116,6 +118,14 @@ def _query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]
         return connection.execute(statement).fetchall()
 
 
+def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
+    """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
+    records: dict[str, list[JournalRecord]] = {}
+    for recipient, order_id, state, code, units, nanos in query(database_url, _ORDERS):
+        records.setdefault(recipient, []).append(JournalRecord(order_id, state, Money.of(code, units, nanos)))
+    return records
+
+
 def _charge_from_row(row: tuple[Any, ...]) -> Charge:
     key, state, currency_code, units, nanos, card = row
     return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
@@ -123,7 +133,7 @@ def _charge_from_row(row: tuple[Any, ...]) -> Charge:
 
 def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
     """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
-    return [_shipment_from_row(*row) for row in _query(database_url, _SHIPMENTS)]
+    return [_shipment_from_row(*row) for row in query(database_url, _SHIPMENTS)]
 
 
 def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
