@@ -72,6 +72,14 @@ Replaced = Annotated[
         help="Number of times that a peer implements nothing, or shipping refuses. Default: one per 200 orders.",
     ),
 ]
+Relay = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.",
+    ),
+]
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
@@ -102,6 +110,7 @@ async def prove(
     replication: ReplicationOption = "sync",
     network: Network = None,
     replaced: Replaced = None,
+    relay: Relay = None,
     naive: Naive = False,
     patient: Patient = False,
     json_file: JsonFile = None,
@@ -123,6 +132,7 @@ async def prove(
         FaultKind.RESTART_DATABASE: restarts if database == "postgres" else 0,
         FaultKind.FAILOVER: failovers,
         FaultKind.NETWORK: orders // 100 if network is None else network,
+        FaultKind.MAIL_RELAY: orders // 200 if relay is None else relay,
         FaultKind.UNIMPLEMENTED: replaced - replaced // 2,
         FaultKind.REFUSAL: replaced // 2,
     }

@@ -18,6 +18,7 @@ from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.mail_relay import mail_relay
 from shop_cli.prove.peer_stubs import serve_peer_stubs
 from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
@@ -28,6 +29,7 @@ from shop_cli.prove.shop_under_test import (
     START_SECONDS,
     Database,
     ShopUnderTest,
+    outbox_of,
     shop_under_test,
 )
 
@@ -82,14 +84,22 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
     replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
-        shop_under_test(folder, trial.database, naive=trial.naive, replication=replication, proxied=True) as shop,
+        mail_relay(outbox_of(folder)) as relay,
+        shop_under_test(
+            folder,
+            trial.database,
+            naive=trial.naive,
+            replication=replication,
+            proxied=True,
+            smtp_url=relay.url,
+        ) as shop,
         open_clients(shop) as clients,
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         hasty = {"hangup_share": 0.0, "repeat_share": 0.0} if trial.patient else {}
         simulator = CustomerSimulator(clients.cart, clients.checkouts, gate, **hasty)
-        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
         results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop))
