@@ -70,11 +70,13 @@ class Targets:
         weights: how often a process is killed or paused, relative to the others.
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
     """
 
     weights: Mapping[str, int]
     failpoints: Mapping[str, Sequence[str]]
     peers: Sequence[str]
+    leaseholders: Sequence[str]
 
 
 def plan_faults(
@@ -101,9 +103,11 @@ def _random_fault(
     seconds = rng.uniform(0, 1)
     match kind:
         case FaultKind.KILL_AT_FAILPOINT:
-            target, detail = rng.choice([(name, point) for name, all_ in targets.failpoints.items() for point in all_])
+            target = rng.choice([name for name, points in targets.failpoints.items() if points])
+            detail = rng.choice(targets.failpoints[target])
         case FaultKind.PAUSE:
             seconds = pause_seconds * rng.uniform(1, 1.5)
+            target = rng.choice([target, rng.choice(targets.leaseholders)])
         case FaultKind.FAILOVER:
             seconds = rng.uniform(0, _LONGEST_LAG_SECONDS)
         case FaultKind.NETWORK:

@@ -102,7 +102,8 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
-        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop))
+        plan = fault_plan(trial, shop)
+        results = await _order_under_faults(trial, products, simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
@@ -112,19 +113,19 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
             counts = count_exercises(shop, simulator.replays) | faults.effects
-            exercises = compare_with_floors(trial.orders, counts, trial.faults, injector.injected)
+            exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
 def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
     """Plan the faults of a trial: every store and service that an order depends on is hit about as often."""
-    weights = {
+    weights: dict[str, int] = {
         **dict.fromkeys(shop.checkouts, 10),
         **dict.fromkeys(("payment", "shipping", "email", "cart", "valkey"), 20),
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    targets = Targets(weights, failpoints, LINKED)
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 

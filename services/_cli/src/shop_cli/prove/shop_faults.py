@@ -16,7 +16,7 @@ from shop_cli.prove.postgres_cluster import PostgresCluster
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
-_REACH_SECONDS = 6.0
+_REACH_SECONDS = 4.0
 
 
 class ShopFaults:
