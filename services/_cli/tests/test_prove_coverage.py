@@ -19,9 +19,9 @@ from shop_cli.prove.fault_plan import Fault, FaultKind
 PLAN = [
     Fault(0, kind, target, 0)
     for kind, target, count in (
-        (FaultKind.KILL_AT_FAILPOINT, "checkout", 9),
-        (FaultKind.FAILOVER, "postgres", 6),
-        (FaultKind.REFUSAL, "shipping", 3),
+        (FaultKind.KILL_AT_FAILPOINT, "checkout", 18),
+        (FaultKind.FAILOVER, "postgres", 12),
+        (FaultKind.REFUSAL, "shipping", 6),
     )
     for _ in range(count)
 ]
@@ -53,5 +53,5 @@ def test_the_floors_grow_with_the_number_of_orders() -> None:
 
 
 def test_a_run_without_all_planned_faults_is_not_sufficient() -> None:
-    injected = {**INJECTED, (FaultKind.FAILOVER, "postgres"): 5}
+    injected = {**INJECTED, (FaultKind.FAILOVER, "postgres"): 11}
     assert insufficient(10_000, SUFFICIENT, injected) == {"failover of postgres"}

@@ -22,6 +22,7 @@ from shop_cli.prove.shop_under_test import Database
 
 _PROGRESS_SECONDS = 5.0
 _VIOLATED = 1
+_PRINTED_VIOLATIONS = 5
 # 15 % of the kills and pauses together are pauses.
 _PAUSES_PER_KILL = 15 / 85
 _AIMED_SHARE = 1 / 3
@@ -162,7 +163,7 @@ class Progress:
             return
         self._printed = now
         faults = ", ".join(f"{count} x {name}" for name, count in sorted(fault_counts.items()))
-        console.print(f"{now - self._started:6.1f} s  {finished:6d} of {self._orders} orders  {faults}")
+        console.print(f"{now - self._started:6.1f} s  {finished:6d} of {self._orders} orders  {faults}", soft_wrap=True)
 
 
 def _print(invariants: list[InvariantResult], exercises: list[Exercise], report: dict[str, Any]) -> None:
@@ -173,7 +174,7 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
     console.print()
     console.print(table(["", "Invariant", "Verdict"], rows))
     for invariant in invariants:
-        for violation in invariant.violations[: verdict.MAX_EXAMPLES]:
+        for violation in invariant.violations[:_PRINTED_VIOLATIONS]:
             console.print(f"  {invariant.name}: {escape(violation)}", soft_wrap=True)
     for exercise in exercises:
         if not exercise.is_sufficient:

@@ -98,7 +98,7 @@ def compare_with_floors(
     kinds = Counter(fault.kind for fault in plan)
     floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
     # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
-    floors |= {name: kinds[kind] // 3 for name, kind in _EFFECTS.items()}
+    floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
     effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
     planned = Counter((fault.kind, fault.target) for fault in plan)
     faults = [

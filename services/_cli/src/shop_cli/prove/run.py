@@ -13,7 +13,14 @@ from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.clients import open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
-from shop_cli.prove.customers import CustomerResult, CustomerSimulator
+from shop_cli.prove.customers import (
+    ALLOWED_AFTER_A_LOSS,
+    ALLOWED_REFUSALS,
+    HANGUP_SHARE,
+    REPEAT_SHARE,
+    CustomerResult,
+    CustomerSimulator,
+)
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
@@ -97,8 +104,14 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        hasty = {"hangup_share": 0.0, "repeat_share": 0.0} if trial.patient else {}
-        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate, **hasty)
+        simulator = CustomerSimulator(
+            clients.cart,
+            clients.checkouts,
+            gate,
+            hangup_share=0 if trial.patient else HANGUP_SHARE,
+            repeat_share=0 if trial.patient else REPEAT_SHARE,
+            allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
+        )
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
