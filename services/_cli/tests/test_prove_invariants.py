@@ -138,8 +138,8 @@ def test_confirmations_of_two_order_ids_violate_i4() -> None:
     assert "I4" in violated(replace(PLACED, confirmations=(CONFIRMATION, replace(CONFIRMATION, order_id="another"))))
 
 
-def test_the_same_confirmation_twice_violates_nothing() -> None:
-    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == set()
+def test_the_same_confirmation_twice_violates_i4() -> None:
+    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == {"I4"}
 
 
 def test_a_confirmation_without_a_shipment_violates_i4() -> None:

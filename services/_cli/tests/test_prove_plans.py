@@ -16,7 +16,9 @@ def intents_of(planned: list[Customer]) -> list[Intent]:
 
 
 def some_faults(seed: int) -> list[Fault]:
-    targets = Targets({"checkout": 3, "payment": 1}, {"checkout": ["checkout.charge.before"]}, ["email", "cart"])
+    targets = Targets(
+        {"checkout": 3, "payment": 1}, {"checkout": ["checkout.charge.before"]}, ["email", "cart"], ["checkout"]
+    )
     return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
 
 

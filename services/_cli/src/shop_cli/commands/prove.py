@@ -22,6 +22,7 @@ from shop_cli.prove.shop_under_test import Database
 
 _PROGRESS_SECONDS = 5.0
 _VIOLATED = 1
+_PRINTED_VIOLATIONS = 5
 # 15 % of the kills and pauses together are pauses.
 _PAUSES_PER_KILL = 15 / 85
 _AIMED_SHARE = 1 / 3
@@ -72,6 +73,14 @@ Replaced = Annotated[
         help="Number of times that a peer implements nothing, or shipping refuses. Default: one per 200 orders.",
     ),
 ]
+Relay = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.",
+    ),
+]
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
@@ -102,6 +111,7 @@ async def prove(
     replication: ReplicationOption = "sync",
     network: Network = None,
     replaced: Replaced = None,
+    relay: Relay = None,
     naive: Naive = False,
     patient: Patient = False,
     json_file: JsonFile = None,
@@ -123,6 +133,7 @@ async def prove(
         FaultKind.RESTART_DATABASE: restarts if database == "postgres" else 0,
         FaultKind.FAILOVER: failovers,
         FaultKind.NETWORK: orders // 100 if network is None else network,
+        FaultKind.MAIL_RELAY: orders // 200 if relay is None else relay,
         FaultKind.UNIMPLEMENTED: replaced - replaced // 2,
         FaultKind.REFUSAL: replaced // 2,
     }
@@ -152,7 +163,7 @@ class Progress:
             return
         self._printed = now
         faults = ", ".join(f"{count} x {name}" for name, count in sorted(fault_counts.items()))
-        console.print(f"{now - self._started:6.1f} s  {finished:6d} of {self._orders} orders  {faults}")
+        console.print(f"{now - self._started:6.1f} s  {finished:6d} of {self._orders} orders  {faults}", soft_wrap=True)
 
 
 def _print(invariants: list[InvariantResult], exercises: list[Exercise], report: dict[str, Any]) -> None:
@@ -163,7 +174,7 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
     console.print()
     console.print(table(["", "Invariant", "Verdict"], rows))
     for invariant in invariants:
-        for violation in invariant.violations[: verdict.MAX_EXAMPLES]:
+        for violation in invariant.violations[:_PRINTED_VIOLATIONS]:
             console.print(f"  {invariant.name}: {escape(violation)}", soft_wrap=True)
     for exercise in exercises:
         if not exercise.is_sufficient:

@@ -1,11 +1,11 @@
 """How often a run exercised what it claims to prove: a run that did something too rarely proves nothing about it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shop_cli.prove.fault_plan import FaultKind
+from shop_cli.prove.fault_plan import Fault, FaultKind
 from shop_cli.prove.ledgers import query
 from shop_cli.prove.shop_under_test import ShopUnderTest
 
@@ -24,14 +24,18 @@ STALE_WRITE_MESSAGE = b"stale update rejected"
 """What checkout logs when a worker that no longer owns an order tries to update it."""
 
 FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
-    TAKEOVERS: 5,
-    FENCES: 1,
-    VOIDS: 0,
-    REPLAYS: 20,
-    STALE_WRITES: 0,
+    TAKEOVERS: 10,
+    FENCES: 4,
+    REPLAYS: 100,
+    STALE_WRITES: 0.5,
     DEAD_LETTERS: 0,
     REFUNDS: 0,
     REVIEWS: 0,
+}
+_EFFECTS = {
+    DEATHS_AT_FAILPOINTS: FaultKind.KILL_AT_FAILPOINT,
+    LAGGING_FAILOVERS: FaultKind.FAILOVER,
+    VOIDS: FaultKind.REFUSAL,
 }
 
 _STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
@@ -81,25 +85,24 @@ def _stale_writes(log: Path) -> int:
 
 
 def compare_with_floors(
-    orders: int,
-    counts: Mapping[str, int],
-    planned: Mapping[FaultKind, int],
-    injected: Mapping[tuple[FaultKind, str], int],
+    orders: int, counts: Mapping[str, int], plan: Sequence[Fault], injected: Mapping[tuple[FaultKind, str], int]
 ) -> list[Exercise]:
     """Compare what a run exercised with the least that it must.
 
     Args:
         orders: the number of orders; floors grow with it, and vanish in a run of few orders.
         counts: by the names of this module.
-        planned: the number of planned faults by kind.
+        plan: the planned faults, all of which must have been injected.
         injected: the number of injected faults by kind and target.
     """
+    kinds = Counter(fault.kind for fault in plan)
     floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
-    floors[DEATHS_AT_FAILPOINTS] = planned.get(FaultKind.KILL_AT_FAILPOINT, 0) // 3
-    floors[LAGGING_FAILOVERS] = planned.get(FaultKind.FAILOVER, 0) // 3
+    # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
+    floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
     effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
+    planned = Counter((fault.kind, fault.target) for fault in plan)
     faults = [
-        Exercise(f"{kind.value} of {target}", count, 1)
-        for (kind, target), count in sorted(injected.items(), key=lambda item: (item[0][0].value, item[0][1]))
+        Exercise(f"{kind.value} of {target}", injected.get((kind, target), 0), count)
+        for (kind, target), count in sorted(planned.items(), key=lambda item: (item[0][0].value, item[0][1]))
     ]
     return [*effects, *faults]

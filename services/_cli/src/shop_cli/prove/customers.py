@@ -33,8 +33,10 @@ _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, C
 _REPLAYED = ("idempotent-replayed", "true")
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-# Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it.
-_ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
+ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it."""
+ALLOWED_AFTER_A_LOSS = frozenset({"CHARGE_VOIDED"})
+"""The same for a journal that has lost that shipping had refused the order."""
 
 
 @dataclass
@@ -62,6 +64,7 @@ class CustomerSimulator:
         timeout_seconds: of each try.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
+        allowed_refusals: the reasons for which a valid order may be refused.
 
     Attributes:
         replays: the number of responses that were marked as replayed.
@@ -77,6 +80,7 @@ class CustomerSimulator:
         timeout_seconds: float = 5.0,
         hangup_share: float = HANGUP_SHARE,
         repeat_share: float = REPEAT_SHARE,
+        allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
     ) -> None:
         self.replays = 0
         self.histories = Histories()
@@ -86,6 +90,7 @@ class CustomerSimulator:
         self._timeout_seconds = timeout_seconds
         self._hangup_share = hangup_share
         self._repeat_share = repeat_share
+        self._allowed_refusals = allowed_refusals
 
     async def run(self, customer: Customer) -> CustomerResult:
         """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
@@ -239,7 +244,7 @@ class CustomerSimulator:
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)
             except _DEFINITE as error:
-                return _refusal(intent, error, tries + 1)
+                return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
                 await asyncio.sleep(rng.uniform(0.05, 0.3))
@@ -248,6 +253,15 @@ class CustomerSimulator:
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
             tries += 1
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
+
+    def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
+        if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
+            return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
+        if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
+            return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
+        is_expected = intent.kind is not OrderKind.VALID or error.reason in self._allowed_refusals
+        contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
+        return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
 
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
         """Repeat some requests immediately; return the first response, with a contradiction if they differ."""
@@ -258,16 +272,6 @@ class CustomerSimulator:
             return response
         contradiction = f"an immediate repetition returned {repeated.reason or 'a different order'}"
         return replace(response, contradictions=(contradiction,))
-
-
-def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
-    if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
-        return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
-    if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
-        return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
-    is_expected = intent.kind is not OrderKind.VALID or error.reason in _ALLOWED_REFUSALS
-    contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
-    return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
 
 
 def intent_to_wire(intent: Intent) -> PlaceOrderRequest:

@@ -16,7 +16,7 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_journal, read_manifest
+from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
 from shop_cli.prove.shop_under_test import ShopUnderTest
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -65,7 +65,8 @@ async def collect_evidence(
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
-    ledgers = match_ledgers(intents, charges, shipments, shop.outbox, shop.hmac_key)
+    confirmations = read_confirmations(shop.outbox, shop.spool_url)
+    ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
     records = {} if journal is None else read_journal(shop.journal_url)
     orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]
     contradictions = _contradictions(shop, simulator, orders)

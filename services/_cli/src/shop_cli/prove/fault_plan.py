@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from shop_cli.prove.mail_relay import RelayMode
 from shop_cli.prove.tcp_proxy import Mode
 
 DATABASE = "postgres"
@@ -28,9 +29,15 @@ class FaultKind(Enum):
     REFUSAL = "refusing shipping"
     """Another server, which quotes but refuses to ship, answers instead of shipping."""
 
+    MAIL_RELAY = "mail relay fault"
+    """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
+
 
 NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
+RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
+RELAY = "mail relay"
 _FIXED_TARGETS = {
+    FaultKind.MAIL_RELAY: RELAY,
     FaultKind.RESTART_DATABASE: DATABASE,
     FaultKind.FAILOVER: DATABASE,
     FaultKind.REFUSAL: "shipping",
@@ -45,7 +52,7 @@ class Fault:
         after_orders: the fault begins once so many orders are finished.
         target: the name of the process.
         seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind.
-        detail: the name of the failpoint, or what the network does.
+        detail: the name of the failpoint, or what the network or the relay does.
     """
 
     after_orders: int
@@ -63,11 +70,13 @@ class Targets:
         weights: how often a process is killed or paused, relative to the others.
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
     """
 
     weights: Mapping[str, int]
     failpoints: Mapping[str, Sequence[str]]
     peers: Sequence[str]
+    leaseholders: Sequence[str]
 
 
 def plan_faults(
@@ -94,13 +103,17 @@ def _random_fault(
     seconds = rng.uniform(0, 1)
     match kind:
         case FaultKind.KILL_AT_FAILPOINT:
-            target, detail = rng.choice([(name, point) for name, all_ in targets.failpoints.items() for point in all_])
+            target = rng.choice([name for name, points in targets.failpoints.items() if points])
+            detail = rng.choice(targets.failpoints[target])
         case FaultKind.PAUSE:
             seconds = pause_seconds * rng.uniform(1, 1.5)
+            target = rng.choice([target, rng.choice(targets.leaseholders)])
         case FaultKind.FAILOVER:
             seconds = rng.uniform(0, _LONGEST_LAG_SECONDS)
         case FaultKind.NETWORK:
             target, detail, seconds = rng.choice(targets.peers), rng.choice(NETWORK_MODES), rng.uniform(0.2, 2)
+        case FaultKind.MAIL_RELAY:
+            detail, seconds = rng.choice(RELAY_MODES), rng.uniform(0.2, 2)
         case FaultKind.UNIMPLEMENTED:
             target, seconds = rng.choice(targets.peers), rng.uniform(0.2, 2)
     return Fault(after_orders, kind, _FIXED_TARGETS.get(kind, target), round(seconds, 3), detail)

@@ -23,6 +23,7 @@ E = TypeVar("E")
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
 _ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
+_LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 _SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 
 
@@ -54,7 +55,7 @@ def match_ledgers(
     intents: Sequence[Intent],
     charges: Iterable[Charge],
     shipments: Iterable[tuple[str, Shipment]],
-    outbox: Path,
+    confirmations: Iterable[Confirmation],
     hmac_key: bytes,
 ) -> Ledgers:
     """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
@@ -66,7 +67,7 @@ def match_ledgers(
             charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
     for street, shipment in shipments:
         shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
-    for confirmation in read_outbox(outbox):
+    for confirmation in confirmations:
         confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
     return Ledgers(
         charge_matcher.matched(),
@@ -140,6 +141,20 @@ def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipm
     parcel = json.loads(stored_parcel)
     items = {item["product_id"]: item["quantity"] for item in parcel["items"]}
     return parcel["address"]["street_address"], Shipment(tracking_id, items)
+
+
+def read_confirmations(outbox: Path, spool_url: str | None) -> list[Confirmation]:
+    """Return the confirmations that were sent, and those that wait in the spool, if there is one, and were not sent."""
+    sent = list(read_outbox(outbox))
+    if spool_url is None:
+        return sent
+    sent_ids = {confirmation.order_id for confirmation in sent}
+    return sent + [each for each in _read_spool(spool_url) if each.order_id not in sent_ids]
+
+
+def _read_spool(database_url: str) -> Iterator[Confirmation]:
+    for (message,) in query(database_url, _LETTERS):
+        yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
 
 
 def read_outbox(folder: Path) -> Iterator[Confirmation]:

@@ -13,11 +13,19 @@ from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.clients import open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
-from shop_cli.prove.customers import CustomerResult, CustomerSimulator
+from shop_cli.prove.customers import (
+    ALLOWED_AFTER_A_LOSS,
+    ALLOWED_REFUSALS,
+    HANGUP_SHARE,
+    REPEAT_SHARE,
+    CustomerResult,
+    CustomerSimulator,
+)
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.mail_relay import mail_relay
 from shop_cli.prove.peer_stubs import serve_peer_stubs
 from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
@@ -28,6 +36,7 @@ from shop_cli.prove.shop_under_test import (
     START_SECONDS,
     Database,
     ShopUnderTest,
+    outbox_of,
     shop_under_test,
 )
 
@@ -82,17 +91,32 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
     replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
-        shop_under_test(folder, trial.database, naive=trial.naive, replication=replication, proxied=True) as shop,
+        mail_relay(outbox_of(folder)) as relay,
+        shop_under_test(
+            folder,
+            trial.database,
+            naive=trial.naive,
+            replication=replication,
+            proxied=True,
+            smtp_url=relay.url,
+        ) as shop,
         open_clients(shop) as clients,
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        hasty = {"hangup_share": 0.0, "repeat_share": 0.0} if trial.patient else {}
-        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate, **hasty)
-        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, START_SECONDS)
+        simulator = CustomerSimulator(
+            clients.cart,
+            clients.checkouts,
+            gate,
+            hangup_share=0 if trial.patient else HANGUP_SHARE,
+            repeat_share=0 if trial.patient else REPEAT_SHARE,
+            allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
+        )
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         started = time.monotonic()
-        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop))
+        plan = fault_plan(trial, shop)
+        results = await _order_under_faults(trial, products, simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
@@ -102,19 +126,19 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             quiet_seconds = await wait_until_quiet(clients.journal)
             evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
             counts = count_exercises(shop, simulator.replays) | faults.effects
-            exercises = compare_with_floors(trial.orders, counts, trial.faults, injector.injected)
+            exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
 def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
     """Plan the faults of a trial: every store and service that an order depends on is hit about as often."""
-    weights = {
+    weights: dict[str, int] = {
         **dict.fromkeys(shop.checkouts, 10),
         **dict.fromkeys(("payment", "shipping", "email", "cart", "valkey"), 20),
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    targets = Targets(weights, failpoints, LINKED)
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 

@@ -10,12 +10,13 @@ from shop_cli.local.control import ControllableProcess
 from shop_cli.local.processes import Process
 from shop_cli.prove import coverage
 from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.mail_relay import MailRelay, RelayMode
 from shop_cli.prove.peer_stubs import PeerStubs
 from shop_cli.prove.postgres_cluster import PostgresCluster
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
-_REACH_SECONDS = 6.0
+_REACH_SECONDS = 4.0
 
 
 class ShopFaults:
@@ -25,6 +26,7 @@ class ShopFaults:
         processes: by the names that faults have as targets.
         links: the proxies through which checkout calls its peers, by the peers' names.
         stubs: answer instead of a peer.
+        relay: to which the email service sends.
         ready_seconds: how long a process may take to be ready again.
 
     Attributes:
@@ -36,12 +38,14 @@ class ShopFaults:
         processes: Mapping[str, ControllableProcess],
         links: Mapping[str, TcpProxy],
         stubs: PeerStubs,
+        relay: MailRelay,
         ready_seconds: float,
     ) -> None:
         self.effects: Counter[str] = Counter()
         self._processes = processes
         self._links = links
         self._stubs = stubs
+        self._relay = relay
         self._ready_seconds = ready_seconds
 
     async def inject(self, fault: Fault) -> None:
@@ -49,6 +53,10 @@ class ShopFaults:
         match fault.kind:
             case FaultKind.NETWORK:
                 await self._disturb(self._links[fault.target], cast("Mode", fault.detail), fault.seconds)
+            case FaultKind.MAIL_RELAY:
+                self._relay.mode = cast("RelayMode", fault.detail)
+                await asyncio.sleep(fault.seconds)
+                self._relay.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
                 await self._replace(self._links[fault.target], self._stubs.unimplemented, fault.seconds)
             case FaultKind.REFUSAL:

@@ -25,7 +25,7 @@ _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "
 LINKED = ("cart", "shipping", "payment", "email")
 """The peers of checkout that have a proxy."""
 
-_DATABASES = ("payment", "shipping", "checkout")
+_DATABASES = ("payment", "shipping", "email", "checkout")
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
@@ -38,6 +38,7 @@ class ShopUnderTest:
         payment_url: the database of payment's ledger.
         shipping_url: the database of shipping's manifest.
         hmac_key: payment's HMAC key.
+        spool_url: the database of the email service's spool; None if it writes e-mails to files itself.
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
         journal_loses_commits: a failover may lose what the journal has acknowledged.
@@ -49,6 +50,7 @@ class ShopUnderTest:
     folder: Path
     payment_url: str
     shipping_url: str
+    spool_url: str | None
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
@@ -59,7 +61,12 @@ class ShopUnderTest:
     @property
     def outbox(self) -> Path:
         """The folder of sent confirmations."""
-        return self.folder / ".shop" / "outbox"
+        return outbox_of(self.folder)
+
+
+def outbox_of(folder: Path) -> Path:
+    """Return the folder of sent confirmations of a shop in a folder."""
+    return folder / ".shop" / "outbox"
 
 
 @asynccontextmanager
@@ -72,6 +79,7 @@ async def shop_under_test(
     lease_seconds: float = LEASE_SECONDS,
     replication: Replication | None = None,
     proxied: bool = False,
+    smtp_url: str | None = None,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
@@ -83,6 +91,7 @@ async def shop_under_test(
         lease_seconds: how long a checkout process owns an order before another one may take it over.
         replication: to the standbys that PostgreSQL has; None for a single server.
         proxied: let checkout call its peers through proxies.
+        smtp_url: the relay of the email service; without one, the service writes e-mails to files.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
@@ -95,6 +104,8 @@ async def shop_under_test(
         ports_by_name = dict(zip(names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
         overrides = _overrides(folder, names, valkey.url, urls, common, links=links)
+        if smtp_url is not None:
+            overrides["email"] = {"SMTP_URL": smtp_url, "DATABASE_URL": urls["email"]}
         processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
@@ -105,6 +116,7 @@ async def shop_under_test(
             folder,
             payment_url=urls["payment"],
             shipping_url=urls["shipping"],
+            spool_url=urls["email"] if smtp_url else None,
             journal_url=urls["checkout"],
             hmac_key=hmac_key.encode(),
             valkey=valkey,
@@ -169,7 +181,7 @@ def _overrides(
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
         "shipping": {"DATABASE_URL": urls["shipping"]},
-        "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
+        "email": {"OUTBOX_DIR": str(outbox_of(folder))},
     }
 
 

@@ -6,7 +6,7 @@ from shop_cli.prove.fault_plan import FaultKind
 from shop_cli.prove.invariants import InvariantResult, summary_counts
 from shop_cli.prove.run import Trial, TrialResult
 
-MAX_EXAMPLES = 5
+MAX_EXAMPLES = 50
 
 
 Verdict = Literal["holds", "violated", "insufficient"]
