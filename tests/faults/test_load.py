@@ -19,9 +19,9 @@ from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServ
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
-from shop_testkit.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
 MAX_CONCURRENT_RPCS = 8

@@ -21,8 +21,8 @@ from shop_cli.commands.order import card_info
 from shop_cli.prove.customers import intent_to_wire
 from shop_cli.prove.evidence import ClientOutcome
 from shop_cli.prove.ledgers import read_charges, read_manifest
+from shop_cli.prove.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
-from shop_testkit.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
 FAULT_SECONDS = 2.0

@@ -15,10 +15,10 @@ from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult
 from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.tcp_proxy import tcp_proxy
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
-from shop_testkit.tcp_proxy import tcp_proxy
 from shop_testkit.waiting import wait_until
 
 NORMAL_SECONDS = 10.0

@@ -55,9 +55,11 @@ PLACED = OrderEvidence(
     charges=(TOTAL,),
     shipments=(SHIPMENT,),
     confirmations=(CONFIRMATION,),
-    journal_record=JournalRecord("DONE", TOTAL),
+    journal_record=JournalRecord("order-id", "DONE", TOTAL),
     repeated=OrderResponse(ClientOutcome.PLACED, ORDER),
 )
+REFUSED = OrderResponse(ClientOutcome.REFUSED, reason="CART_ORDERED")
+UNKNOWN = OrderResponse(ClientOutcome.UNKNOWN)
 NOT_PLACED = replace(PLACED, charges=(), shipments=(), confirmations=(), journal_record=None, repeated=None)
 
 
@@ -89,6 +91,18 @@ def test_a_placed_order_without_a_definite_response_violates_nothing() -> None:
 
 def test_two_charges_violate_i1() -> None:
     assert "I1" in violated(replace(PLACED, charges=(TOTAL, TOTAL)))
+
+
+def test_charges_of_two_orders_of_the_same_cart_contents_violate_i1() -> None:
+    one = replace(PLACED, intent=replace(INTENT, number=1, rival=2))
+    other = replace(PLACED, intent=replace(INTENT, number=2, rival=1))
+    assert violated(one, other) == {"I1"}
+    assert violated(one, replace(NOT_PLACED, intent=other.intent, response=REFUSED)) == set()
+
+
+def test_a_history_that_no_sequence_of_calls_explains_violates_i10() -> None:
+    evidence = Evidence((PLACED,), contradictions=("the cart of ada: ...",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I10"]
 
 
 def test_a_charge_that_belongs_to_no_order_violates_i1() -> None:
@@ -124,8 +138,8 @@ def test_confirmations_of_two_order_ids_violate_i4() -> None:
     assert "I4" in violated(replace(PLACED, confirmations=(CONFIRMATION, replace(CONFIRMATION, order_id="another"))))
 
 
-def test_the_same_confirmation_twice_violates_nothing() -> None:
-    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == set()
+def test_the_same_confirmation_twice_violates_i4() -> None:
+    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == {"I4"}
 
 
 def test_a_confirmation_without_a_shipment_violates_i4() -> None:
@@ -141,7 +155,7 @@ def test_a_confirmation_without_a_text_of_the_order_violates_i4(text: str) -> No
 
 @pytest.mark.parametrize("state", ["CHARGING", "DECLINED", "ABANDONED", "VOIDED"])
 def test_an_ok_response_for_an_unsettled_or_failed_order_violates_i5(state: str) -> None:
-    assert violated(replace(PLACED, journal_record=JournalRecord(state, TOTAL))) == {"I5"}
+    assert violated(replace(PLACED, journal_record=JournalRecord("order-id", state, TOTAL))) == {"I5"}
 
 
 @pytest.mark.parametrize(
@@ -200,6 +214,52 @@ def test_two_wrong_charges_with_the_right_sum_violate_i8() -> None:
     more = replace(PLACED, charges=(Money("EUR", TOTAL.total_nanos + 1),))
     less = replace(PLACED, charges=(Money("EUR", TOTAL.total_nanos - 1),))
     assert violated(more, less) == {"I8"}
+
+
+def violated_after_losses(order: OrderEvidence) -> set[str]:
+    evidence = Evidence((order,), journal_loses_commits=True)
+    return {invariant.name for invariant in check_invariants(evidence) if not invariant.holds}
+
+
+LOST = replace(PLACED, journal_record=None, repeated=None)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        LOST,
+        replace(LOST, confirmations=()),
+        replace(LOST, intent=replace(INTENT, max_tries=1), shipments=(), confirmations=(), response=UNKNOWN),
+    ],
+)
+def test_an_order_that_the_journal_lost_may_be_incomplete(lost: OrderEvidence) -> None:
+    assert violated_after_losses(lost) == set()
+    assert violated(lost)
+
+
+@pytest.mark.parametrize(
+    ("lost", "invariant"),
+    [
+        (replace(LOST, charges=(TOTAL, TOTAL)), "I1"),
+        (replace(LOST, shipments=(SHIPMENT, Shipment("another", {}))), "I2"),
+        (replace(LOST, charges=()), "I3"),
+    ],
+)
+def test_an_order_that_the_journal_lost_has_at_most_one_effect_of_each_kind(
+    lost: OrderEvidence, invariant: str
+) -> None:
+    assert invariant in violated_after_losses(lost)
+
+
+def test_an_order_in_the_journal_is_complete_even_if_others_were_lost() -> None:
+    assert violated_after_losses(replace(PLACED, shipments=())) >= {"I2"}
+
+
+@pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
+def test_an_order_that_operators_must_settle_may_be_charged_and_not_shipped(state: str) -> None:
+    record = JournalRecord("order-id", state, TOTAL)
+    response = OrderResponse(ClientOutcome.REFUSED, reason="ORDER_NEEDS_REVIEW")
+    assert violated(replace(NOT_PLACED, charges=(TOTAL,), journal_record=record, response=response)) == set()
 
 
 def test_too_many_orders_without_a_definite_response_violate_i9() -> None:

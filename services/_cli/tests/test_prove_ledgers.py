@@ -11,7 +11,15 @@ import pytest
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Line, valid_intent
 from shop_cli.prove.evidence import Shipment
-from shop_cli.prove.ledgers import Charge, card_hmac, match_ledgers, read_charges, read_manifest, read_outbox
+from shop_cli.prove.ledgers import (
+    Charge,
+    card_hmac,
+    match_ledgers,
+    read_charges,
+    read_confirmations,
+    read_manifest,
+    read_outbox,
+)
 
 HMAC_KEY = b"key" * 16
 INTENT = valid_intent(5, "customer-5", [Line("mug", 1)], "key")
@@ -49,16 +57,32 @@ def test_shipments_are_read_with_their_streets_and_without_fences(tmp_path: Path
 
 
 def test_a_confirmation_is_read_with_its_order_recipient_and_text(outbox: Path) -> None:
-    message = EmailMessage()
-    message["To"], message["Message-ID"] = "a@example.com", "<order@shop>"
-    message.set_content("two\n  words\n")
-    (outbox / "order.eml").write_bytes(bytes(message))
+    (outbox / "order.eml").write_bytes(confirmation_of("order"))
     (confirmation,) = read_outbox(outbox)
     assert (confirmation.order_id, confirmation.recipient, confirmation.text) == ("order", "a@example.com", "two words")
 
 
+def test_a_letter_that_was_not_sent_waits_in_the_spool(tmp_path: Path, outbox: Path) -> None:
+    (outbox / "sent.eml").write_bytes(confirmation_of("sent"))
+    path = tmp_path / "email.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE letters (message)")
+        connection.executemany(
+            "INSERT INTO letters VALUES (?)", [(confirmation_of("sent"),), (confirmation_of("waiting"),)]
+        )
+    confirmations = read_confirmations(outbox, f"sqlite:///{path}")
+    assert [confirmation.order_id for confirmation in confirmations] == ["sent", "waiting"]
+
+
+def confirmation_of(order_id: str) -> bytes:
+    message = EmailMessage()
+    message["To"], message["Message-ID"] = "a@example.com", f"<{order_id}@shop>"
+    message.set_content("two\n  words\n")
+    return bytes(message)
+
+
 def test_entries_are_matched_by_card_and_street(outbox: Path) -> None:
-    ledgers = match_ledgers([INTENT], [charge()], [SHIPMENT], outbox, HMAC_KEY)
+    ledgers = match_ledgers([INTENT], [charge()], [SHIPMENT], read_outbox(outbox), HMAC_KEY)
     assert ledgers.charges == {5: (EUROS,)}
     assert ledgers.shipments == {5: (Shipment("a", {"mug": 1}),)}
     assert ledgers.unmatched_entries == ()
@@ -66,10 +90,12 @@ def test_entries_are_matched_by_card_and_street(outbox: Path) -> None:
 
 @pytest.mark.parametrize("state", ["VOIDED", "DECLINED"])
 def test_a_charge_that_was_not_captured_does_not_count(outbox: Path, state: str) -> None:
-    assert match_ledgers([INTENT], [charge(state)], [], outbox, HMAC_KEY).charges == {}
+    assert match_ledgers([INTENT], [charge(state)], [], read_outbox(outbox), HMAC_KEY).charges == {}
 
 
 def test_entries_that_belong_to_no_order_are_reported(outbox: Path) -> None:
     elsewhere = [("elsewhere", Shipment("a", {"mug": 1}))]
-    unmatched = match_ledgers([INTENT], [charge(card=b"another")], elsewhere, outbox, HMAC_KEY).unmatched_entries
+    unmatched = match_ledgers(
+        [INTENT], [charge(card=b"another")], elsewhere, read_outbox(outbox), HMAC_KEY
+    ).unmatched_entries
     assert unmatched == ("charge key belongs to no order", "shipment a belongs to no order")

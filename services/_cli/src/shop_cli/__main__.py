@@ -14,6 +14,7 @@ from chassis import errors
 from shop_cli.commands.cart import cart
 from shop_cli.commands.convert import convert
 from shop_cli.commands.demo import demo
+from shop_cli.commands.letters import letters
 from shop_cli.commands.order import order
 from shop_cli.commands.orders import orders
 from shop_cli.commands.products import products
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 for command in (up, demo, order, convert, reconcile, prove):
     app.command()(command)
-for group, name in ((products, "products"), (cart, "cart"), (orders, "orders")):
+for group, name in ((products, "products"), (cart, "cart"), (orders, "orders"), (letters, "letters")):
     app.add_typer(group, name=name)
 
 

@@ -14,6 +14,7 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
+from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # Placing an order takes as long as its slowest dependency; other calls take milliseconds.
@@ -40,6 +41,10 @@ def checkout_client(address: str | None) -> AbstractAsyncContextManager[Checkout
 
 def journal_client(address: str | None) -> AbstractAsyncContextManager[OrderJournalStub]:
     return _client("checkout", OrderJournalStub, "shop.internal.OrderJournal", address)
+
+
+def spool_client(address: str | None) -> AbstractAsyncContextManager[LetterSpoolStub]:
+    return _client("email", LetterSpoolStub, "shop.internal.LetterSpool", address)
 
 
 @asynccontextmanager

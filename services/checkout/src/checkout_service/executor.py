@@ -191,6 +191,7 @@ class Executor:
         if not updated and await self._restore(run, work):
             updated = await self._journal.update(run.claim, transition)
         if not updated:
+            log.warning("stale update rejected", order_id=work.order.order_id, epoch=run.claim.epoch)
             return False
         if transition.after is State.CHARGING:
             run.claim = run.claim.next_attempt()

@@ -1,6 +1,7 @@
 """Simulate customers: fill a cart, place orders, retry, and record the responses."""
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
@@ -17,13 +18,25 @@ from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import CreditCardInfo
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
+from shop_cli.prove.histories import Histories, Times
 from shop_cli.prove.ledgers import CARD_MONTH
+from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
+HANGUP_SHARE = 0.1
+REPEAT_SHARE = 0.2
 PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
+_PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
+_REPLAYED = ("idempotent-replayed", "true")
+_RIVAL_SECONDS = 0.5
+_BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
+ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it."""
+ALLOWED_AFTER_A_LOSS = frozenset({"CHARGE_VOIDED"})
+"""The same for a journal that has lost that shipping had refused the order."""
 
 
 @dataclass
@@ -50,6 +63,12 @@ class CustomerSimulator:
         gate: delays the start of orders.
         timeout_seconds: of each try.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
+        repeat_share: of the placed orders with a key whose request is repeated at once.
+        allowed_refusals: the reasons for which a valid order may be refused.
+
+    Attributes:
+        replays: the number of responses that were marked as replayed.
+        histories: all calls that had a result, and those that may have had an effect.
     """
 
     def __init__(
@@ -59,17 +78,26 @@ class CustomerSimulator:
         gate: ProgressGate,
         *,
         timeout_seconds: float = 5.0,
-        hangup_share: float = 0.1,
+        hangup_share: float = HANGUP_SHARE,
+        repeat_share: float = REPEAT_SHARE,
+        allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
     ) -> None:
+        self.replays = 0
+        self.histories = Histories()
         self._cart = cart
         self._checkouts = checkouts
         self._gate = gate
         self._timeout_seconds = timeout_seconds
         self._hangup_share = hangup_share
+        self._repeat_share = repeat_share
+        self._allowed_refusals = allowed_refusals
 
     async def run(self, customer: Customer) -> CustomerResult:
-        """Place all the customer's orders, one after the other."""
+        """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
         result = CustomerResult(customer)
+        if customer.intents[0].rival is not None:
+            await self._order_as_rivals(customer, result)
+            return result
         for intent in customer.intents:
             await self._gate.wait_until_open(intent.number)
             try:
@@ -78,13 +106,38 @@ class CustomerSimulator:
                 await self._gate.finish()
         return result
 
+    async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
+        """Fill the cart once and place all orders of it."""
+        await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
+        failure = await self._fill_cart(customer.intents[0], result)
+
+        async def order(intent: Intent) -> None:
+            rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
+            await asyncio.sleep(rng.uniform(0, _RIVAL_SECONDS))
+            result.responses[intent.number] = failure or await self._order(intent, rng)
+            await self._gate.finish()
+
+        await asyncio.gather(*map(order, customer.intents))
+
     async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
         """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
         seconds = timeout_seconds or self._timeout_seconds
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        response = await checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        started = time.monotonic()
+        try:
+            response = await call
+        except _DEFINITE as error:
+            self._record_response(intent, error.reason.encode(), started)
+            raise
+        self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
+        self.replays += _REPLAYED in tuple(await call.trailing_metadata() or ())
         return response.order
+
+    def _record_response(self, intent: Intent, response: bytes, started: float) -> None:
+        if intent.key:
+            self.histories.record_response(intent.key, response, Times(started, time.monotonic()))
 
     async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
         """Place an order again that already has a definite response; return the response to the repeated request."""
@@ -103,25 +156,34 @@ class CustomerSimulator:
 
     async def cart_contents(self, user_id: str) -> dict[str, int] | None:
         """Return the quantities in a cart by product id, None if it cannot be read."""
+        started = time.monotonic()
         try:
             cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
         except errors.DomainError:
             return None
-        return {item.product_id: item.quantity for item in cart.items}
+        contents = {item.product_id: item.quantity for item in cart.items}
+        self.histories.record_read(user_id, contents, Times(started, time.monotonic()))
+        return contents
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent, result):
             return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
-        for index, line in enumerate(intent.lines):
-            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
-                result.cart_known = False
-                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        if failure := await self._fill_cart(intent, result):
+            return failure
         async with asyncio.TaskGroup() as tasks:
             if intent.late_line is not None:
                 tasks.create_task(self._add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
             ordering = tasks.create_task(self._order(intent, rng))
         return ordering.result()
+
+    async def _fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
+        """Add the order's lines to the cart; on timeout return the result of the order."""
+        for index, line in enumerate(intent.lines):
+            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
+                result.cart_known = False
+                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        return None
 
     async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
         """Wait until the previous order's items are removed; items still in the cart would be bought again.
@@ -147,18 +209,32 @@ class CustomerSimulator:
         request = AddItemRequest(
             user_id=intent.user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity)
         )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        started = time.monotonic()
+        times = Times(started)
+        while time.monotonic() < started + PATIENCE_SECONDS:
             try:
                 await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
             except errors.DomainError:
                 await asyncio.sleep(0.1)
             else:
+                times = Times(started, time.monotonic())
                 added[line.product_id] += line.quantity
-                return True
-        return False
+                break
+        self.histories.record_addition(intent.user_id, key, line.product_id, line.quantity, times=times)
+        return times.returned < math.inf
 
     async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
+        """Place the order and record what it bought."""
+        started = time.monotonic()
+        response = await self._order_with_retries(intent, rng)
+        bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
+        if response.outcome in _PERHAPS_PLACED or response.reason in _BOUGHT_BY_RIVAL:
+            is_placed = response.outcome in {ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED}
+            ended = time.monotonic() if is_placed else math.inf
+            self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
+        return response
+
+    async def _order_with_retries(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order, with retries until there is a definite response or the customer gives up."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         reason = ""
@@ -168,7 +244,7 @@ class CustomerSimulator:
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)
             except _DEFINITE as error:
-                return _refusal(intent, error, tries + 1)
+                return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
                 await asyncio.sleep(rng.uniform(0.05, 0.3))
@@ -178,23 +254,24 @@ class CustomerSimulator:
             tries += 1
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
+    def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
+        if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
+            return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
+        if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
+            return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
+        is_expected = intent.kind is not OrderKind.VALID or error.reason in self._allowed_refusals
+        contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
+        return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
+
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
-        """Repeat one request in five immediately; return the first response, with a contradiction if they differ."""
-        if rng.random() > 0.2:  # noqa: PLR2004
+        """Repeat some requests immediately; return the first response, with a contradiction if they differ."""
+        if rng.random() >= self._repeat_share:
             return response
         repeated = await self.repeat_order(intent, patience_seconds=1.0)
         if repeated.outcome is ClientOutcome.UNKNOWN or repeated.order == response.order:
             return response
         contradiction = f"an immediate repetition returned {repeated.reason or 'a different order'}"
         return replace(response, contradictions=(contradiction,))
-
-
-def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
-    if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
-        return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
-    is_valid = intent.kind is OrderKind.VALID
-    contradictions = (f"a valid order was refused with {error.reason}",) if is_valid else ()
-    return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
 
 
 def intent_to_wire(intent: Intent) -> PlaceOrderRequest:

@@ -44,6 +44,13 @@ class TcpProxy:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def redirect(self, target: str) -> None:
+        """Forward new connections to another target, and reset those to the old one."""
+        self.target = target
+        mode = self.mode
+        self.set_mode("reset")
+        self.set_mode(mode)
+
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one client connection until either side closes it."""
         self.connections += 1

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shop_testkit.tcp_proxy import TcpProxy, tcp_proxy
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 
 WAIT_SECONDS = 10
 

@@ -1,0 +1,121 @@
+"""How each kind of fault is done to a shop under test."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import cast
+
+from shop_cli.local.control import ControllableProcess
+from shop_cli.local.processes import Process
+from shop_cli.prove import coverage
+from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.mail_relay import MailRelay, RelayMode
+from shop_cli.prove.peer_stubs import PeerStubs
+from shop_cli.prove.postgres_cluster import PostgresCluster
+from shop_cli.prove.tcp_proxy import Mode, TcpProxy
+
+_DELAY_SECONDS = 0.15
+_REACH_SECONDS = 4.0
+
+
+class ShopFaults:
+    """Injects faults into processes.
+
+    Args:
+        processes: by the names that faults have as targets.
+        links: the proxies through which checkout calls its peers, by the peers' names.
+        stubs: answer instead of a peer.
+        relay: to which the email service sends.
+        ready_seconds: how long a process may take to be ready again.
+
+    Attributes:
+        effects: how often a fault had the effect that it is meant to have, by the names of `coverage`.
+    """
+
+    def __init__(
+        self,
+        processes: Mapping[str, ControllableProcess],
+        links: Mapping[str, TcpProxy],
+        stubs: PeerStubs,
+        relay: MailRelay,
+        ready_seconds: float,
+    ) -> None:
+        self.effects: Counter[str] = Counter()
+        self._processes = processes
+        self._links = links
+        self._stubs = stubs
+        self._relay = relay
+        self._ready_seconds = ready_seconds
+
+    async def inject(self, fault: Fault) -> None:
+        """Inject a fault; return once its target is ready again."""
+        match fault.kind:
+            case FaultKind.NETWORK:
+                await self._disturb(self._links[fault.target], cast("Mode", fault.detail), fault.seconds)
+            case FaultKind.MAIL_RELAY:
+                self._relay.mode = cast("RelayMode", fault.detail)
+                await asyncio.sleep(fault.seconds)
+                self._relay.mode = "accept"
+            case FaultKind.UNIMPLEMENTED:
+                await self._replace(self._links[fault.target], self._stubs.unimplemented, fault.seconds)
+            case FaultKind.REFUSAL:
+                await self._replace(self._links[fault.target], self._stubs.refusing_shipping, fault.seconds)
+            case _:
+                process = self._processes[fault.target]
+                await self._inject_into(process, fault)
+                await process.wait_until_serving(self._ready_seconds)
+
+    async def _inject_into(self, process: ControllableProcess, fault: Fault) -> None:
+        match fault.kind:
+            case FaultKind.PAUSE:
+                process.pause()
+                await asyncio.sleep(fault.seconds)
+                process.resume()
+            case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
+                self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
+            case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
+                self.effects[coverage.DEATHS_AT_FAILPOINTS] += await _dies_at(process, fault.detail)
+                await process.start()
+            case _:
+                process.kill()
+                await process.wait()
+                await asyncio.sleep(fault.seconds)
+                await process.start()
+
+    async def _disturb(self, link: TcpProxy, mode: Mode, seconds: float) -> None:
+        if mode == "duplicate":  # applies to new connections only
+            link.set_mode("reset")
+        link.set_mode(mode, _DELAY_SECONDS)
+        await asyncio.sleep(seconds)
+        if mode == "duplicate":
+            link.set_mode("reset")
+        link.set_mode("pass")
+
+    async def _replace(self, link: TcpProxy, address: str, seconds: float) -> None:
+        async with _redirected(link, address):
+            await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def _redirected(link: TcpProxy, address: str) -> AsyncIterator[None]:
+    original = link.target
+    link.redirect(address)
+    try:
+        yield
+    finally:
+        link.redirect(original)
+
+
+async def _dies_at(process: Process, failpoint: str) -> bool:
+    """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
+    process.kill()
+    await process.wait()
+    await process.start(FAILPOINTS=f"{failpoint}=kill*1")
+    try:
+        await asyncio.wait_for(process.wait(), _REACH_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return False
+    return True

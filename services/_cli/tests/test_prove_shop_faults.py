@@ -1,0 +1,98 @@
+"""Each kind of fault does to a process, or to the connections to it, what its name says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from chassis.client import channel
+from chassis.errors import DomainError, FailedPrecondition, Unimplemented
+from shop.address_pb2 import Address
+from shop.cart_pb2 import CartItem
+from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process, inherited
+from shop_cli.local.workspace import discover_services, find
+from shop_cli.prove import coverage
+from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.mail_relay import MailRelay
+from shop_cli.prove.peer_stubs import PeerStubs, serve_peer_stubs
+from shop_cli.prove.shop_faults import ShopFaults
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
+from shop_testkit.waiting import wait_until
+
+NO_STUBS = PeerStubs("", "")
+RELAY = MailRelay(Path())
+PARCEL = ShipOrderRequest(
+    address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
+    items=[CartItem(product_id="cast-iron-pan", quantity=1)],
+)
+
+
+@asynccontextmanager
+async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
+    """A client of a shipping that does not exist, while another server answers instead."""
+    async with serve_peer_stubs("127.0.0.1:1") as stubs, tcp_proxy("127.0.0.1:1") as link:
+        faults = ShopFaults({}, {"shipping": link}, stubs, RELAY, 1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
+        await wait_until(lambda: link.target != "127.0.0.1:1")
+        opened = channel(link.address, "shop.ShippingService", timeout_seconds=30)
+        try:
+            yield ShippingServiceStub(opened)
+        finally:
+            await opened.close()
+            injecting.cancel()
+            await asyncio.wait([injecting])
+            assert link.target == "127.0.0.1:1"
+
+
+async def test_a_peer_without_the_service_answers_unimplemented() -> None:
+    async with replaced_shipping(FaultKind.UNIMPLEMENTED) as shipping:
+        with pytest.raises(Unimplemented):
+            await shipping.GetQuote(GetQuoteRequest())
+
+
+async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
+    async with replaced_shipping(FaultKind.REFUSAL) as shipping:
+        assert (await shipping.GetQuote(GetQuoteRequest())).cost_usd.units > 0
+        with pytest.raises(FailedPrecondition):
+            await shipping.ShipOrder(ShipOrderRequest())
+
+
+async def test_the_network_is_as_before_after_a_fault() -> None:
+    link = TcpProxy("127.0.0.1:1")
+    for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
+        await ShopFaults({}, {"cart": link}, NO_STUBS, RELAY, 1).inject(Fault(0, FaultKind.NETWORK, "cart", 0, mode))
+        assert link.mode == "pass"
+
+
+async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(tmp_path: Path) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        process = Process(
+            program, port, {**inherited({}), "DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}, tmp_path
+        )
+        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, 30)
+        fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
+        injecting = asyncio.create_task(faults.inject(fault))
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        try:
+            while not injecting.done():
+                await try_to_ship(ShippingServiceStub(opened))
+            assert faults.effects[coverage.DEATHS_AT_FAILPOINTS] == 1
+            await wait_until(lambda: try_to_ship(ShippingServiceStub(opened)))
+        finally:
+            await opened.close()
+            await process.stop()
+
+
+async def try_to_ship(shipping: ShippingServiceStub) -> bool:
+    await asyncio.sleep(0.02)
+    try:
+        await shipping.ShipOrder(PARCEL)
+    except DomainError:
+        return False
+    return True
