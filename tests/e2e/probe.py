@@ -14,6 +14,8 @@ ADDRESSES = {
     if name.endswith("_ADDR") and ":" in address
 }
 WAIT_SECONDS = 30
+INTERNAL_PORT = 50052
+HAVE_INTERNAL_SERVICES = ("cart", "payment", "checkout")
 OTHER_PORTS = {"employee-api": 8000, "postgresql": 5432, "valkey": 6379}
 
 
@@ -36,6 +38,7 @@ def is_reachable(address: str) -> bool:
 def main(expected: set[str]) -> int:
     """Print what can be reached; wait for the expected set, because policies take a moment to cover a new pod."""
     targets = {**ADDRESSES, **{name: f"{release()}-{name}:{port}" for name, port in OTHER_PORTS.items()}}
+    targets |= {f"{name}-internal": f"{release()}-{name}:{INTERNAL_PORT}" for name in HAVE_INTERNAL_SERVICES}
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         reachable = {name for name, address in targets.items() if is_reachable(address)}
