@@ -27,7 +27,13 @@ AMEX = "371449635398431"
 MALFORMED = "4929530463957263"
 CODE = 9137
 IMPOSSIBLE_CODE = 1_918_273_645
-ENVIRONMENT = {"HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0", "LOG_LEVEL": "debug"}
+ENVIRONMENT = {
+    "HOST": "127.0.0.1",
+    "PORT": "0",
+    "INTERNAL_PORT": "0",
+    "DRAIN_SECONDS": "0",
+    "LOG_LEVEL": "debug",
+}
 LEAKED_DIGITS = 8
 """This many consecutive digits of a card are a leak; the last four are stored on purpose."""
 

@@ -13,7 +13,7 @@ SECRET = "a-secret-that-must-not-leak"
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "payment_service", *arguments],
-        env={"HOST": "127.0.0.1", "PORT": "0", **environment},
+        env={"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", **environment},
         capture_output=True,
         text=True,
         timeout=60,
