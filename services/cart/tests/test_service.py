@@ -148,6 +148,8 @@ async def test_a_cart_that_no_order_emptied_is_returned_without_an_ordered_etag(
         ({"order_id": ""}, "order_id"),
         ({"order_id": "x" * 129}, "order_id"),
         ({"etag": "x" * 129}, "etag"),
+        ({"etag": "ключ"}, "etag"),
+        ({"etag": "two words"}, "etag"),
         ({"items": [cart_pb2.CartItem(product_id="", quantity=1)]}, "items[0].product_id"),
         ({"items": [TWO_PANS, cart_pb2.CartItem(product_id="pan", quantity=0)]}, "items[1].quantity"),
         ({"items": [TWO_PANS] * 201}, "items"),

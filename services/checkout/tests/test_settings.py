@@ -13,7 +13,7 @@ SECRET = "a-secret-that-must-not-leak"
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "checkout_service", *arguments],
-        env={"HOST": "127.0.0.1", "PORT": "0", "PATH": os.environ["PATH"], **environment},
+        env={"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "PATH": os.environ["PATH"], **environment},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -1,11 +1,12 @@
 """Carts, their limits, and the contract of a store for them."""
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import FailedPrecondition, Unavailable
-from chassis.fields import limit_count, limit_text, parse_idempotency_key, require_between, require_text
+from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.fields import limit_count, parse_idempotency_key, require_between, require_text
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
@@ -15,7 +16,8 @@ _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
 _MAX_ORDER_ID_LENGTH = 128
-_MAX_ETAG_LENGTH = 128
+# Of carts that were ordered: it is returned as metadata, which allows no other characters.
+_ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 
 class CartFull(FailedPrecondition):
@@ -96,7 +98,8 @@ class Purchase:
     def __post_init__(self) -> None:
         check_user_id(self.user_id)
         require_text(self.order_id, "order_id", max_length=_MAX_ORDER_ID_LENGTH)
-        limit_text(self.etag, "etag", max_length=_MAX_ETAG_LENGTH)
+        if not _ETAG.fullmatch(self.etag):
+            raise InvalidArgument.field("etag", "must be at most 128 visible ASCII characters")
         limit_count(self.lines, "items", max_count=MAX_LINES)
         for index, line in enumerate(self.lines):
             require_text(line.product_id, f"items[{index}].product_id", max_length=_MAX_PRODUCT_ID_LENGTH)

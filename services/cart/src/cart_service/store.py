@@ -74,8 +74,10 @@ class MemoryCartStore(CartStore):
     @override
     async def read(self, user_id: str) -> Cart:
         contents = self._carts.get(user_id)
-        if contents is None or not contents.quantities:
-            return Cart(user_id, (), new_etag(), contents.etag or None if contents else None)
+        if contents is None:
+            return Cart(user_id, (), new_etag())
+        if not contents.quantities:
+            return Cart(user_id, (), new_etag(), ordered_etag=contents.etag or None)
         lines = tuple(Line(product_id, quantity) for product_id, quantity in sorted(contents.quantities.items()))
         return Cart(user_id, lines, contents.etag)
 

@@ -44,7 +44,7 @@ class Program:
 
     @property
     def internal_address_variable(self) -> str:
-        """The environment variable from which checkout reads the address of its internal services."""
+        """The environment variable from which callers read the address of its internal services."""
         return f"{self._variable_prefix}_INTERNAL_ADDR"
 
     @property
@@ -82,9 +82,9 @@ def discover_services(folder: Path | None = None) -> list[Program]:
 
 
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
-    """Return the programs' ports on a developer's machine, by program name; those of internal services follow.
+    """Return the ports of programs on a developer's machine, by program name.
 
-    The name of the latter is `internal_name`.
+    Ports for internal services come last, by `internal_name`.
     """
     ports = {program.name: program.port for program in programs}
     internal = {internal_name(each.name): each.internal_port for each in programs if each.internal_port is not None}
