@@ -110,7 +110,8 @@ def test_alerts_query_metrics_that_are_exported(alert: str, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "gauge", ["checkout_dead_letters", "checkout_outbox_backlog", "checkout_future_orders", "NEEDS_REFUND"]
+    "gauge",
+    ["checkout_dead_letters", "checkout_outbox_backlog", "checkout_future_orders", "NEEDS_REFUND", "NEEDS_REVIEW"],
 )
 def test_what_needs_an_operator_raises_an_alert(gauge: str) -> None:
     assert [alert for alert, query in alerts().items() if gauge in query]
