@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from shop_cli.local.control import ControllableProcess
-from shop_cli.local.processes import Process
+from shop_cli.local.processes import Process, ProcessDied
 from shop_cli.prove import coverage
 from shop_cli.prove.fault_plan import Fault, FaultKind
 from shop_cli.prove.mail_relay import MailRelay, RelayMode
@@ -16,7 +16,7 @@ from shop_cli.prove.postgres_cluster import PostgresCluster
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
-_REACH_SECONDS = 4.0
+_REACH_SECONDS = 3.0
 
 
 class ShopFaults:
@@ -75,13 +75,30 @@ class ShopFaults:
             case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
                 self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
             case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
-                self.effects[coverage.DEATHS_AT_FAILPOINTS] += await _dies_at(process, fault.detail)
+                has_died = await self._dies_at(process, fault.detail)
+                self.effects[coverage.DEATHS_AT_FAILPOINTS] += has_died
                 await process.start()
             case _:
                 process.kill()
                 await process.wait()
                 await asyncio.sleep(fault.seconds)
                 await process.start()
+
+    async def _dies_at(self, process: Process, failpoint: str) -> bool:
+        """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
+        process.kill()
+        await process.wait()
+        await process.start(FAILPOINTS=f"{failpoint}=kill*1")
+        try:
+            await process.wait_until_serving(self._ready_seconds)
+            await asyncio.wait_for(process.wait(), _REACH_SECONDS)
+        except ProcessDied:
+            return True
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return False
+        return True
 
     async def _disturb(self, link: TcpProxy, mode: Mode, seconds: float) -> None:
         if mode == "duplicate":  # applies to new connections only
@@ -105,17 +122,3 @@ async def _redirected(link: TcpProxy, address: str) -> AsyncIterator[None]:
         yield
     finally:
         link.redirect(original)
-
-
-async def _dies_at(process: Process, failpoint: str) -> bool:
-    """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
-    process.kill()
-    await process.wait()
-    await process.start(FAILPOINTS=f"{failpoint}=kill*1")
-    try:
-        await asyncio.wait_for(process.wait(), _REACH_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return False
-    return True
