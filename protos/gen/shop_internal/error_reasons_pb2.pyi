@@ -80,6 +80,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
     ORDER_NOT_FOUND: _ErrorReason.ValueType  # 23
     """NOT_FOUND: The journal has no order with this id."""
+    ORDER_NEEDS_REVIEW: _ErrorReason.ValueType  # 40
+    """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
+    an operator must settle it. Metadata has order_id.
+    """
     CARD_NUMBER_INVALID: _ErrorReason.ValueType  # 24
     """--- Payment; checkout passes its refusals on ---
 
@@ -186,6 +190,10 @@ ORDER_IN_FLIGHT: ErrorReason.ValueType  # 22
 """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
 ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 """NOT_FOUND: The journal has no order with this id."""
+ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
+"""FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
+an operator must settle it. Metadata has order_id.
+"""
 CARD_NUMBER_INVALID: ErrorReason.ValueType  # 24
 """--- Payment; checkout passes its refusals on ---
 

@@ -489,6 +489,50 @@ async def test_operators_queries_do_not_delay_orders_on_sqlite(tmp_path: Path, m
         await report
 
 
+# Retention
+
+
+async def test_old_orders_are_deleted_with_their_history(
+    move_clock: "MoveClock", journal: Journal, new_order: Make
+) -> None:
+    old = await shipped(journal, new_order("old"))
+    await journal.settle([Sent(old, kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    move_clock(2 * DAY)
+    young = await shipped(journal, new_order("young"))
+    await journal.settle([Sent(young, kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 1
+    assert [entry.order_id for entry in await journal.list_orders([], stuck=False, limit=10)] == [young]
+    assert (await journal.history(old), len(await journal.history(young))) == ([], 5)
+
+
+async def test_orders_are_deleted_in_batches(move_clock: "MoveClock", journal: Journal, new_order: Make) -> None:
+    for number in range(3):
+        new = new_order(f"{number}")
+        await journal.insert(new)
+        await journal.update(new.claim, DECLINED)
+    move_clock(2 * DAY)
+    assert [await journal.delete_old(older_than_seconds=DAY, limit=2) for _ in range(3)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("state", [State.CHARGING, State.VOIDING, State.SHIPPED, State.NEEDS_REVIEW])
+async def test_an_order_that_is_not_finished_is_not_deleted(
+    move_clock: "MoveClock", journal: Journal, new_order: Make, state: State
+) -> None:
+    await ended(journal, new_order(), state)
+    move_clock(2 * DAY)
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+
+
+async def test_an_order_that_changed_recently_is_not_deleted(
+    move_clock: "MoveClock", journal: Journal, new_order: Make
+) -> None:
+    new = new_order()
+    await journal.insert(new)
+    move_clock(2 * DAY)
+    await journal.update(new.claim, DECLINED)
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+
+
 # Clocks
 
 

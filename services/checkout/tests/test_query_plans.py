@@ -29,12 +29,14 @@ PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("transaction_id", "tracking_id"), "x"),
     **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "further_attempts"), 1),
     **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),
-    **dict.fromkeys(("max_ahead_seconds", "stuck_seconds"), 60.0),
+    **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than_seconds"), 60.0),
     "snapshot": b"{}",
     "state": State.CHARGING.value,
     "before": State.CHARGING.value,
     "after": State.SHIPPED.value,
     "kind": "email",
+    "at": 1_790_000_000.0,
+    "key": "7",
     "limit": 50,
     "items": json.dumps([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
 }
@@ -155,6 +157,7 @@ BY_TIME = {
     },
     **{f"{tries}.{claim}": "due_at" for tries in ("NEW", "FAILED") for claim in ("correct_due_times", "claim_outbox")},
     "COUNT_FUTURE": "created_at",
+    "OLD": "created_at",
 }
 """Statements that read only what is due, out of many that are not, and the column that an index finds it by."""
 

@@ -1,12 +1,17 @@
 """One suite for the spool on SQLite and on PostgreSQL."""
 
 import asyncio
+import re
+import sqlite3
+import time
+from contextlib import closing
 
 import pytest
 
+from chassis import database
 from email_service.letters import Letter, LetterState, Spool
-from email_service.spool import sql
-from email_service.spool.opening import open_spool
+from email_service.spool import sql, sqlite, statements
+from email_service.spool.opening import MIGRATIONS, open_spool
 
 QUEUED, SENDING, SENT = LetterState.QUEUED, LetterState.SENDING, LetterState.SENT
 IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED
@@ -220,3 +225,16 @@ async def test_a_restart_on_sqlite_releases_what_the_process_had_claimed(sqlite_
 
 async def test_a_working_spool_passes_its_check(spool: Spool) -> None:
     await spool.check()
+
+
+@pytest.mark.parametrize("name", [name for name in vars(statements) if name.isupper() and not name.startswith("_")])
+def test_every_statement_finds_its_rows_by_an_index(sqlite_url: str, name: str) -> None:
+    path = database.sqlite_path(sqlite_url)
+    assert path is not None
+    database.migrate(sqlite_url, MIGRATIONS)
+    text = sqlite.DIALECT.render(getattr(statements, name))
+    parameters = dict.fromkeys(re.findall(r":(\w+)", text), 0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.create_function("unix_time", 0, time.time)
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    assert [step for step in plan if step.startswith("SCAN letters") and "INDEX" not in step] == []

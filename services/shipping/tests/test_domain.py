@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
+from chassis.paging import Position
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
     Address,
@@ -17,6 +18,7 @@ from shipping_service.domain import (
     Parcel,
     RateCard,
     Recorded,
+    Shipment,
     ShipmentFenced,
     Shipper,
     normalize_country,
@@ -45,6 +47,10 @@ class FakeManifest(Manifest):
     @override
     async def find(self, key: str) -> Entry | None:
         return self.entries.get(key)
+
+    @override
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        raise NotImplementedError
 
     @override
     async def check(self) -> None:

@@ -25,23 +25,26 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 )
 
 
-async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until the service serves, and return its port."""
+async def port_of(running: asyncio.subprocess.Process, name: str) -> int:
+    """Wait until the service serves, and return its `port` or `internal_port`."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
         if event["event"] == "serving":
-            return int(event["port"])
+            return int(event[name])
     pytest.fail("the service ended before it was serving")
 
 
 @asynccontextmanager
-async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """Run the service in its own process, on a free port."""
+async def process(
+    url: str, failpoints: str = "", *, port_name: str = "port"
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """Run the service in its own process, on free ports; yield it with a channel to one of them."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",
         "PORT": "0",
+        "INTERNAL_PORT": "0",
         "DRAIN_SECONDS": "0",
         "DATABASE_URL": url,
         "FAILPOINTS": failpoints,
@@ -50,7 +53,7 @@ async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio
         sys.executable, "-m", "shipping_service", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        port = await port_of(running)
+        port = await port_of(running, port_name)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield running, channel
     finally:
@@ -86,7 +89,7 @@ async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(manifest_ur
 
 
 async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill") as (_, channel):
+    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill", port_name="internal_port") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await ShipmentManifestStub(channel).ResolveOrFence(ResolveShipmentRequest(shipment_key="key"))
     async with process(sqlite_url) as (_, channel):

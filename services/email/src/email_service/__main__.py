@@ -11,9 +11,9 @@ from pydantic import AfterValidator, SecretStr
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
 from email_service.clients import SmtpRelay, parse_relay
-from email_service.domain import Mailer
 from email_service.housekeeping import housekeep
 from email_service.letters import Spool
+from email_service.mail_records import MailRecords
 from email_service.metrics import LetterMetrics
 from email_service.mime import Sender, parse_sender
 from email_service.queue_runner import QueueRunner
@@ -23,7 +23,7 @@ from email_service.spool.opening import MIGRATIONS, open_spool
 from email_service.spooling import SpooledMailer
 from email_service.store import Outbox
 from shop import email_pb2_grpc
-from shop_internal import letter_spool_pb2_grpc
+from shop_internal import letter_spool_pb2_grpc, mail_records_pb2_grpc
 
 
 def _validate_relay(url: SecretStr) -> SecretStr:
@@ -57,11 +57,12 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with opened as mailer:
         servicer = EmailService(ConfirmationTemplates(), mailer, service.failpoints)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, servicer)
+        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(mailer))
         yield
 
 
 @asynccontextmanager
-async def _open_outbox(settings: Settings) -> AsyncIterator[Mailer]:
+async def _open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
     outbox = Outbox(settings.outbox_dir, parse_sender(settings.email_from))
     try:
         yield outbox
@@ -70,7 +71,7 @@ async def _open_outbox(settings: Settings) -> AsyncIterator[Mailer]:
 
 
 @asynccontextmanager
-async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[Mailer]:
+async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
     """Open the spool and run its background tasks. Without a relay, letters wait in it."""
     sender, metrics = parse_sender(settings.email_from), LetterMetrics(service.telemetry)
     async with open_spool(settings.database_url.get_secret_value()) as spool, asyncio.TaskGroup() as tasks:
@@ -81,7 +82,7 @@ async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[M
             running.append(tasks.create_task(runner.run(), name="queue runner"))
         notify = (lambda: None) if runner is None else runner.notify
         spool_servicer = LetterSpool(spool, notify)
-        service.add_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, spool_servicer)
+        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, spool_servicer)
         yield SpooledMailer(spool, sender, notify)
         for task in running:
             task.cancel()

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -92,10 +93,14 @@ class ConfirmationEmail:
 
     @property
     def key(self) -> str:
-        """Stable name of the file and the message: the order id, or its hash where the id is unsafe in a file name."""
-        if _PLAIN_ID.fullmatch(self.order_id):
-            return self.order_id
-        return "sha256-" + hashlib.sha256(self.order_id.encode()).hexdigest()
+        return key_of(self.order_id)
+
+
+def key_of(order_id: str) -> str:
+    """Return the stable name of an order's file and message: its id, or a hash if the id is unsafe in a file name."""
+    if _PLAIN_ID.fullmatch(order_id):
+        return order_id
+    return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()
 
 
 class Mailer(Protocol):
@@ -103,3 +108,26 @@ class Mailer(Protocol):
 
     async def accept(self, email: ConfirmationEmail) -> None:
         """Return once the e-mail is on disk. Raise MailNotSent or RecipientRefused."""
+
+
+class MailState(StrEnum):
+    """How far an accepted e-mail is. FAILED: it is not sent again unless an operator requeues it."""
+
+    QUEUED = "QUEUED"
+    SENT = "SENT"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class MailRecord:
+    """An accepted e-mail. `reason`: why it was not sent; empty if there was no failure."""
+
+    state: MailState
+    reason: str = ""
+
+
+class MailIndex(Protocol):
+    """Finds accepted e-mails."""
+
+    async def find(self, order_id: str) -> MailRecord | None:
+        """Return the confirmation of an order, None if there is none. Raises Unavailable."""

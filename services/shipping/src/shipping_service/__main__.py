@@ -36,7 +36,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         service.add_servicer(
             shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)
         )
-        service.add_servicer(
+        service.add_internal_servicer(
             shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, failpoints)
         )
         yield

@@ -12,6 +12,7 @@ from typing import Protocol
 from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.fields import limit_text, require_between
 from chassis.money import Money
+from chassis.paging import Position
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
@@ -155,6 +156,22 @@ class Recorded:
     existing: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A shipment in the manifest. `recorded_at` is in seconds since 1970."""
+
+    key: str
+    recorded_at: float
+
+    @property
+    def tracking_id(self) -> str:
+        return Entry(self.key).tracking_id
+
+    @property
+    def position(self) -> Position:
+        return Position(self.recorded_at, self.key)
+
+
 class Manifest(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises ManifestUnavailable."""
 
@@ -163,6 +180,9 @@ class Manifest(Protocol):
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
+
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        """Return up to `limit` shipments that follow a position, in their order."""
 
     async def check(self) -> None:
         """Return if the manifest can be read."""

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 import structlog
 from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from shipping_service import failpoints
-from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipper
+from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipment, Shipper
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
 
@@ -52,7 +53,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service: for callers in doubt about a shipment."""
+    """The internal service: for callers in doubt about a shipment, and for reconciliation."""
 
     def __init__(self, shipper: Shipper, active_failpoints: Failpoints) -> None:
         self._shipper = shipper
@@ -69,6 +70,17 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
         return _resolved_to_wire(recorded)
 
+    @override
+    async def ListShipments(
+        self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._shipper.manifest.list_shipments(after, paging.PAGE_SIZE)
+        shipments = [_shipment_to_wire(shipment) for shipment in page]
+        return shipment_manifest_pb2.ListShipmentsResponse(
+            shipments=shipments, next_page_token=paging.next_page_token(page)
+        )
+
 
 def _idempotency_key(context: ServicerContext) -> str:
     """Return the call's idempotency-key; a call without one gets a random key."""
@@ -82,6 +94,14 @@ def _resolved_to_wire(recorded: Recorded) -> shipment_manifest_pb2.ResolveShipme
         return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
     shipped = shipment_manifest_pb2.Shipment(tracking_id=recorded.entry.tracking_id)
     return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
+
+
+def _shipment_to_wire(shipment: Shipment) -> shipment_manifest_pb2.RecordedShipment:
+    return shipment_manifest_pb2.RecordedShipment(
+        shipment_key=shipment.key,
+        tracking_id=shipment.tracking_id,
+        recorded_at=time_to_wire(shipment.recorded_at),
+    )
 
 
 def _parcel_from_wire(request: shipping_pb2.GetQuoteRequest | shipping_pb2.ShipOrderRequest) -> Parcel:

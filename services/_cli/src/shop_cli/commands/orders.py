@@ -1,14 +1,12 @@
 """`shop orders`: inspect the orders in checkout's journal."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import Address, Json, async_command
-from shop_cli.output.printing import amount, console, print_json, print_table
+from shop_cli.commands.options import InternalAddress, Json, async_command
+from shop_cli.output.printing import amount, console, format_time, print_json, print_table
 from shop_internal import orders_pb2
 
 orders = typer.Typer(
@@ -30,7 +28,7 @@ async def list_orders(
     state: State = None,
     limit: Limit = 50,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
     states = [_parse_state(each) for each in state or ()]
@@ -52,7 +50,7 @@ async def show_order(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Show one order and its history, step by step."""
     async with journal_client(address) as journal:
@@ -76,7 +74,7 @@ async def requeue_notifications(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Send an order's dead letters again: notifications that were refused, or failed too often."""
     async with journal_client(address) as journal:
@@ -108,7 +106,7 @@ def _row(order: orders_pb2.Order) -> list[str]:
         amount(order.total),
         str(order.attempt),
         str(order.failures),
-        _format_time(order.created_at),
+        format_time(order.created_at),
         order.reason,
         ", ".join(order.outbox),
         ", ".join(order.dead_letters),
@@ -117,15 +115,10 @@ def _row(order: orders_pb2.Order) -> list[str]:
 
 def _event_row(event: orders_pb2.OrderEvent) -> list[str]:
     return [
-        _format_time(event.at),
+        format_time(event.at),
         event.step,
         _state_name(event.state),
         str(event.attempt),
         str(event.epoch),
         event.detail,
     ]
-
-
-def _format_time(at: Timestamp) -> str:
-    seconds = at.ToNanoseconds() / 1e9
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")

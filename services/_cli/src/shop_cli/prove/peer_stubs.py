@@ -56,6 +56,12 @@ class SameManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
             await context.abort(error.code(), error.details() or "")
             raise
 
+    @override
+    async def ListShipments(
+        self, request: shipment_manifest_pb2.ListShipmentsRequest, context: ServicerContext
+    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        return await self._manifest.ListShipments(request, timeout=_TIMEOUT_SECONDS)
+
 
 @dataclass(frozen=True, slots=True)
 class PeerStubs:

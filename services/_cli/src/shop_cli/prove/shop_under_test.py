@@ -11,7 +11,7 @@ from typing import Literal
 
 from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, discover_services, find
+from shop_cli.local.workspace import Program, default_ports, discover_services, find
 from shop_cli.prove.postgres import Postgres
 from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
 from shop_cli.prove.stores import Valkey
@@ -96,12 +96,13 @@ async def shop_under_test(
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
-        valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
+        port_names = default_ports(programs)
+        valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         servers = await _start_postgres(stack, replication) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
-        ports_by_name = dict(zip(names, ports, strict=True))
+        ports_by_name = dict(zip(port_names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
         overrides = _overrides(folder, names, valkey.url, urls, common, links=links)
         if smtp_url is not None:

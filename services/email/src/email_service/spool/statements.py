@@ -50,7 +50,9 @@ GIVE_UP_OVERDUE = f"""
 """  # noqa: S608 - constants
 
 # After a restart of the only process no letter is claimed, and no response is awaited.
-RELEASE_CLAIMS = "UPDATE letters SET due_at = {now} WHERE state IN ('QUEUED', 'SENDING') RETURNING letter_id"
+RELEASE_CLAIMS = """
+    UPDATE letters SET due_at = {now} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING') RETURNING letter_id
+"""
 
 DELETE_OLD = """
     DELETE FROM letters WHERE letter_id IN (

@@ -6,14 +6,20 @@ from typing import Any
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.postgres import Connection, Postgres, open_postgres
-from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded
+from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 
 _FIND = "SELECT parcel FROM shipments WHERE shipment_key = %(shipment_key)s"
 _RECORD = """
     INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
     VALUES (%(shipment_key)s, %(state)s, %(tracking_id)s, %(parcel)s) ON CONFLICT DO NOTHING RETURNING shipment_key
+"""
+_LIST = """
+    SELECT shipment_key, EXTRACT(EPOCH FROM recorded_at) FROM shipments
+    WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(%(at)s), %(key)s)
+    ORDER BY recorded_at, shipment_key LIMIT %(limit)s
 """
 
 _CHECK_WITHIN_SECONDS = 1
@@ -45,8 +51,13 @@ class PostgresManifest(Manifest):
 
     @override
     async def find(self, key: str) -> Entry | None:
-        row = await self._fetch(_FIND, {"shipment_key": key})
-        return None if row is None else entry_from_row(key, *row)
+        rows = await self._fetch(_FIND, {"shipment_key": key})
+        return entry_from_row(key, *rows[0]) if rows else None
+
+    @override
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        rows = await self._fetch(_LIST, {"at": after.at, "key": after.key, "limit": limit})
+        return [Shipment(key, float(seconds)) for key, seconds in rows]
 
     @override
     async def check(self) -> None:
@@ -55,9 +66,9 @@ class PostgresManifest(Manifest):
 
     async def _fetch(
         self, statement: str, parameters: Mapping[str, Any], *, within_seconds: float | None = None
-    ) -> tuple[Any, ...] | None:
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            return await (await connection.execute(statement, parameters)).fetchone()
+    ) -> list[tuple[Any, ...]]:
+        async def work(connection: Connection) -> list[tuple[Any, ...]]:
+            return await (await connection.execute(statement, parameters)).fetchall()
 
         try:
             return await self._server.run(work, within_seconds=within_seconds)

@@ -8,14 +8,20 @@ from typing import TypeVar
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.sqlite import SqliteWriter, Work
-from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded
+from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 
 _FIND = "SELECT parcel FROM shipments WHERE shipment_key = :shipment_key"
 _RECORD = """
     INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
     VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING
+"""
+_LIST = """
+    SELECT shipment_key, strftime('%s', recorded_at) FROM shipments
+    WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (datetime(:at, 'unixepoch'), :key)
+    ORDER BY recorded_at, shipment_key LIMIT :limit
 """
 
 T = TypeVar("T")
@@ -53,6 +59,12 @@ class SqliteManifest(Manifest):
     @override
     async def find(self, key: str) -> Entry | None:
         return await self._run(lambda connection: _find(connection, key))
+
+    @override
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        parameters = {"at": after.at, "key": after.key, "limit": limit}
+        rows = await self._run(lambda connection: connection.execute(_LIST, parameters).fetchall())
+        return [Shipment(key, float(seconds)) for key, seconds in rows]
 
     @override
     async def check(self) -> None:

@@ -12,10 +12,11 @@ def upgrade() -> None:
         "shipments",
         sa.Column("shipment_key", sa.String(255), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("tracking_id", sa.String(64), nullable=False, unique=True),
+        sa.Column("tracking_id", sa.String(64), nullable=False),
         # JSON of the address and the items, for the carrier.
         sa.Column("parcel", sa.Text),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.CheckConstraint("state IN ('SHIPPED', 'FENCED')", name="ck_shipments_state"),
         sa.CheckConstraint("(state = 'SHIPPED') = (parcel IS NOT NULL)", name="ck_shipments_parcel"),
+        sqlite_with_rowid=False,
     )
