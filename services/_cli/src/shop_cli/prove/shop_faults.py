@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from shop_cli.local.control import ControllableProcess
 from shop_cli.local.processes import Process, ProcessDied
+from shop_cli.local.workspace import internal_name
 from shop_cli.prove import coverage
 from shop_cli.prove.fault_plan import Fault, FaultKind
 from shop_cli.prove.mail_relay import MailRelay, RelayMode
@@ -24,7 +24,7 @@ class ShopFaults:
 
     Args:
         processes: by the names that faults have as targets.
-        links: the proxies through which checkout calls its peers, by the peers' names.
+        links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         stubs: answer instead of a peer.
         relay: to which the email service sends.
         ready_seconds: how long a process may take to be ready again.
@@ -52,15 +52,16 @@ class ShopFaults:
         """Inject a fault; return once its target is ready again."""
         match fault.kind:
             case FaultKind.NETWORK:
-                await self._disturb(self._links[fault.target], cast("Mode", fault.detail), fault.seconds)
+                await _disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
             case FaultKind.MAIL_RELAY:
                 self._relay.mode = cast("RelayMode", fault.detail)
                 await asyncio.sleep(fault.seconds)
                 self._relay.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
-                await self._replace(self._links[fault.target], self._stubs.unimplemented, fault.seconds)
+                await _replace(self._links_to(fault.target), self._stubs.unimplemented, fault.seconds)
             case FaultKind.REFUSAL:
-                await self._replace(self._links[fault.target], self._stubs.refusing_shipping, fault.seconds)
+                # Its internal services are still those of the real one, as after a change of shipping's rules.
+                await _replace([self._links[fault.target]], self._stubs.refusing_shipping, fault.seconds)
             case _:
                 process = self._processes[fault.target]
                 await self._inject_into(process, fault)
@@ -100,25 +101,32 @@ class ShopFaults:
             return False
         return True
 
-    async def _disturb(self, link: TcpProxy, mode: Mode, seconds: float) -> None:
-        if mode == "duplicate":  # applies to new connections only
-            link.set_mode("reset")
+    def _links_to(self, peer: str) -> list[TcpProxy]:
+        return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
+
+
+async def _disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> None:
+    if mode == "duplicate":  # applies to new connections only
+        _set_modes(links, "reset")
+    _set_modes(links, mode)
+    await asyncio.sleep(seconds)
+    if mode == "duplicate":
+        _set_modes(links, "reset")
+    _set_modes(links, "pass")
+
+
+def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
+    for link in links:
         link.set_mode(mode, _DELAY_SECONDS)
-        await asyncio.sleep(seconds)
-        if mode == "duplicate":
-            link.set_mode("reset")
-        link.set_mode("pass")
-
-    async def _replace(self, link: TcpProxy, address: str, seconds: float) -> None:
-        async with _redirected(link, address):
-            await asyncio.sleep(seconds)
 
 
-@asynccontextmanager
-async def _redirected(link: TcpProxy, address: str) -> AsyncIterator[None]:
-    original = link.target
-    link.redirect(address)
+async def _replace(links: Sequence[TcpProxy], address: str, seconds: float) -> None:
+    """Connect callers to another address for a time."""
+    originals = [link.target for link in links]
+    for link in links:
+        link.redirect(address)
     try:
-        yield
+        await asyncio.sleep(seconds)
     finally:
-        link.redirect(original)
+        for link, original in zip(links, originals, strict=True):
+            link.redirect(original)
