@@ -149,7 +149,7 @@ async def test_recovery_finds_the_charge_of_an_attempt_that_was_lost(
     run_sql("UPDATE orders SET state = 'CHARGING', attempt = 1, lease_until = 0")
 
     async def shipped() -> bool:
-        return await checkout.states() == ["SHIPPED"]
+        return bool(await checkout.states() == ["SHIPPED"])
 
     await until(shipped)
     assert list(peers.shipping.shipments) == [f"{order_id}:2"]

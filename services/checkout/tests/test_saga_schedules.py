@@ -42,7 +42,7 @@ from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refus
 from checkout_service.ports import Claim, Entry, NewOrder
 from checkout_service.saga import SagaResult
 
-SCHEDULES = 3_000
+SCHEDULES = 2_000
 PARTS = 5
 MAX_TASKS = 8
 FINAL = REFUSED | {State.SHIPPED}
@@ -56,41 +56,45 @@ class Broken(AssertionError):
 
 
 class MemoryDatabase(Database):
-    """SQLite in memory, with a simulated clock and without threads. It can lose its latest commits."""
+    """SQLite in memory, with a simulated clock and without threads.
+
+    Everything is one transaction, in which a savepoint stands for a commit, so that the latest commits can be lost.
+    """
 
     def __init__(self, schema: Sequence[str]) -> None:
         self.seconds = 0.0
         self.checks_claim = True
-        self.commits: list[bytes] = []
+        self.commits = 0
         self._render = cache(replace(sqlite.DIALECT, now="(schedule_now())").render)
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         self._connection.create_function("schedule_now", 0, lambda: self.seconds)
         for statement in schema:
             self._connection.execute(statement)
-        self._empty = self._connection.serialize()
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         rows = [self._run(text, parameters) for text, parameters in batch]
-        if self.commits:
-            self.commits.append(self._connection.serialize())
+        self.commits += 1
+        self._connection.execute(f"SAVEPOINT commit_{self.commits}")
         return rows
 
     @override
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
         return self._run(text, parameters)
 
-    def clear(self, *, loses_commits: bool) -> None:
+    def clear(self) -> None:
         self.seconds = 1000.0
-        self._connection.deserialize(self._empty)
-        self.commits = [self._empty] if loses_commits else []
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        self._connection.execute("BEGIN")
+        self._connection.execute("SAVEPOINT commit_0")
+        self.commits = 0
 
     def lose(self, count: int) -> None:
         """Lose up to this number of the latest commits."""
-        if count and self.commits:
-            del self.commits[max(len(self.commits) - count, 1) :]
-            self._connection.deserialize(self.commits[-1])
+        self.commits = max(self.commits - count, 0)
+        self._connection.execute(f"ROLLBACK TO commit_{self.commits}")
 
     def _run(self, text: str, parameters: Parameters) -> list[Row]:
         if not self.checks_claim:
@@ -145,9 +149,9 @@ class Payment:
     def void(self, key: str) -> Any:
         if not self.has_ledger:
             return Unsupported()
-        state, *charged = self.ledger.get(key, ("", None, ""))
+        state, amount, card = self.ledger.get(key, ("", None, ""))
         if state == "charged":
-            self.ledger[key] = "voided", *charged
+            self.ledger[key] = "voided", amount, card
             self.captured.remove(key)
         return Released() if state in {"charged", "voided"} else Refused(REFUSAL)
 
@@ -205,7 +209,7 @@ class World:
     """A customer's order, or two requests for one cart, the workers that run them, and their calls in flight."""
 
     def __init__(self, memory: MemoryDatabase, payment: Payment, shipping: Shipping, *, loses_commits: bool) -> None:
-        memory.clear(loses_commits=loses_commits)
+        memory.clear()
         self.memory = memory
         self.journal = SqlJournal(memory, "worker")
         self.payment = payment
@@ -232,7 +236,7 @@ class World:
             self.recover()
         elif what == 3 and self.delayed:
             self.delayed.pop(which % len(self.delayed))()
-        elif what == 4:
+        elif what == 4 and self.loses_commits:
             self.memory.lose((1, 2, 3, 5, 100)[which % 5])
         elif what == 5 and not self.has_key:
             self.call(BEN)
