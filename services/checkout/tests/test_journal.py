@@ -676,6 +676,11 @@ async def test_statistics_count_unfinished_orders(journal: Journal, new_order: M
     assert 0 <= statistics.oldest_open_seconds < 100
 
 
+async def test_the_age_of_the_oldest_open_order_excludes_shipped_ones(journal: Journal, new_order: Make) -> None:
+    await shipped(journal, new_order())
+    assert (await journal.statistics()).oldest_open_seconds == 0
+
+
 async def test_statistics_of_an_empty_journal_are_zeros(journal: Journal) -> None:
     statistics = await journal.statistics()
     assert (statistics.orders, statistics.oldest_open_seconds, statistics.outbox_backlog) == ({}, 0.0, 0)

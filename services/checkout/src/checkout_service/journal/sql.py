@@ -10,7 +10,7 @@ import orjson
 from typing_extensions import override
 
 from chassis.paging import Position
-from checkout_service.domain import NEEDS_OPERATOR, PlacedOrder, State, Transition
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
@@ -219,7 +219,7 @@ class SqlJournal(Journal):
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
         dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
         (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
-        oldest = max((row["age"] for row in counts if row["state"] not in NEEDS_OPERATOR), default=0.0)
+        oldest = max((row["age"] for row in counts if row["state"] in OPEN), default=0.0)
         return Statistics(
             {State(row["state"]): row["orders"] for row in counts},
             max(oldest, 0.0),
