@@ -330,7 +330,7 @@ Remove(order) ==
     IF order \in cart.removed /\ Without # "one removal an order" THEN cart
     ELSE [cart EXCEPT !.removed = @ \union {order}, !.quantity = IF @ > 0 THEN @ - 1 ELSE 0]
 
-Deliver_(s, id, kinds) ==
+SendKinds(s, id, kinds) ==
     /\ mailed' = IF "email" \in kinds THEN mailed \union {<<s, id>>} ELSE mailed
     /\ cart' = IF "empty_cart" \in kinds THEN Remove(<<s, id>>) ELSE cart
     /\ sent' = [sent EXCEPT ![s] = [k \in Kinds |-> IF k \in kinds THEN "sent" ELSE @[k]]]
@@ -340,14 +340,14 @@ Send(t) ==
     LET task == tasks[t] IN
     /\ task.pc = "Send"
     /\ End(t, journal)
-    /\ \E kinds \in SUBSET {k \in Kinds : sent[task.scope][k] = "no"} : Deliver_(task.scope, task.id, kinds)
+    /\ \E kinds \in SUBSET {k \in Kinds : sent[task.scope][k] = "no"} : SendKinds(task.scope, task.id, kinds)
     /\ UNCHANGED <<peers, quiet>>
 
 claim_outbox(s, k) ==
     /\ journal[s].state = "SHIPPED"
     /\ k \in journal[s].outbox
     /\ sent[s][k] = "no"
-    /\ Deliver_(s, journal[s].id, {k})
+    /\ SendKinds(s, journal[s].id, {k})
     /\ UNCHANGED <<journal, standby, peers, tasks, quiet>>
 
 InTransaction == {"deleted", "done", "not done"}
@@ -371,7 +371,7 @@ settle(s, k) ==
     /\ UNCHANGED <<standby, peers, tasks, mailed, cart, quiet>>
 
 settle_complete(s) ==
-    /\ Outbox /\ Without # "sweep"
+    /\ Outbox
     /\ journal[s].state = "SHIPPED" /\ journal[s].outbox = {}
     /\ journal' = [journal EXCEPT ![s].state = "DONE"]
     /\ UNCHANGED <<standby, peers, tasks, notified, quiet>>
@@ -411,7 +411,7 @@ Delay(t) ==
     /\ delayed' = Pending(delayed \union {message})
     /\ tasks' = IF pc = "Ship" /\ ~HasManifest THEN [tasks EXCEPT ![t].resumed = TRUE] ELSE tasks
 
-Deliver(m) ==
+Arrive(m) ==
     /\ ~quiet
     /\ CASE m.call = "Charge" ->
             /\ m.content.request \notin Malformed
@@ -426,16 +426,16 @@ Deliver(m) ==
             /\ delayed' = Pending(delayed)
     /\ UNCHANGED <<journal, standby, tasks, notified, quiet>>
 
+Deliver == \E m \in delayed : Arrive(m)
+
 Replicate ==
     /\ Failovers /\ ~quiet
-    /\ standby # journal
     /\ standby' = journal
     /\ UNCHANGED <<journal, peers, tasks, notified, quiet>>
 
 \* The standby replaces the primary: the commits since Replicate vanish, and open transactions fail.
 FailOver ==
     /\ Failovers /\ ~quiet
-    /\ journal # standby
     /\ journal' = standby
     /\ sent' = [s \in Scopes |-> [k \in Kinds |-> IF sent[s][k] \in InTransaction THEN "sent" ELSE sent[s][k]]]
     /\ UNCHANGED <<standby, peers, tasks, mailed, cart, quiet>>
@@ -479,8 +479,7 @@ Next ==
     \/ \E s \in Scopes :
         \/ \E k \in Kinds : claim_outbox(s, k) \/ settle(s, k) \/ DieUnsettled(s, k)
         \/ settle_complete(s)
-    \/ \E m \in delayed : Deliver(m)
-    \/ AddItem \/ Replicate \/ FailOver \/ Quiesce \/ Stop
+    \/ Deliver \/ AddItem \/ Replicate \/ FailOver \/ Quiesce \/ Stop
 
 Spec == Init /\ [][Next]_vars
 
@@ -507,7 +506,13 @@ PlacedOrdersAreShipped ==
     \A s \in Scopes :
         journal[s].state \in {"SHIPPED", "DONE"} => <<s, journal[s].id, journal[s].attempt>> \in Shipped
 
-\* An order that releases its cart has no charge. A journal that loses commits may show it as released until a repeat.
+\* It was charged and shipped for this request, at this price.
+PlacedOrdersHaveTheirContent ==
+    \A s \in Scopes :
+        journal[s].state \in {"SHIPPED", "DONE"} =>
+            LET key == <<s, journal[s].id, journal[s].attempt>> IN
+            charges[key].content = journal[s].content /\ shipments[key] = journal[s].content.request
+
 ReleasedOrdersAreNotCharged ==
     \A s \in Scopes : journal[s].state \in Released => {k \in Captured : k[1] = s} = {}
 

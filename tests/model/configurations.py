@@ -6,7 +6,7 @@ from tlc import DEADLOCK, Configuration
 
 ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "PlacedOrdersAreShipped")
 ONE_CART = ("OneChargeACart", "OneShipmentACart")
-RELEASED = ("ReleasedOrdersAreNotCharged",)
+RELEASED = ("ReleasedOrdersAreNotCharged", "PlacedOrdersHaveTheirContent")
 REFUSED = ("RefusedOrdersAreNotCharged",)
 NOTIFIED = ("ShippedOrdersHaveItems", "DoneOrdersAreNotified", "AddedItemsRemain")
 
@@ -44,7 +44,10 @@ SAFEGUARDS = {
     "cart constraint": (replace(TWO_KEYS, without="cart constraint"), "OneChargeACart"),
     "review": (replace(FOREIGN_SHIPPING, without="review"), "ShipmentsAreCharged"),
     "derived id": (replace(FAILOVERS, without="derived id"), "OneChargeAScope"),
-    "report of fences": (replace(FAILOVERS, without="report of fences"), "OneChargeAScope"),
+    "report of fences": (
+        replace(FAILOVERS_ONE_WORKER, without="report of fences"),
+        "RefusedOrdersAreNotCharged",
+    ),
     "owner": (replace(FAILOVERS, without="owner"), "OneChargeAScope"),
     "settle's lock": (replace(OUTBOX, failovers=False, without="settle's lock"), "ShippedOrdersHaveItems"),
     "one removal an order": (
@@ -56,6 +59,10 @@ SAFEGUARDS = {
 # Guarantees that a journal that loses commits does not give: a change that gives one of them belongs into HOLD.
 LIMITS = {
     "two keys, one cart, failovers": (replace(TWO_KEYS, failovers=True, tasks=1, settles=False), "OneChargeACart"),
+    "another request after failovers": (
+        replace(FAILOVERS_TWO_REQUESTS, invariants=("PlacedOrdersHaveTheirContent",), settles=False),
+        "PlacedOrdersHaveTheirContent",
+    ),
     "a refusal during failovers": (
         replace(FAILOVERS, invariants=REFUSED, max_attempts=3),
         "RefusedOrdersAreNotCharged",

@@ -1,4 +1,4 @@
-"""`python tests/model TLC.jar` checks the model of orders, and that it breaks without each of its safeguards."""
+"""`python tests/model/check.py TLC.jar` checks the model of orders, and that it breaks without each of its safeguards."""
 
 import hashlib
 import sys
