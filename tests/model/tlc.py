@@ -1,0 +1,125 @@
+"""Runs TLC, the model checker of TLA+."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MODEL = Path(__file__).parent / "Orders.tla"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The constants of Orders.tla, which describes them, and the invariants to check.
+
+    Attributes:
+        tasks: how many.
+        settles: also check that orders settle once the faults end.
+        without: the safeguard that is removed.
+    """
+
+    invariants: tuple[str, ...]
+    requests: tuple[str, ...] = ("ann",)
+    malformed: tuple[str, ...] = ()
+    prices: tuple[int, ...] = (1,)
+    one_scope: bool = True
+    has_key: bool = True
+    tasks: int = 2
+    max_attempts: int = 2
+    failovers: bool = False
+    has_manifest: bool = True
+    outbox: bool = False
+    settles: bool = False
+    without: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the configuration file."""
+        yield "SPECIFICATION Spec"
+        yield "CONSTANTS"
+        yield f"Requests = {_set(self.requests)}"
+        yield f"Malformed = {_set(self.malformed)}"
+        yield f"Prices = {_set(self.prices)}"
+        yield f"OneScope = {_boolean(self.one_scope)}"
+        yield f"HasKey = {_boolean(self.has_key)}"
+        yield f"Tasks = {_set(f'w{task}' for task in range(self.tasks))}"
+        yield f"MaxAttempts = {self.max_attempts}"
+        yield f"Failovers = {_boolean(self.failovers)}"
+        yield f"HasManifest = {_boolean(self.has_manifest)}"
+        yield f"Outbox = {_boolean(self.outbox)}"
+        yield f"Quiet = {_boolean(self.settles)}"
+        yield f'Without = "{self.without}"'
+        yield f"CHECK_DEADLOCK {_boolean(self.settles)}"
+        yield "CONSTRAINT Bounded"
+        yield "SYMMETRY Symmetry"
+        yield f"INVARIANTS {' '.join(self.invariants)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What TLC found.
+
+    Attributes:
+        violated: the invariant; DEADLOCK if an order does not settle; empty if everything holds.
+        actions: of the counterexample.
+        states: distinct ones.
+        depth: the longest distance of a state from the first one.
+    """
+
+    violated: str
+    actions: list[str]
+    states: int
+    depth: int
+    seconds: float
+    output: str
+
+
+DEADLOCK = "progress"
+
+
+def check(configuration: Configuration, jar: Path) -> Outcome:
+    """Run TLC to its end. Raises RuntimeError if it neither completes nor finds a violation."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(MODEL, folder)
+        Path(folder, "Orders.cfg").write_text("\n".join(configuration.lines()))
+        java = ["java", "-XX:+UseSerialGC", "-Xmx2g", "-cp", str(jar.resolve()), "tlc2.TLC"]
+        command = [*java, "-workers", "1", "-nowarning", "Orders.tla"]
+        output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    return _parse(output, time.monotonic() - began)
+
+
+def _parse(output: str, seconds: float) -> Outcome:
+    invariant = re.search(r"Error: Invariant (\w+) is violated", output)
+    if invariant:
+        violated = invariant[1]
+    elif "Error: Deadlock reached" in output:
+        violated = DEADLOCK
+    elif "Model checking completed. No error has been found." in output:
+        violated = ""
+    else:
+        raise RuntimeError(f"TLC failed:\n{output}")
+    actions = re.findall(r"^State \d+: <(\w+)\(?.* line", output, re.MULTILINE)
+    return Outcome(
+        violated,
+        actions,
+        _number(r"([\d,]+) distinct states found, [\d,]+ states left", output),
+        _number(r"depth of the complete state graph search is (\d+)", output),
+        seconds,
+        output,
+    )
+
+
+def _number(pattern: str, output: str) -> int:
+    return int(re.findall(pattern, output)[-1].replace(",", ""))
+
+
+def _set(elements: object) -> str:
+    return "{" + ", ".join(str(element) for element in elements) + "}"  # type: ignore[attr-defined]
+
+
+def _boolean(value: bool) -> str:
+    return "TRUE" if value else "FALSE"
