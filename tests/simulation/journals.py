@@ -171,6 +171,7 @@ class PostgresServer:
 
     def end(self, transaction: _Transaction, *, commit: bool) -> None:
         """Commit or roll back, and wake those who wait."""
+        transaction.waits_for = None
         if transaction.ended.done():
             return
         if commit:
@@ -243,10 +244,11 @@ class PostgresModel(SimulatedDatabase):
     ) -> list[Row] | None:
         result = self._server.run(transaction, text, parameters)
         while isinstance(result, _Conflict):
-            transaction.waits_for = result.holder
-            if transaction.aborted or self._server.is_deadlock(transaction):
+            if transaction.aborted or result.holder is None:
                 return None
-            assert result.holder is not None
+            transaction.waits_for = result.holder
+            if self._server.is_deadlock(transaction):
+                return None
             await asyncio.shield(result.holder.ended)
             transaction.waits_for = None
             result = self._server.run_again(transaction, text, parameters, result)
