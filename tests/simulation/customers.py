@@ -13,7 +13,7 @@ from shop.order_pb2 import OrderResult
 from shop_cli.prove.customer_plan import Intent, Line, OrderKind
 from shop_cli.prove.customers import intent_to_wire
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
-from simulation.network import Network
+from simulation.network import Network, on_behalf_of
 from simulation.plan import CHECKOUTS, Shopper, Visit
 
 PATIENCE_SECONDS = 60.0
@@ -21,6 +21,7 @@ _TIMEOUT_SECONDS = 5.0
 _NEXT_CART_SECONDS = 10.0
 _HANGUP_SHARE = 0.1
 _REPEAT_SHARE = 0.2
+_SOON_SHARE = 0.8
 _DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 
 
@@ -47,16 +48,15 @@ class CustomerClient:
     """
 
     def __init__(self, network: Network, shopper: Shopper, *, refusals: bool) -> None:
-        self._carts = CartServiceStub(network.channel("cart", 2.0, owner=shopper.user_id))
-        self._checkouts = [
-            CheckoutServiceStub(network.channel(name, _TIMEOUT_SECONDS, owner=shopper.user_id)) for name in CHECKOUTS
-        ]
+        self._carts = CartServiceStub(network.channel("cart", 2.0))
+        self._checkouts = [CheckoutServiceStub(network.channel(name, _TIMEOUT_SECONDS)) for name in CHECKOUTS]
         self._shopper = shopper
         self._refusals = refusals
         self._now = asyncio.get_running_loop().time
 
     async def run(self) -> ShopperResult:
         """Make all visits, one after the other."""
+        on_behalf_of.set(self._shopper.user_id)
         result = ShopperResult(self._shopper)
         for visit in self._shopper.visits:
             await asyncio.sleep(max(visit.at - self._now(), 0))
@@ -146,7 +146,7 @@ class CustomerClient:
                 return self._refusal(intent, error, tries + 1, alone=alone)
             except errors.DomainError as error:
                 reason = error.reason
-                await asyncio.sleep(rng.uniform(0.05, 0.5))
+                await asyncio.sleep(rng.uniform(0.05, 0.5) if rng.random() < _SOON_SHARE else rng.uniform(0, 5))
             else:
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
                 return await self._sometimes_repeat(intent, response, rng)

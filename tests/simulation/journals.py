@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,6 +14,7 @@ from checkout_service.journal import sqlite
 from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.ports import JournalUnavailable
 from simulation.disk import Disk, RowId, Values, rows_of
+from simulation.network import on_behalf_of
 from simulation.processes import Process
 
 _ANSWER_WITHIN_SECONDS = 4.0
@@ -46,7 +48,7 @@ class SimulatedDatabase(Database):
         self._disk = disk
         self._process = process
         self._latencies = latencies
-        self._steps = 0
+        self._steps: Counter[str] = Counter()
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
@@ -75,8 +77,9 @@ class SimulatedDatabase(Database):
         raise NotImplementedError
 
     def _step(self, name: str) -> str:
-        self._steps += 1
-        return f"{self._process.name}/{name}#{self._steps}"
+        step = f"{self._process.name}({on_behalf_of.get()})/{name}"
+        self._steps[step] += 1
+        return f"{step}#{self._steps[step]}"
 
     async def _pause(self, name: str) -> None:
         seconds = self._latencies.seconds(self._step(name))
@@ -262,7 +265,7 @@ class SimulatedWriter:
         self._disk = disk
         self._process = process
         self._latencies = latencies
-        self._steps = 0
+        self._steps: Counter[str] = Counter()
 
     async def run(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run the work in a transaction and return its result once it is on disk."""
@@ -280,6 +283,7 @@ class SimulatedWriter:
         return result
 
     async def _pause(self) -> None:
-        self._steps += 1
-        await asyncio.sleep(self._latencies.seconds(f"{self._process.name}/disk#{self._steps}"))
+        step = f"{self._process.name}({on_behalf_of.get()})/disk"
+        self._steps[step] += 1
+        await asyncio.sleep(self._latencies.seconds(f"{step}#{self._steps[step]}"))
         await self._process.running()

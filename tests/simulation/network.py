@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -46,6 +47,13 @@ class Chance:
         return first, second, third, fourth
 
 
+on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
+"""The customer for whom the current task works; empty in background loops. It is sent along with each call.
+
+It is part of the names of events, so that these remain the same when another customer is removed from a plan.
+"""
+
+
 class CallFates(Protocol):
     """Decides what happens to calls."""
 
@@ -85,6 +93,7 @@ class _Call:
     metadata: Metadata
     expires_at: float
     source: Process | None
+    customer: str
     fate: Fate | None
     chance: tuple[float, float, float, float]
     reply: asyncio.Future[_Reply]
@@ -126,9 +135,9 @@ class Network:
         self._numbers: Counter[str] = Counter()
         self._open: dict[str, list[_Call]] = {}
 
-    def channel(self, address: str, timeout_seconds: float, retryable: Sequence[str] = (), owner: str = "") -> Any:
+    def channel(self, address: str, timeout_seconds: float, retryable: Sequence[str] = ()) -> Any:
         """Open a channel, for generated stubs."""
-        return _Channel(self, address, timeout_seconds, retryable, owner)
+        return _Channel(self, address, timeout_seconds, retryable)
 
     def connection_lost(self, process: Process) -> None:
         """Fail the calls that a dead process was serving."""
@@ -136,19 +145,19 @@ class Network:
             self._loop.call_later(_RESET_SECONDS, call.resolve, _Reply(error=errors.Unavailable("connection reset")))
 
     async def call(
-        self, owner: str, address: str, path: str, request: bytes, metadata: Metadata, timeout_seconds: float
+        self, address: str, path: str, request: bytes, metadata: Metadata, timeout_seconds: float
     ) -> _Reply:
         """Make a call and return its reply. Raises DomainError, as a client of the chassis does."""
         source = current_process()
         if source is not None:
             await source.running()
-        caller = source.name if source else owner
-        number = self._numbers[caller + path]
-        self._numbers[caller + path] += 1
-        name = f"{caller}>{path}#{number}"
+        customer = on_behalf_of.get()
+        name = f"{source.name if source else ''}({customer})>{path.rpartition('.')[2]}"
+        self._numbers[name] += 1
+        name = f"{name}#{self._numbers[name]}"
         chance = self._chance.of(name)
         call = _Call(
-            name, path, request, metadata, self._loop.time() + timeout_seconds, source,
+            name, path, request, metadata, self._loop.time() + timeout_seconds, source, customer,
             self._fates.of(name, path, chance), chance, self._loop.create_future(),
         )  # fmt: skip
         self._send(address, call)
@@ -188,6 +197,7 @@ class Network:
 
     async def _serve(self, process: Process, call: _Call) -> None:
         await process.running()
+        on_behalf_of.set(call.customer)
         calls.deadline.set(call.expires_at)
         reply = await self._handle(process, call)
         await process.running()
@@ -245,14 +255,11 @@ def _as_received(error: errors.DomainError) -> errors.DomainError:
 
 
 class _Channel:
-    def __init__(
-        self, network: Network, address: str, timeout_seconds: float, retryable: Sequence[str], owner: str
-    ) -> None:
+    def __init__(self, network: Network, address: str, timeout_seconds: float, retryable: Sequence[str]) -> None:
         self.network = network
         self.address = address
         self.timeout_seconds = timeout_seconds
         self.retryable = retryable
-        self.owner = owner
 
     def unary_unary(
         self, path: str, request_serializer: Any, response_deserializer: Any, **_: object
@@ -304,9 +311,7 @@ class _ClientCall:
 
     async def _attempt(self, seconds: float) -> Any:
         channel = self.channel
-        reply = await channel.network.call(
-            channel.owner, channel.address, self.path, self.request, self.metadata, seconds
-        )
+        reply = await channel.network.call(channel.address, self.path, self.request, self.metadata, seconds)
         self.trailing = reply.trailing
         return self.deserialize(reply.response)
 

@@ -15,6 +15,15 @@ PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
 CHECKOUTS = ("checkout-1", "checkout-2")
 PROCESSES = (*CHECKOUTS, "payment", "shipping", "cart", "email")
 DATABASES = ("checkout", "payment")
+REFUSAL_KINDS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
+REFUSED_PATHS = (
+    "/shop.ShippingService/ShipOrder",
+    "/shop.PaymentService/Charge",
+    "/shop.internal.PaymentLedger/ResolveOrFence",
+    "/shop.internal.PaymentLedger/Void",
+    "/shop.EmailService/SendOrderConfirmation",
+    "/shop.CartService/EmptyCart",
+)
 _CURRENCIES = ("EUR", "USD", "JPY")
 
 
@@ -132,20 +141,9 @@ class Scope:
     dialects: tuple[Dialect, ...] = tuple(Dialect)
     rivals: bool = True
     keyed_rivals: bool = True
-    refusals: bool = True
+    refused_paths: tuple[str, ...] = REFUSED_PATHS
     lost_commits: bool = True
     late_lines: bool = True
-
-
-REFUSAL_KINDS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
-REFUSED_PATHS = (
-    "/shop.ShippingService/ShipOrder",
-    "/shop.PaymentService/Charge",
-    "/shop.internal.PaymentLedger/ResolveOrFence",
-    "/shop.internal.PaymentLedger/Void",
-    "/shop.EmailService/SendOrderConfirmation",
-    "/shop.CartService/EmptyCart",
-)
 
 
 def plan(seed: int, scope: Scope = Scope()) -> Plan:  # noqa: B008 - immutable
@@ -156,10 +154,10 @@ def plan(seed: int, scope: Scope = Scope()) -> Plan:  # noqa: B008 - immutable
         faults += [_process_fault(rng) for _ in range(rng.randint(1, 6))]
     if rng.random() < 0.25:  # noqa: PLR2004
         faults.append(Outage(rng.uniform(0, 6), rng.choice(DATABASES), rng.uniform(0.1, 6)))
-    if scope.refusals and rng.random() < 0.3:  # noqa: PLR2004
-        faults += [_refusals(rng) for _ in range(rng.randint(1, 2))]
+    if scope.refused_paths and rng.random() < 0.3:  # noqa: PLR2004
+        faults += [_refusals(rng, scope) for _ in range(rng.randint(1, 2))]
     if scope.lost_commits and rng.random() < 0.2:  # noqa: PLR2004
-        faults += [LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5) for _ in range(1)]  # noqa: PLR2004
+        faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))  # noqa: PLR2004
     return Plan(
         seed=seed,
         dialect=rng.choice(scope.dialects),
@@ -184,8 +182,8 @@ def _process_fault(rng: random.Random) -> ProcessFault:
     return ProcessFault(rng.uniform(0, CALM_AT - 6), process, kind, seconds)
 
 
-def _refusals(rng: random.Random) -> Refusals:
-    return Refusals(rng.uniform(0, 6), rng.choice(REFUSED_PATHS), rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
+def _refusals(rng: random.Random, scope: Scope) -> Refusals:
+    return Refusals(rng.uniform(0, 6), rng.choice(scope.refused_paths), rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
 
 
 def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:
