@@ -5,21 +5,22 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from multiprocessing.synchronize import Event
 
 from simulation.plan import Scope, plan
 from simulation.run import Report, run
 from simulation.shrink import shrink
 
-_CHUNK = 8
 LEAVE_OUT = {
     "rivals": {"rivals": False},
     "refusals": {"refused_paths": ()},
     "lost-commits": {"lost_commits": False},
     "late-lines": {"late_lines": False},
 }
+
+_stop: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +35,33 @@ class Search:
 def search(scope: Scope, first_seed: int, seconds: float, processes: int) -> Search:
     """Simulate the plans of consecutive seeds until one fails or the time is over."""
     started = time.monotonic()
-    runs = 0
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for report in pool.imap(partial(_run_seed, scope), _seeds(first_seed, started + seconds), chunksize=_CHUNK):
-            runs += 1
-            if report is not None:
-                return Search(runs, time.monotonic() - started, report)
-    return Search(runs, time.monotonic() - started, None)
+    context = multiprocessing.get_context("fork")
+    stop = context.Event()
+    with context.Pool(processes, _set_stop, (stop,)) as pool:
+        workers = [(scope, range(first_seed + number, 2**62, processes), seconds) for number in range(processes)]
+        found = pool.starmap(_search_seeds, workers, chunksize=1)
+    runs = sum(each.runs for each in found)
+    failed = next((each.failed for each in found if each.failed), None)
+    return Search(runs, time.monotonic() - started, failed)
 
 
-def _seeds(first: int, until: float) -> Iterator[int]:
-    seed = first
-    while time.monotonic() < until:
-        yield seed
-        seed += 1
+def _set_stop(stop: Event) -> None:
+    global _stop  # noqa: PLW0603 - an event can only be inherited
+    _stop = stop
 
 
-def _run_seed(scope: Scope, seed: int) -> Report | None:
-    report = run(plan(seed, scope))
-    return report if report.violations else None
+def _search_seeds(scope: Scope, seeds: Iterable[int], seconds: float) -> Search:
+    """Simulate seeds until one fails, here or in another process, or the time is over."""
+    started = time.monotonic()
+    for runs, seed in enumerate(seeds, 1):
+        report = run(plan(seed, scope))
+        spent = time.monotonic() - started
+        if report.violations:
+            _stop.set()
+            return Search(runs, spent, report)
+        if spent > seconds or _stop.is_set():
+            return Search(runs, spent, None)
+    raise AssertionError("unreachable")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
