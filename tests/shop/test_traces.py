@@ -38,7 +38,7 @@ TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 
 # Checkout waits for these for a second only, so they may end after the order.
-OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.CartService/EmptyCart"}
+OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.internal.OrderedCart/RemoveOrdered"}
 
 # The calls of an order of one product in a foreign currency: caller, method, callee.
 HOPS = {
@@ -49,7 +49,7 @@ HOPS = {
     ("checkout", "shop.PaymentService/Charge", "payment"),
     ("checkout", "shop.ShippingService/ShipOrder", "shipping"),
     ("checkout", "shop.EmailService/SendOrderConfirmation", "email"),
-    ("checkout", "shop.CartService/EmptyCart", "cart"),
+    ("checkout", "shop.internal.OrderedCart/RemoveOrdered", "cart"),
 }
 
 

@@ -115,6 +115,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
     RECIPIENT_REFUSED: _ErrorReason.ValueType  # 36
     """FAILED_PRECONDITION: The relay refuses mail for this address permanently."""
+    SHIPMENT_FENCED: _ErrorReason.ValueType  # 37
+    """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is
@@ -215,4 +217,6 @@ MAIL_NOT_SENT: ErrorReason.ValueType  # 35
 """UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
 RECIPIENT_REFUSED: ErrorReason.ValueType  # 36
 """FAILED_PRECONDITION: The relay refuses mail for this address permanently."""
+SHIPMENT_FENCED: ErrorReason.ValueType  # 37
+"""ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -83,6 +83,7 @@ class Order(_message.Message):
     STUCK_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___OrderState.ValueType
     user_id: _builtins.str
@@ -110,6 +111,10 @@ class Order(_message.Message):
     def outbox(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Pending notifications: email, empty_cart."""
 
+    @_builtins.property
+    def dead_letters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Notifications that failed for good, and are sent again only when they are requeued: email, empty_cart."""
+
     def __init__(
         self,
         *,
@@ -126,10 +131,11 @@ class Order(_message.Message):
         stuck: _builtins.bool = ...,
         failures: _builtins.int = ...,
         reason: _builtins.str = ...,
+        dead_letters: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -267,3 +273,44 @@ class GetOrderResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetOrderResponse: _TypeAlias = GetOrderResponse  # noqa: Y015
+
+@_typing.final
+class RequeueNotificationsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_id", b"order_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueNotificationsRequest: _TypeAlias = RequeueNotificationsRequest  # noqa: Y015
+
+@_typing.final
+class RequeueNotificationsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEUED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requeued(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The notifications that are due again: email, empty_cart."""
+
+    def __init__(
+        self,
+        *,
+        requeued: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requeued", b"requeued"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueNotificationsResponse: _TypeAlias = RequeueNotificationsResponse  # noqa: Y015

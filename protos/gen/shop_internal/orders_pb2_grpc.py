@@ -45,6 +45,11 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
                 _registered_method=True)
+        self.RequeueNotifications = channel.unary_unary(
+                '/shop.internal.OrderJournal/RequeueNotifications',
+                request_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
+                _registered_method=True)
 
 
 class OrderJournalServicer(object):
@@ -65,6 +70,13 @@ class OrderJournalServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RequeueNotifications(self, request, context):
+        """Makes an order's dead letters due again. An unknown id is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrderJournalServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     servicer.GetOrder,
                     request_deserializer=shop__internal_dot_orders__pb2.GetOrderRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.GetOrderResponse.SerializeToString,
+            ),
+            'RequeueNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueNotifications,
+                    request_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +151,33 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/GetOrder',
             shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
             shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/RequeueNotifications',
+            shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -20,6 +20,8 @@ class OrderJournalStub:
     """Lists orders, newest first."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
     """Returns an order with its history. An unknown id is NOT_FOUND."""
+    RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
+    """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
     """The orders in checkout's journal and their history, for operators. Contains no card data."""
@@ -39,5 +41,13 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_orders_pb2.GetOrderRequest, _abc.Awaitable[_orders_pb2.GetOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.GetOrderResponse]:
         """Returns an order with its history. An unknown id is NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def RequeueNotifications(
+        self,
+        request: _orders_pb2.RequeueNotificationsRequest,
+        context: _aio.ServicerContext[_orders_pb2.RequeueNotificationsRequest, _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]:
+        """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from shop import money_pb2 as shop_dot_money__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/payment_ledger.proto\x12\rshop.internal\x1a\x10shop/money.proto\"+\n\x15ResolveOrFenceRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"\xcd\x01\n\x16ResolveOrFenceResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.shop.internal.ChargedH\x00\x12\'\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x15.shop.internal.FencedH\x00\x12\'\n\x06voided\x18\x03 \x01(\x0b\x32\x15.shop.internal.VoidedH\x00\x12+\n\x08\x64\x65\x63lined\x18\x04 \x01(\x0b\x32\x17.shop.internal.DeclinedH\x00\x42\t\n\x07outcome\">\n\x07\x43harged\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1b\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0b.shop.Money\"\x08\n\x06\x46\x65nced\" \n\x06Voided\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1a\n\x08\x44\x65\x63lined\x12\x0e\n\x06reason\x18\x01 \x01(\t\"!\n\x0bVoidRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"&\n\x0cVoidResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t2\xaf\x01\n\rPaymentLedger\x12]\n\x0eResolveOrFence\x12$.shop.internal.ResolveOrFenceRequest\x1a%.shop.internal.ResolveOrFenceResponse\x12?\n\x04Void\x12\x1a.shop.internal.VoidRequest\x1a\x1b.shop.internal.VoidResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/payment_ledger.proto\x12\rshop.internal\x1a\x10shop/money.proto\"+\n\x15ResolveOrFenceRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"\xcd\x01\n\x16ResolveOrFenceResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.shop.internal.ChargedH\x00\x12\'\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x15.shop.internal.FencedH\x00\x12\'\n\x06voided\x18\x03 \x01(\x0b\x32\x15.shop.internal.VoidedH\x00\x12+\n\x08\x64\x65\x63lined\x18\x04 \x01(\x0b\x32\x17.shop.internal.DeclinedH\x00\x42\t\n\x07outcome\">\n\x07\x43harged\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1b\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0b.shop.Money\"\x1a\n\x06\x46\x65nced\x12\x10\n\x08\x65xisting\x18\x01 \x01(\x08\" \n\x06Voided\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1a\n\x08\x44\x65\x63lined\x12\x0e\n\x06reason\x18\x01 \x01(\t\"!\n\x0bVoidRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"&\n\x0cVoidResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t2\xaf\x01\n\rPaymentLedger\x12]\n\x0eResolveOrFence\x12$.shop.internal.ResolveOrFenceRequest\x1a%.shop.internal.ResolveOrFenceResponse\x12?\n\x04Void\x12\x1a.shop.internal.VoidRequest\x1a\x1b.shop.internal.VoidResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,15 +39,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHARGED']._serialized_start=324
   _globals['_CHARGED']._serialized_end=386
   _globals['_FENCED']._serialized_start=388
-  _globals['_FENCED']._serialized_end=396
-  _globals['_VOIDED']._serialized_start=398
-  _globals['_VOIDED']._serialized_end=430
-  _globals['_DECLINED']._serialized_start=432
-  _globals['_DECLINED']._serialized_end=458
-  _globals['_VOIDREQUEST']._serialized_start=460
-  _globals['_VOIDREQUEST']._serialized_end=493
-  _globals['_VOIDRESPONSE']._serialized_start=495
-  _globals['_VOIDRESPONSE']._serialized_end=533
-  _globals['_PAYMENTLEDGER']._serialized_start=536
-  _globals['_PAYMENTLEDGER']._serialized_end=711
+  _globals['_FENCED']._serialized_end=414
+  _globals['_VOIDED']._serialized_start=416
+  _globals['_VOIDED']._serialized_end=448
+  _globals['_DECLINED']._serialized_start=450
+  _globals['_DECLINED']._serialized_end=476
+  _globals['_VOIDREQUEST']._serialized_start=478
+  _globals['_VOIDREQUEST']._serialized_end=511
+  _globals['_VOIDRESPONSE']._serialized_start=513
+  _globals['_VOIDRESPONSE']._serialized_end=551
+  _globals['_PAYMENTLEDGER']._serialized_start=554
+  _globals['_PAYMENTLEDGER']._serialized_end=729
 # @@protoc_insertion_point(module_scope)

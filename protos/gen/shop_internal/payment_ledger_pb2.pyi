@@ -98,12 +98,17 @@ Global___Charged: _TypeAlias = Charged  # noqa: Y015
 class Fenced(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    EXISTING_FIELD_NUMBER: _builtins.int
+    existing: _builtins.bool
+    """The fence was there before this call."""
     def __init__(
         self,
+        *,
+        existing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["existing", b"existing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

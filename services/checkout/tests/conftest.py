@@ -14,7 +14,7 @@ from chassis.money import Money
 from chassis.telemetry import Telemetry
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
-from checkout_service.domain import Address, Order, OrderLine, new_order_id
+from checkout_service.domain import Address, Order, OrderLine, order_id_of
 from checkout_service.journal.opening import open_journal
 from checkout_service.peers import channels
 from checkout_service.ports import Journal, NewOrder
@@ -60,10 +60,10 @@ def new_order() -> Callable[..., NewOrder]:
 
     def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> NewOrder:
         order = Order(
-            new_order_id(),
+            order_id_of(scope),
             "user",
             "ann@mail.example",
-            "etag",
+            f"etag of {scope}",
             Address("Main 1", "Berlin", "BE", "Germany", 10115),
             (MUG,),
             Money.of("EUR", 4, 500_000_000),

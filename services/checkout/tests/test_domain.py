@@ -1,4 +1,5 @@
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,11 +21,12 @@ from checkout_service.domain import (
     OrderRequest,
     charge_key,
     fingerprint,
-    new_order_id,
+    order_id_of,
     require_chargeable,
     require_lines,
     round_to_minor_unit,
     scope_of,
+    ship_key,
     validate,
 )
 
@@ -155,21 +157,29 @@ def test_an_empty_cart_is_refused() -> None:
         require_lines(Cart((), "etag"))
 
 
-def test_order_ids_are_uuids_of_version_7() -> None:
-    parsed = uuid.UUID(new_order_id())
-    assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+def test_order_ids_are_uuids_of_version_8() -> None:
+    parsed = uuid.UUID(order_id_of("scope"))
+    assert (parsed.version, parsed.variant) == (8, uuid.RFC_4122)
 
 
-def test_order_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = []
-    for milliseconds in range(1, 50):
-        monkeypatch.setattr("time.time_ns", lambda at=milliseconds: (1_700_000_000_000 + at) * 1_000_000)
-        ids.append(new_order_id())
-    assert ids == sorted(ids)
+def test_a_scope_has_the_same_order_id_in_every_release() -> None:
+    assert order_id_of("scope") == "7c4532b6-f100-871f-895d-b22074803d49"
+    assert order_id_of("scope") != order_id_of("other")
 
 
-def test_each_attempt_has_its_own_charge_key() -> None:
-    assert charge_key("order", 1) != charge_key("order", 2)
+@pytest.mark.parametrize("key", [charge_key, ship_key])
+def test_each_attempt_has_its_own_keys(key: Callable[[str, int], str]) -> None:
+    order_id = order_id_of("scope")
+    assert len({key(order_id, attempt) for attempt in range(1, 5)}) == 4
+
+
+def test_the_first_shipment_has_the_id_of_its_order_as_key() -> None:
+    assert ship_key(order_id_of("scope"), 1) == order_id_of("scope")
+
+
+def test_orders_of_older_releases_have_one_shipment_key() -> None:
+    order_id = "01998d2c-7c00-7000-8000-000000000001"
+    assert {ship_key(order_id, attempt) for attempt in range(1, 5)} == {order_id}
 
 
 @pytest.mark.parametrize("other", [("bob", "key", "1"), ("ann", "cart", "1"), ("ann", "key", "2")])

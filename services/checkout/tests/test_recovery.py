@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
-from chassis.errors import FailedPrecondition, Internal, Unavailable
-from checkout_service import executor, failpoints, outbox, recovery
+from chassis.errors import FailedPrecondition, Internal, Unavailable, Unimplemented
+from checkout_service import background, executor, failpoints, outbox, recovery
 from checkout_service.journal import sql
 from checkout_service.ports import Journal, NewOrder
 from shop import checkout_pb2
@@ -28,11 +27,10 @@ FAULTS = [(point, key) for point in failpoints.ORDER_PATH for key in ("key", Non
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten loops and leases, so that recovery begins soon."""
-    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 0.1)
-    monkeypatch.setattr(outbox, "_TURN_SECONDS", 0.05)
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
 
 
@@ -142,6 +140,17 @@ async def test_an_error_in_recovery_ends_in_one_order(
     assert_one_order(peers, response)
 
 
+async def test_recovery_continues_after_one_call_found_no_ledger(
+    peers: FakePeers, address: str, start: Start, request_of: Request
+) -> None:
+    peers.ledger.faults["ResolveOrFence"] = Fault(Unimplemented("no route"), times=1)
+    async with start(address, failpoints="checkout.charge.after=error*1") as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key")
+        await until_done(checkout)
+    assert len(peers.payment.captured) == 1
+
+
 @pytest.mark.parametrize("point", failpoints.VOID)
 async def test_an_error_while_voiding_ends_in_a_void(
     peers: FakePeers, address: str, start: Start, request_of: Request, point: str
@@ -185,7 +194,7 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
 async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_cart(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unavailable("down"))
     async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())
@@ -237,7 +246,7 @@ async def test_the_delay_of_an_order_grows_with_its_failures(
     await journal.insert(new_order())
     entry = await journal.find("scope")
     assert entry is not None
-    assert recovery.recovery_work(replace(entry, failures=failures)).release_delay_seconds == seconds
+    assert recovery.recovery_work(entry, failures).release_delay_seconds == seconds
 
 
 async def test_an_email_is_sent_when_its_service_recovers(

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from typing_extensions import override
 from chassis import database
 from chassis.money import Money
 from checkout_service import saga
-from checkout_service.domain import REFUSED, Address, Order, OrderLine, PlacedOrder, Refusal, State, charge_key
+from checkout_service.domain import OPEN, REFUSED, Address, Order, OrderLine, PlacedOrder, Refusal, State, charge_key
 from checkout_service.journal import sqlite
 from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.journal.opening import MIGRATIONS
@@ -189,9 +190,10 @@ class World:
 
     def recover(self) -> None:
         """Run one turn of a recovery loop."""
-        for entry in now(self.journal.claim_expired(4)):
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            self.begin(steps, replace(ORDER, order_id=entry.order_id), entry.attempt, entry.epoch, None)
+        for state, failed in product(OPEN, (False, True)):
+            for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
+                steps = saga.release() if state is State.VOIDING else saga.resolve()
+                self.begin(steps, replace(ORDER, order_id=entry.order_id), entry.attempt, entry.epoch, None)
 
     def begin(self, steps: saga.Saga, order: Order, attempt: int, epoch: int, new: NewOrder | None) -> None:
         if len(self.tasks) < MAX_TASKS:

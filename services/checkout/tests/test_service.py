@@ -15,9 +15,11 @@ from chassis.errors import (
     Internal,
     InvalidArgument,
     Unavailable,
+    Unimplemented,
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
+from checkout_service.peers import internal_service
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
@@ -78,7 +80,7 @@ async def test_the_charge_is_the_sum_of_lines_and_shipping(
     peers.cart.fill("ann", lamp=3, cup=1)
     order = (await checkout.place(request_of())).response.order
     shown = [order.shipping_cost, *(line.cost for line in order.items)]
-    (charged,) = peers.payment.amounts.values()
+    (charged,) = (request.amount for request in peers.payment.requests.values())
     assert charged.units * 10**9 + charged.nanos == sum(cost.units * 10**9 + cost.nanos for cost in shown)
 
 
@@ -134,6 +136,49 @@ async def test_an_item_added_during_checkout_is_not_lost(
     gate.set()
     await call
     assert "lamp" in peers.cart.lines["ann"]
+
+
+async def test_an_item_added_during_checkout_does_not_leave_the_ordered_items_in_the_cart(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.payment.hold("Charge")
+    call = asyncio.create_task(checkout.place(request_of()))
+    await until_called(peers.payment, "Charge")
+    peers.cart.fill("ann", lamp=1)
+    gate.set()
+    await call
+    assert peers.cart.lines["ann"] == {"lamp": 1}
+
+
+async def test_a_cart_service_without_ordered_items_empties_the_cart(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
+        await checkout.place(request_of())
+    assert "ann" not in peers.cart.lines
+
+
+async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
+        gate = peers.payment.hold("Charge")
+        call = asyncio.create_task(checkout.place(request_of()))
+        await until_called(peers.payment, "Charge")
+        peers.cart.fill("ann", lamp=1)
+        gate.set()
+        await call
+    assert peers.cart.lines["ann"] == {"mug": 2, "lamp": 1}
+
+
+async def test_a_cart_service_that_once_lacked_ordered_items_is_called_again(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unimplemented("no such method"), times=1)
+    await checkout.place(request_of())
+    peers.cart.fill("ann", mug=1)
+    await checkout.place(request_of())
+    assert (peers.ordered_cart.calls["RemoveOrdered"], peers.cart.calls["EmptyCart"]) == (2, 1)
 
 
 async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout, request_of: Request) -> None:
@@ -373,7 +418,7 @@ async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: Fake
 # The outbox
 
 
-@pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("cart", "EmptyCart")])
+@pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("ordered_cart", "RemoveOrdered")])
 async def test_a_failing_email_or_cart_does_not_fail_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
 ) -> None:
@@ -393,14 +438,6 @@ async def test_a_hanging_email_does_not_delay_the_response(
     gate.set()
 
 
-async def test_an_email_that_is_refused_for_good_is_dropped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
-
-
 # Shipping refuses for good
 
 
@@ -417,13 +454,33 @@ async def test_an_order_that_shipping_refuses_is_voided(
 
 
 async def test_a_charge_that_cannot_be_voided_needs_a_refund(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         error = await refusal(checkout.place(request_of(), "key"))
         assert error.reason == "DEPOT_CLOSED"
         assert await checkout.states() == ["NEEDS_REFUND"]
+
+
+async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.ledger.faults["Void"] = Fault(Unimplemented("no route"), times=1)
+    error = await refusal(checkout.place(request_of(), "key"))
+    assert error.reason == "DEPOT_CLOSED"
+    assert await checkout.states() == ["VOIDED"]
+
+
+async def test_a_charge_that_is_not_implemented_for_a_moment_is_retried(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(Unimplemented("no route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == 1
 
 
 # Keys
@@ -500,7 +557,7 @@ async def test_concurrent_calls_to_two_replicas_join_one_order(
 async def test_without_a_key_the_cart_identifies_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     first = await checkout.place(request_of())
     again = await checkout.place(request_of())
     assert (again.replayed, again.response) == (True, first.response)
@@ -527,7 +584,7 @@ async def test_without_a_key_a_refilled_cart_is_a_new_order(
 async def test_an_ordered_cart_is_refused_to_a_different_request(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place(request_of())
     error = await refusal(checkout.place(request_of(credit_card=OTHER_CARD)))
     assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
@@ -537,7 +594,7 @@ async def test_without_etags_each_call_without_a_key_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.cart.has_etags = False
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place(request_of())
     assert not (await checkout.place(request_of())).replayed
 

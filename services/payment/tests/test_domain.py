@@ -146,7 +146,7 @@ async def test_the_smallest_amount_is_charged(processor: PaymentProcessor, make_
 async def test_every_charge_after_the_fence_is_refused(
     processor: PaymentProcessor, make_request: MakeRequest, late: dict[str, object]
 ) -> None:
-    assert (await processor.resolve_or_fence("key")).state is State.FENCED
+    assert (await processor.resolve_or_fence("key")).entry.state is State.FENCED
     with pytest.raises(ChargeFenced):
         await processor.charge("key", make_request(**late))
 
@@ -155,7 +155,7 @@ async def test_resolving_a_charged_key_returns_the_charge(
     processor: PaymentProcessor, make_request: MakeRequest
 ) -> None:
     charged = await processor.charge("key", make_request())
-    assert await processor.resolve_or_fence("key") == charged
+    assert (await processor.resolve_or_fence("key")).entry == charged
     assert await processor.charge("key", make_request()) == charged
 
 
@@ -164,7 +164,7 @@ async def test_resolving_a_declined_key_returns_the_decline(
 ) -> None:
     with pytest.raises(CardDeclined):
         await processor.charge("key", make_request(number=AMEX))
-    entry = await processor.resolve_or_fence("key")
+    entry = (await processor.resolve_or_fence("key")).entry
     assert (entry.state, entry.reason) == (State.DECLINED, "BRAND_NOT_ACCEPTED")
 
 
@@ -172,7 +172,7 @@ async def test_voiding_a_charge_is_idempotent(processor: PaymentProcessor, make_
     charged = await processor.charge("key", make_request())
     voided = await processor.void("key")
     assert voided == await processor.void("key") == replace(charged, state=State.VOIDED)
-    assert (await processor.resolve_or_fence("key")).state is State.VOIDED
+    assert (await processor.resolve_or_fence("key")).entry.state is State.VOIDED
 
 
 async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor, make_request: MakeRequest) -> None:

@@ -143,6 +143,12 @@ async def test_resolving_an_unused_key_fences_it(payments: Payments, make_reques
     assert await refused(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
+async def test_a_fence_is_reported_as_existing_from_the_second_call_on(ledger: Ledger) -> None:
+    async with serving(ledger) as payments:
+        resolved = [await payments.resolve("key") for _ in range(3)]
+    assert [each.fenced.existing for each in resolved] == [False, True, True]
+
+
 async def test_resolving_a_decline_returns_its_reason(payments: Payments, make_request: MakeRequest) -> None:
     await refused(payments.charge(make_request(year=2025), "key"))
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"

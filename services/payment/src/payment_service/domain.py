@@ -90,11 +90,19 @@ class Entry:
         return str(uuid.uuid5(_TRANSACTIONS, self.key))
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A key's entry after a write. `existing`: an earlier write stored it, perhaps an earlier try of the same call."""
+
+    entry: Entry
+    existing: bool
+
+
 class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
-    async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one. Return the key's entry."""
+    async def record(self, entry: Entry) -> Recorded:
+        """Store the entry unless its key has one."""
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
@@ -146,9 +154,9 @@ class PaymentProcessor:
             if found is None:
                 raise
             return _require_charged(found, request, card_hmac)
-        return _require_charged(await self.ledger.record(decision), request, card_hmac)
+        return _require_charged((await self.ledger.record(decision)).entry, request, card_hmac)
 
-    async def resolve_or_fence(self, key: str) -> Entry:
+    async def resolve_or_fence(self, key: str) -> Recorded:
         """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 

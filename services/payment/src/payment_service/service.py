@@ -11,7 +11,7 @@ from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire
 from payment_service.cards import Card
-from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
+from payment_service.domain import ChargeRequest, PaymentProcessor, Recorded, State
 from payment_service.failpoints import (
     AFTER_CHARGE,
     AFTER_RESOLVE_OR_FENCE,
@@ -60,10 +60,10 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     ) -> ledger_pb2.ResolveOrFenceResponse:
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
         await self._failpoints.reach(BEFORE_RESOLVE_OR_FENCE)
-        entry = await self._processor.resolve_or_fence(key)
-        log.info("resolved", transaction_id=entry.transaction_id, state=entry.state)
+        found = await self._processor.resolve_or_fence(key)
+        log.info("resolved", transaction_id=found.entry.transaction_id, state=found.entry.state)
         await self._failpoints.reach(AFTER_RESOLVE_OR_FENCE)
-        return _entry_to_wire(entry)
+        return _recorded_to_wire(found)
 
     @override
     async def Void(self, request: ledger_pb2.VoidRequest, _context: ServicerContext) -> ledger_pb2.VoidResponse:
@@ -102,9 +102,10 @@ def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
     )
 
 
-def _entry_to_wire(entry: Entry) -> ledger_pb2.ResolveOrFenceResponse:
+def _recorded_to_wire(found: Recorded) -> ledger_pb2.ResolveOrFenceResponse:
+    entry = found.entry
     if entry.payment is None:
-        return ledger_pb2.ResolveOrFenceResponse(fenced=ledger_pb2.Fenced())
+        return ledger_pb2.ResolveOrFenceResponse(fenced=ledger_pb2.Fenced(existing=found.existing))
     if entry.reason is not None:
         return ledger_pb2.ResolveOrFenceResponse(declined=ledger_pb2.Declined(reason=entry.reason))
     if entry.state is State.VOIDED:

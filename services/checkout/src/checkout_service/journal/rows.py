@@ -20,6 +20,8 @@ _STEPS = {
     State.ABANDONED: "fenced",
     State.VOIDED: "voided",
     State.NEEDS_REFUND: "void_refused",
+    State.NEEDS_REVIEW: "review_needed",
+    State.CHARGING: "next_attempt",
 }
 
 
@@ -27,7 +29,7 @@ def new_order_to_row(new: NewOrder) -> dict[str, Any]:
     """Return the order's parameters of statements.INSERT."""
     order, total = new.order, new.order.total
     return {
-        "order_id": order.order_id,
+        **asdict(new.claim),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,
@@ -47,6 +49,7 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
     return {
         "before": transition.before,
         "after": transition.after,
+        "further_attempts": int(transition.after is State.CHARGING),
         "transaction_id": transition.transaction_id,
         "tracking_id": transition.tracking_id,
         "refusal": orjson.dumps(asdict(refusal)).decode() if refusal else "",
@@ -63,6 +66,7 @@ def entry_from_row(row: Row) -> Entry:
         state=state,
         attempt=row["attempt"],
         epoch=row["epoch"],
+        owner=row["owner"],
         leased=bool(row["leased"]),
         failures=row["failures"],
         reason=refusal.reason if refusal and state in REFUSED else row["reason"],
@@ -106,7 +110,7 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
         case State.VOIDING:
             return [*charged, ("shipping_refused", reason)]
         case _:
-            return [(_STEPS[transition.after], reason)]
+            return [*charged, (_STEPS[transition.after], reason)]
 
 
 def _load_refusal(text: str) -> Refusal | None:

@@ -14,7 +14,9 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 _READ_SECONDS = 1.0
 _CHARGE_SECONDS = 5.0
@@ -40,16 +42,18 @@ class Peers:
         def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
             return service.channel(address, name, timeout_seconds=seconds, retryable=retried)
 
-        cart = CartServiceStub(channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart"))
+        carts = channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart")
+        cart = CartServiceStub(carts)
         catalog = ProductCatalogServiceStub(
             channel(at.product_catalog_addr, "shop.ProductCatalogService", _READ_SECONDS, "GetProduct")
         )
         currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
-        shipping = ShippingServiceStub(channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote"))
+        shipping_channel = channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote")
+        shipping = ShippingServiceStub(shipping_channel)
         payment = channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS)
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
         self.payment = PaymentClient(PaymentServiceStub(payment), PaymentLedgerStub(payment))
-        self.shipping = ShippingClient(shipping, _SHIP_SECONDS)
+        self.shipping = ShippingClient(shipping, ShipmentManifestStub(shipping_channel), _SHIP_SECONDS)
         self.mailer = EmailClient(email)
-        self.cart_clearer = CartClient(cart)
+        self.cart_clearer = CartClient(cart, OrderedCartStub(carts))

@@ -8,7 +8,7 @@ from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.postgres import Connection, Postgres, open_postgres
-from payment_service.domain import Entry, Ledger, LedgerUnavailable
+from payment_service.domain import Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, Row, entry_from_row, entry_to_row
 
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # noqa: S608 - a constant
@@ -16,7 +16,7 @@ _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
         %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(brand)s, %(last_four)s,
         %(reason)s, %(transaction_id)s
-    ) ON CONFLICT DO NOTHING RETURNING {COLUMNS}
+    ) ON CONFLICT DO NOTHING RETURNING charge_key
 """  # noqa: S608
 _VOID = f"""
     UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = %(charge_key)s AND state = 'CHARGED'
@@ -40,13 +40,15 @@ class PostgresLedger(Ledger):
         self._server = server
 
     @override
-    async def record(self, entry: Entry) -> Entry:
-        # The insert waits for a concurrent one of the same key to commit, and no row is ever deleted: the read after it
-        # finds that entry, unless a failover lost it in between.
-        row = await self._fetch(_RECORD, entry_to_row(entry)) or await self._fetch(_FIND, {"charge_key": entry.key})
-        if row is None:
+    async def record(self, entry: Entry) -> Recorded:
+        if await self._fetch(_RECORD, entry_to_row(entry)):
+            return Recorded(entry, existing=False)
+        # The insert waited for a concurrent one of the same key to commit, and no row is ever deleted: the read finds
+        # that entry, unless a failover lost it in between.
+        found = await self.find(entry.key)
+        if found is None:
             raise LedgerUnavailable
-        return entry_from_row(row)
+        return Recorded(found, existing=True)
 
     @override
     async def find(self, key: str) -> Entry | None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from typing_extensions import override
 
 from chassis.sqlite import SqliteWriter, Work
-from payment_service.domain import Entry, Ledger, LedgerUnavailable
+from payment_service.domain import Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, entry_from_row, entry_to_row
 
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = :charge_key"  # noqa: S608 - a constant
@@ -43,15 +43,16 @@ class SqliteLedger(Ledger):
         self._writer = writer
 
     @override
-    async def record(self, entry: Entry) -> Entry:
-        def insert(connection: sqlite3.Connection) -> Entry | None:
-            inserted = connection.execute(_RECORD, entry_to_row(entry)).rowcount
-            return entry if inserted else _find(connection, entry.key)
+    async def record(self, entry: Entry) -> Recorded:
+        def insert(connection: sqlite3.Connection) -> Recorded:
+            if connection.execute(_RECORD, entry_to_row(entry)).rowcount:
+                return Recorded(entry, existing=False)
+            found = _find(connection, entry.key)
+            if found is None:
+                raise LedgerUnavailable
+            return Recorded(found, existing=True)
 
-        found = await self._run(insert)
-        if found is None:
-            raise LedgerUnavailable
-        return found
+        return await self._run(insert)
 
     @override
     async def find(self, key: str) -> Entry | None:
