@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path[0] = str(Path(__file__).parents[1])
 
 from mutants.devices import DEVICES, ROOT, Device  # noqa: E402
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path[0] = str(Path(__file__).parents[1])
 
 from simulation.cli import main  # noqa: E402
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from checkout_service.journal import sqlite
-from checkout_service.journal.database import Database, Parameters, Row, Statement
+from checkout_service.journal.database import Database, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
 from simulation.disk import Disk, RowId, Values, rows_of
 from simulation.network import on_behalf_of
@@ -25,7 +25,7 @@ _FOR_UPDATE = "/* FOR UPDATE */"
 
 @cache
 def _render(text: str) -> str:
-    return replace(sqlite.DIALECT, skip_locked=_SKIP_LOCKED).render(text)
+    return replace(sqlite.DIALECT, skip_locked=_SKIP_LOCKED, for_update=_FOR_UPDATE).render(text)
 
 
 class Latencies(Protocol):
@@ -56,7 +56,10 @@ class SimulatedDatabase(Database):
         while True:
             await self._pause("write")
             if not self._latencies.is_down():
-                done = await self._transact(batch)
+                try:
+                    done = await self._transact(batch)
+                except sqlite3.IntegrityError as error:
+                    raise UniqueViolation from error
                 if done is not None and not self._latencies.loses_reply(self._step("reply")):
                     await self._pause("confirm")
                     return done
@@ -166,7 +169,9 @@ class PostgresServer:
         for lock in needed:
             holder = self.holders.get(lock)
             if holder is not None and holder is not transaction:
-                return replace(conflict, holder=holder, refreshed=conflict.refreshed | {lock})
+                # The values of an index that the holder occupies may be in any of its rows.
+                rows_of_lock = {lock} if lock.table in self.disk.schema.tables else set(holder.changes)
+                return replace(conflict, holder=holder, refreshed=conflict.refreshed | rows_of_lock)
         self.holders.update(dict.fromkeys(needed, transaction))
         transaction.locks.update(needed)
         transaction.changes.update(after)

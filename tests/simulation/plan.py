@@ -23,6 +23,7 @@ REFUSED_PATHS = (
     "/shop.internal.PaymentLedger/Void",
     "/shop.EmailService/SendOrderConfirmation",
     "/shop.CartService/EmptyCart",
+    "/shop.internal.OrderedCart/RemoveOrdered",
 )
 _CURRENCIES = ("EUR", "USD", "JPY")
 

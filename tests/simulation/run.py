@@ -6,12 +6,13 @@ import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from chassis import errors
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Customer, Intent
 from shop_cli.prove.evidence import (
@@ -23,16 +24,19 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     Shipment,
 )
+from shop_internal.orders_pb2 import RequeueNotificationsRequest
+from shop_internal.orders_pb2_grpc import OrderJournalStub
 from simulation import services
 from simulation.clock import VirtualLoop, deterministic, run_to_end
 from simulation.customers import CustomerClient, ShopperResult
 from simulation.invariants import FLAGGED, Outcome, violations_of
-from simulation.plan import CALM_AT, CallFault, Plan, Refusals, intents_of
+from simulation.plan import CALM_AT, CHECKOUTS, CallFault, Plan, Refusals, intents_of
 from simulation.processes import create_task
-from simulation.shop import SimulatedShop
+from simulation.simulated_shop import SimulatedShop
 
 _QUIET_SECONDS = 400.0
 _OPEN = "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED') ORDER BY order_id"
+_DEAD = "SELECT DISTINCT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY order_id"
 _PLACED = frozenset({"SHIPPED", "DONE"})
 
 
@@ -98,8 +102,13 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
 
 
 async def _wait_until_quiet(shop: SimulatedShop) -> tuple[str, ...]:
+    """Wait until no order is open, and requeue dead letters, as an operator does."""
     give_up_at = shop.now() + _QUIET_SECONDS
+    operator = OrderJournalStub(shop.network.channel(CHECKOUTS[0], 5.0))
     while True:
+        for row in shop.journal.query(_DEAD):
+            with suppress(errors.DomainError):
+                await operator.RequeueNotifications(RequeueNotificationsRequest(order_id=row["order_id"]))
         unfinished = [f"order {row['order_id']} is {row['state']}" for row in shop.journal.query(_OPEN)]
         if not unfinished or shop.now() > give_up_at:
             return tuple(unfinished)

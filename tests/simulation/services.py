@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import override
 
 import checkout_service.__main__ as checkout
-from cart_service.service import CartService
+from cart_service.service import CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
@@ -43,7 +43,7 @@ from shop import (
 )
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.ledgers import CARD_MONTH
-from shop_internal import payment_ledger_pb2_grpc
+from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc
 from simulation.disk import Disk, Schema, schema_of
 from simulation.network import HandlerTable, Network
 from simulation.plan import PRODUCTS
@@ -169,6 +169,7 @@ def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
 
 def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
+    service.add_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
 
 
 class MemoryMailer(Mailer):
