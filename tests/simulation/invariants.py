@@ -10,7 +10,8 @@ from shop_cli.prove.invariants import INVARIANTS
 FLAGGED = frozenset({"NEEDS_REFUND", "NEEDS_REVIEW"})
 """States in which an operator settles the order: it may be charged without being shipped."""
 
-_SHARED = tuple(each for each in INVARIANTS if each.name in {"I1", "I3", "I4", "I5", "I6", "I8"})
+_NEVER_EXCUSED = frozenset({"I1", "I3"})
+_NOT_AFTER_LOSSES = frozenset({"I4", "I5", "I6", "I8"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +21,26 @@ class Outcome:
     Attributes:
         flagged: numbers of the orders that an operator has to settle.
         carts: numbers of the orders that were requested for the same cart.
-        unfinished: open orders, and outbox items that are still to be sent, in words.
+        unfinished: open orders, in words.
+        lossy: the journal lost commits during the run. Then an order may be forgotten, which excuses whatever its
+            customer is answered later, but neither a second charge nor a second shipment.
     """
 
     evidence: Evidence
     flagged: frozenset[int]
     carts: tuple[tuple[int, ...], ...]
     unfinished: tuple[str, ...]
+    lossy: bool
 
 
 def violations_of(outcome: Outcome) -> list[str]:
     """Return the violations of all invariants, each with the invariant's name."""
-    found = [f"{each.name}: {text}" for each in _SHARED for text in each.find_violations(outcome.evidence)]
+    names = _NEVER_EXCUSED if outcome.lossy else _NEVER_EXCUSED | _NOT_AFTER_LOSSES
+    shared = [each for each in INVARIANTS if each.name in names]
+    found = [f"{each.name}: {text}" for each in shared for text in each.find_violations(outcome.evidence)]
     found += [f"I2: {text}" for text in _charged_if_and_only_if_shipped(outcome)]
-    found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
+    if not outcome.lossy:
+        found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
     found += [f"S1: {text}" for text in _one_order_a_cart(outcome)]
     found += [f"S2: {text}" for text in outcome.unfinished]
     return found
@@ -44,10 +51,15 @@ def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
         counts = f"order {order.intent.number}: {len(order.charges)} charges, {len(order.shipments)} shipments"
         if len(order.shipments) > 1:
             yield counts
-        elif len(order.charges) != len(order.shipments) and order.intent.number not in outcome.flagged:
+        elif len(order.charges) != len(order.shipments) and not _is_excused(order, outcome):
             yield counts
-        if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
+        if order.response.outcome is ClientOutcome.CART_EMPTIED and not (order.shipments or outcome.lossy):
             yield f"order {order.intent.number}: the cart was emptied but nothing was shipped"
+
+
+def _is_excused(order: OrderEvidence, outcome: Outcome) -> bool:
+    """Return whether an operator has to settle the order, or the journal has lost it."""
+    return order.intent.number in outcome.flagged or (outcome.lossy and order.journal_record is None)
 
 
 def _carts_add_up(evidence: Evidence) -> Iterator[str]:

@@ -30,7 +30,7 @@ from simulation import services
 from simulation.clock import VirtualLoop, deterministic, run_to_end
 from simulation.customers import CustomerClient, ShopperResult
 from simulation.invariants import FLAGGED, Outcome, violations_of
-from simulation.plan import CALM_AT, CHECKOUTS, CallFault, Plan, Refusals, intents_of
+from simulation.plan import CALM_AT, CHECKOUTS, CallFault, LostCommits, Plan, Refusals, intents_of
 from simulation.processes import create_task
 from simulation.simulated_shop import SimulatedShop
 
@@ -136,7 +136,8 @@ async def _collect(
     visits = [visit for result in results for visit in result.shopper.visits if len(visit.intents) > 1]
     groups = tuple(tuple(intent.number for intent in visit.intents) for visit in visits)
     evidence = Evidence(tuple(orders), tuple(carts), 0.0, tuple(ledgers.unmatched))
-    return Outcome(evidence, frozenset(flagged), groups, unfinished)
+    lossy = any(isinstance(fault, LostCommits) for fault in shop.plan.faults)
+    return Outcome(evidence, frozenset(flagged), groups, unfinished, lossy)
 
 
 class _Ledgers:
