@@ -35,7 +35,7 @@ class Copy:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sources)), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, *arguments]
         try:
-            done = subprocess.run(  # noqa: S603 - our own tests
+            done = subprocess.run(
                 command, cwd=self.folder, env=environment, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
@@ -53,7 +53,7 @@ class Copy:
 def copy_repository(folder: Path) -> Copy:
     """Copy all files that git tracks or would track."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     for name in filter(None, listed.stdout.split("\0")):

@@ -129,7 +129,7 @@ DEVICES = (
         "order ids derive from scopes",
         f"{_CHECKOUT}/domain.py",
         'hashlib.sha256(f"order\\0{scope}".encode())',
-        'hashlib.sha256(uuid.uuid4().bytes)',
+        "hashlib.sha256(uuid.uuid4().bytes)",
         _tests("checkout", "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release"),
     ),
     Device(
@@ -142,7 +142,7 @@ DEVICES = (
     Device(
         "complete orders are swept",
         f"{_CHECKOUT}/journal/sql.py",
-        "return await self._set_done([{\"order_id\": row[\"order_id\"]} for row in found]) if found else []",
+        'return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []',
         "return [] if found else found",
         _tests("checkout", "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed"),
     ),
@@ -217,14 +217,15 @@ DEVICES = (
         f"{_CHECKOUT}/outbox.py",
         "        try:\n            if kind == EMAIL:\n                await self._mailer.confirm(placed)\n",
         "        try:\n            if kind == EMAIL:\n"
-        "                self._sent.append(Sent(placed.order.order_id, kind, \"email_sent\"))\n"
+        '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
         "                await self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
     ),
     Device(
         "a failed item remains in the outbox",
         f"{_CHECKOUT}/outbox.py",
-        "        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing\n            raise\n",
+        "        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing\n"
+        "            raise\n",
         "        except DomainError:\n            pass\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
     ),

@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
+from typing import Any
 
 from simulation.plan import Scope, plan
 from simulation.run import Report, run
 from simulation.shrink import shrink
 
-LEAVE_OUT = {
+LEAVE_OUT: dict[str, dict[str, Any]] = {
     "rivals": {"rivals": False},
     "refusals": {"refused_paths": ()},
     "lost-commits": {"lost_commits": False},

@@ -95,7 +95,9 @@ class CustomerClient:
                 result.cart_known = False
                 return
         orders = [
-            asyncio.create_task(self._order(intent, delay, alone=len(visit.intents) == 1), name=f"order {intent.number}")
+            asyncio.create_task(
+                self._order(intent, delay, alone=len(visit.intents) == 1), name=f"order {intent.number}"
+            )
             for intent, delay in zip(visit.intents, visit.delays, strict=True)
         ]
         for intent in visit.intents:

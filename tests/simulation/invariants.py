@@ -41,7 +41,8 @@ def violations_of(outcome: Outcome) -> list[str]:
     found += [f"I2: {text}" for text in _charged_if_and_only_if_shipped(outcome)]
     if not outcome.lossy:
         found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
-    found += [f"S1: {text}" for text in _one_order_a_cart(outcome)]
+        # The journal's unique index lets a cart be ordered once, so it forgets that as well.
+        found += [f"S1: {text}" for text in _one_order_a_cart(outcome)]
     found += [f"S2: {text}" for text in outcome.unfinished]
     return found
 
@@ -49,9 +50,7 @@ def violations_of(outcome: Outcome) -> list[str]:
 def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
     for order in outcome.evidence.orders:
         counts = f"order {order.intent.number}: {len(order.charges)} charges, {len(order.shipments)} shipments"
-        if len(order.shipments) > 1:
-            yield counts
-        elif len(order.charges) != len(order.shipments) and not _is_excused(order, outcome):
+        if len(order.shipments) > 1 or (len(order.charges) != len(order.shipments) and not _is_excused(order, outcome)):
             yield counts
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not (order.shipments or outcome.lossy):
             yield f"order {order.intent.number}: the cart was emptied but nothing was shipped"

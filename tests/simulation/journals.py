@@ -247,9 +247,7 @@ class PostgresModel(SimulatedDatabase):
         finally:
             self._server.end(transaction, commit=False)
 
-    async def _run(
-        self, transaction: _Transaction, text: str, parameters: Mapping[str, Any]
-    ) -> list[Row] | None:
+    async def _run(self, transaction: _Transaction, text: str, parameters: Mapping[str, Any]) -> list[Row] | None:
         result = self._server.run(transaction, text, parameters)
         while isinstance(result, _Conflict):
             if transaction.aborted or result.holder is None:

@@ -60,6 +60,9 @@ class CallFates(Protocol):
     def of(self, call: str, path: str, chance: tuple[float, float, float, float]) -> Fate | None:
         """Return the fate of a call, which its name identifies; None if nothing happens to it."""
 
+    def slowness_of(self, path: str, seconds: float) -> float:
+        """Return by how many seconds a call of a method that begins at this time takes longer, at most."""
+
     def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
         """Return the error by which a peer refuses every call of a method at this time; None if it does not."""
 
@@ -144,9 +147,7 @@ class Network:
         for call in self._open.pop(process.name, ()):
             self._loop.call_later(_RESET_SECONDS, call.resolve, _Reply(error=errors.Unavailable("connection reset")))
 
-    async def call(
-        self, address: str, path: str, request: bytes, metadata: Metadata, timeout_seconds: float
-    ) -> _Reply:
+    async def call(self, address: str, path: str, request: bytes, metadata: Metadata, timeout_seconds: float) -> _Reply:
         """Make a call and return its reply. Raises DomainError, as a client of the chassis does."""
         source = current_process()
         if source is not None:
@@ -199,6 +200,9 @@ class Network:
         await process.running()
         on_behalf_of.set(call.customer)
         calls.deadline.set(call.expires_at)
+        slowness = self._fates.slowness_of(call.path, self._loop.time())
+        if slowness:
+            await asyncio.sleep(slowness * call.chance[2])
         reply = await self._handle(process, call)
         await process.running()
         error = f" {reply.error.reason}" if reply.error else ""
@@ -221,10 +225,8 @@ class Network:
         refusal = self._fates.refusal_of(call.path, self._loop.time())
         handler = process.handlers.get(call.path)
         try:
-            if refusal is not None:
-                raise refusal
-            if handler is None:
-                raise errors.Unimplemented("no such method")
+            if refusal is not None or handler is None:
+                return _Reply(error=refusal or errors.Unimplemented("no such method"))
             context = CallContext(call.metadata)
             response = await handler(call.request, context)
         except errors.DomainError as error:

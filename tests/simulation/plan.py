@@ -16,7 +16,7 @@ CHECKOUTS = ("checkout-1", "checkout-2")
 PROCESSES = (*CHECKOUTS, "payment", "shipping", "cart", "email")
 DATABASES = ("checkout", "payment")
 REFUSAL_KINDS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
-REFUSED_PATHS = (
+EFFECTS = (
     "/shop.ShippingService/ShipOrder",
     "/shop.PaymentService/Charge",
     "/shop.internal.PaymentLedger/ResolveOrFence",
@@ -73,6 +73,16 @@ class Refusals:
 
 
 @dataclass(frozen=True, slots=True)
+class Slowness:
+    """All calls of one method take up to `delay` longer, each a time of its own."""
+
+    at: float
+    path: str
+    delay: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LostCommits:
     """The journal loses its last commits: with a restart of checkout (a back-up), or without one (a failover)."""
 
@@ -81,7 +91,7 @@ class LostCommits:
     restart: bool
 
 
-Fault = ProcessFault | Outage | Refusals | LostCommits
+Fault = ProcessFault | Outage | Refusals | Slowness | LostCommits
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,30 +152,33 @@ class Scope:
     dialects: tuple[Dialect, ...] = tuple(Dialect)
     rivals: bool = True
     keyed_rivals: bool = True
-    refused_paths: tuple[str, ...] = REFUSED_PATHS
+    refused_paths: tuple[str, ...] = EFFECTS
     lost_commits: bool = True
     late_lines: bool = True
 
 
-def plan(seed: int, scope: Scope = Scope()) -> Plan:  # noqa: B008 - immutable
+def plan(seed: int, scope: Scope = Scope()) -> Plan:
     """Plan a run. Each plan has a random subset of the kinds of faults: some bugs hide when all of them occur."""
     rng = random.Random(f"plan {seed}")  # noqa: S311 - a schedule, not a secret
     faults: list[Fault] = []
-    if rng.random() < 0.6:  # noqa: PLR2004
+    if rng.random() < 0.6:
         faults += [_process_fault(rng) for _ in range(rng.randint(1, 6))]
-    if rng.random() < 0.25:  # noqa: PLR2004
+    if rng.random() < 0.25:
         faults.append(Outage(rng.uniform(0, 6), rng.choice(DATABASES), rng.uniform(0.1, 6)))
-    if scope.refused_paths and rng.random() < 0.3:  # noqa: PLR2004
+    if rng.random() < 0.25:
+        slow = [Slowness(0.0, path, rng.uniform(0.5, 8), CALM_AT) for path in rng.sample(EFFECTS, rng.randint(1, 2))]
+        faults += slow
+    if scope.refused_paths and rng.random() < 0.4:
         faults += [_refusals(rng, scope) for _ in range(rng.randint(1, 2))]
-    if scope.lost_commits and rng.random() < 0.2:  # noqa: PLR2004
-        faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))  # noqa: PLR2004
+    if scope.lost_commits and rng.random() < 0.2:
+        faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))
     return Plan(
         seed=seed,
         dialect=rng.choice(scope.dialects),
         shoppers=tuple(_shopper(rng, number, scope) for number in range(rng.randint(1, 4))),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         fates=tuple(rng.sample(list(Fate), rng.randint(1, len(Fate)))),
-        call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.25)),
+        call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.3)),
         slow_rate=rng.choice((0.0, 0.02, 0.1)),
         lost_reply_rate=rng.choice((0.0, 0.0, 0.02)),
     )
@@ -179,12 +192,14 @@ def intents_of(planned: Plan) -> list[Intent]:
 def _process_fault(rng: random.Random) -> ProcessFault:
     kind = rng.choice([ProcessFaultKind.KILL, ProcessFaultKind.KILL, ProcessFaultKind.PAUSE, ProcessFaultKind.STOP])
     seconds = rng.uniform(1, 6) if kind is ProcessFaultKind.PAUSE else rng.uniform(0.05, 2)
-    process = rng.choice(CHECKOUTS if rng.random() < 0.6 else PROCESSES)  # noqa: PLR2004
+    process = rng.choice(CHECKOUTS if rng.random() < 0.6 else PROCESSES)
     return ProcessFault(rng.uniform(0, CALM_AT - 6), process, kind, seconds)
 
 
 def _refusals(rng: random.Random, scope: Scope) -> Refusals:
-    return Refusals(rng.uniform(0, 6), rng.choice(scope.refused_paths), rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
+    # Shipping is refused most often: only there a charge has already been made.
+    path = rng.choice((*scope.refused_paths, scope.refused_paths[0], scope.refused_paths[0]))
+    return Refusals(rng.uniform(0, 4), path, rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
 
 
 def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:
@@ -192,7 +207,7 @@ def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:
     visits = [_visit(rng, 10 * index, user_id, rng.uniform(0, 3), scope)]
     # A late request without a key would order the cart of the next visit, which the contract allows.
     keyed = all(intent.key for intent in visits[0].intents)
-    if keyed and len(visits[0].intents) == 1 and rng.random() < 0.5:  # noqa: PLR2004
+    if keyed and len(visits[0].intents) == 1 and rng.random() < 0.5:
         visits.append(_visit(rng, 10 * index + 5, user_id, 0.0, scope))
     return Shopper(user_id, tuple(visits))
 
@@ -201,7 +216,7 @@ def _visit(rng: random.Random, number: int, user_id: str, at: float, scope: Scop
     intent = _intent(rng, number, user_id)
     if not scope.late_lines:
         intent = replace(intent, late_line=None)
-    if not scope.rivals or rng.random() > 0.3:  # noqa: PLR2004
+    if not scope.rivals or rng.random() > 0.3:
         return Visit(at, (intent,), (0.0,))
     rivals = [replace(_intent(rng, number + extra, user_id), lines=intent.lines) for extra in range(rng.randint(2, 3))]
     if not scope.keyed_rivals:
@@ -212,7 +227,7 @@ def _visit(rng: random.Random, number: int, user_id: str, at: float, scope: Scop
 
 def _intent(rng: random.Random, number: int, user_id: str) -> Intent:
     *chosen, late = rng.sample(PRODUCTS, 1 + rng.randint(1, 2))
-    key = f"key-{rng.getrandbits(32):08x}" if rng.random() < 0.5 else None  # noqa: PLR2004
+    key = f"key-{rng.getrandbits(32):08x}" if rng.random() < 0.5 else None
     valid = valid_intent(number, user_id, _lines(rng, chosen), key)
     (kind,) = rng.choices([OrderKind.VALID, OrderKind.EXPIRED_CARD], [95, 5])
     return replace(
@@ -220,8 +235,8 @@ def _intent(rng: random.Random, number: int, user_id: str) -> Intent:
         kind=kind,
         card_year=2019 if kind is OrderKind.EXPIRED_CARD else 2035,
         currency=rng.choice(_CURRENCIES),
-        late_line=Line(late, 1) if key is not None and kind is OrderKind.VALID and rng.random() < 0.2 else None,  # noqa: PLR2004
-        max_tries=rng.randint(1, 3) if rng.random() < 0.15 else None,  # noqa: PLR2004
+        late_line=Line(late, 1) if key is not None and kind is OrderKind.VALID and rng.random() < 0.2 else None,
+        max_tries=rng.randint(1, 3) if rng.random() < 0.15 else None,
         seed=rng.getrandbits(32),
     )
 

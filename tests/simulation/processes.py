@@ -79,7 +79,7 @@ def current_process() -> Process | None:
     return _current.get()
 
 
-def create_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
+def create_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
     """Create a task: a factory for `loop.set_task_factory`."""
     task = asyncio.Task(work, loop=loop, **options)
     process = _current.get()

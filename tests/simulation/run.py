@@ -22,6 +22,7 @@ from shop_cli.prove.evidence import (
     Evidence,
     JournalRecord,
     OrderEvidence,
+    OrderResponse,
     Shipment,
 )
 from shop_internal.orders_pb2 import RequeueNotificationsRequest
@@ -127,7 +128,7 @@ async def _collect(
                 response = responses[intent.number]
                 placed = response.outcome is ClientOutcome.PLACED
                 repeated = await client.repeat(intent) if placed and intent.key else None
-                orders.append(OrderEvidence(intent, response, **ledgers.of(intent, response.order), repeated=repeated))
+                orders.append(ledgers.evidence_of(intent, response, repeated))
                 if ledgers.states(intent) & FLAGGED:
                     flagged.add(intent.number)
         if result.cart_known:
@@ -170,14 +171,17 @@ class _Ledgers:
         """Return the states of the order's records in the journal: abandoned ones may have a successor."""
         return frozenset(row["state"] for row in self._rows(intent))
 
-    def of(self, intent: Intent, placed: object) -> dict[str, object]:
-        """Return the ledgers' fields of the order's evidence."""
-        return {
-            "charges": tuple(self._charges.get(intent.number, ())),
-            "shipments": tuple(self._shipments.get(intent.number, ())),
-            "confirmations": tuple(self._mails.get(intent.number, ())),
-            "journal_record": self._record(intent),
-        }
+    def evidence_of(self, intent: Intent, response: OrderResponse, repeated: OrderResponse | None) -> OrderEvidence:
+        """Return the evidence about an order."""
+        return OrderEvidence(
+            intent,
+            response,
+            charges=tuple(self._charges.get(intent.number, ())),
+            shipments=tuple(self._shipments.get(intent.number, ())),
+            confirmations=tuple(self._mails.get(intent.number, ())),
+            journal_record=self._record(intent),
+            repeated=repeated,
+        )
 
     def _record(self, intent: Intent) -> JournalRecord | None:
         rows = self._rows(intent)

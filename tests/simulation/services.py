@@ -1,7 +1,7 @@
 """Builds the simulated processes from the real services: the only module that depends on how these are built."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import date
 from functools import cache
 from typing import Any
@@ -33,12 +33,10 @@ from shipping_service.service import ShippingService
 from shop import (
     cart_pb2_grpc,
     currency_pb2,
-    currency_pb2_grpc,
     email_pb2_grpc,
     money_pb2,
     payment_pb2_grpc,
     product_catalog_pb2,
-    product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
 from shop_cli.prove.customer_plan import Intent
@@ -75,10 +73,19 @@ class SimulatedService:
         self.telemetry = _TELEMETRY
         self.failpoints = _NO_FAILPOINTS
         self._network = network
+        self._process = process
         self._registrar = HandlerTable(process.handlers)
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         register(servicer, self._registrar)
+
+    def add_method(self, path: str, message: type[Any], method: Callable[[Any], Awaitable[Any]]) -> None:
+        """Serve a single method."""
+
+        async def serve(request: bytes, _context: object) -> bytes:
+            return bytes((await method(message.FromString(request))).SerializeToString())
+
+        self._process.handlers[path] = serve
 
     def add_readiness_check(self, check: object) -> None:
         """Do nothing: a simulated process is ready as soon as it serves."""
@@ -94,7 +101,7 @@ async def checkout_process(
     """Build checkout on a database."""
 
     @asynccontextmanager
-    async def open_journal(url: str, *, worker: str, lease_seconds: float) -> AsyncIterator[Journal]:
+    async def open_journal(_url: str, *, worker: str, lease_seconds: float) -> AsyncIterator[Journal]:
         yield SqlJournal(database, worker, lease_seconds)
 
     build: Any = checkout.build
@@ -133,9 +140,7 @@ class Payment:
 def captured_charges(ledger: Disk) -> list[tuple[bytes, Money]]:
     """Return the card and the amount of every charge that was not voided."""
     rows = ledger.query("SELECT * FROM charges WHERE state = 'CHARGED'")
-    return [
-        (bytes(row["card_hmac"]), Money.of(row["currency_code"], row["units"], row["nanos"])) for row in rows
-    ]
+    return [(bytes(row["card_hmac"]), Money.of(row["currency_code"], row["units"], row["nanos"])) for row in rows]
 
 
 class MemoryManifest(Manifest):
@@ -192,33 +197,20 @@ def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
     service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), mailer))
 
 
-class _Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
-    """Products whose price is fixed."""
-
-    @override
-    async def GetProduct(
-        self, request: product_catalog_pb2.GetProductRequest, context: object
-    ) -> product_catalog_pb2.Product:
-        if request.id not in PRODUCTS:
-            raise NotFound("no such product")
-        price = Money.of("USD", 3 + PRODUCTS.index(request.id), 990_000_000)
-        return product_catalog_pb2.Product(id=request.id, price_usd=money_to_wire(price))
+async def _get_product(request: product_catalog_pb2.GetProductRequest) -> product_catalog_pb2.Product:
+    if request.id not in PRODUCTS:
+        raise NotFound("no such product")
+    price = Money.of("USD", 3 + PRODUCTS.index(request.id), 990_000_000)
+    return product_catalog_pb2.Product(id=request.id, price_usd=money_to_wire(price))
 
 
-class _Currency(currency_pb2_grpc.CurrencyServiceServicer):
-    """Conversion at fixed rates."""
-
-    @override
-    async def Convert(self, request: currency_pb2.CurrencyConversionRequest, context: object) -> money_pb2.Money:
-        amount = money_from_wire(getattr(request, "from"))
-        nanos = amount.total_nanos * _RATES[request.to_code] // _RATES[amount.currency_code]
-        return money_to_wire(Money(request.to_code, nanos))
+async def _convert(request: currency_pb2.CurrencyConversionRequest) -> money_pb2.Money:
+    amount = money_from_wire(getattr(request, "from"))
+    nanos = amount.total_nanos * _RATES[request.to_code] // _RATES[amount.currency_code]
+    return money_to_wire(Money(request.to_code, nanos))
 
 
 def register_reads(service: SimulatedService) -> None:
-    """Serve catalog and currency."""
-    service.add_servicer(product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, _Catalog())
-    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, _Currency())
-
-
-Build = Callable[[Process], AbstractAsyncContextManager[None]]
+    """Serve catalog and currency: fixed prices and rates."""
+    service.add_method("/shop.ProductCatalogService/GetProduct", product_catalog_pb2.GetProductRequest, _get_product)
+    service.add_method("/shop.CurrencyService/Convert", currency_pb2.CurrencyConversionRequest, _convert)

@@ -65,5 +65,3 @@ def _without_some(items: Sequence[T]) -> Iterator[tuple[T, ...]]:
             yield (*items[:start], *items[start + step :])
         if step == 1:
             return
-
-

@@ -1,6 +1,5 @@
 """The simulated shop: its disks, its processes and the faults that befall them."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from simulation.plan import (
     ProcessFault,
     ProcessFaultKind,
     Refusals,
+    Slowness,
 )
 from simulation.processes import Process
 
@@ -196,6 +196,10 @@ class _PlannedFates(CallFates):
         if chance[0] >= self._plan.call_fault_rate or self._shop.now() >= CALM_AT:
             return None
         return self._plan.fates[int(chance[3] * len(self._plan.fates))]
+
+    def slowness_of(self, path: str, seconds: float) -> float:
+        faults = [fault for fault in self._plan.faults if isinstance(fault, Slowness) and fault.path == path]
+        return max((fault.delay for fault in faults if fault.at <= seconds < fault.at + fault.seconds), default=0.0)
 
     def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
         for fault in self._plan.faults:

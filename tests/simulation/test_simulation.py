@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from simulation.network import Fate
-from simulation.plan import CallFault, Dialect, Plan, Refusals, Scope, plan
+from simulation.plan import Dialect, Plan, Scope, plan
 from simulation.run import run
-from simulation.shrink import shrink
 
 FOLDER = Path(__file__).parent
 SEEDS = 40
