@@ -108,7 +108,8 @@ def test_alerts_query_metrics_that_are_exported(alert: str, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "gauge", ["checkout_dead_letters", "checkout_outbox_backlog", "checkout_future_orders", "NEEDS_REFUND"]
+    "gauge",
+    ["checkout_dead_letters", "checkout_outbox_backlog", "checkout_future_orders", "NEEDS_REFUND", "NEEDS_REVIEW"],
 )
 def test_what_needs_an_operator_raises_an_alert(gauge: str) -> None:
     assert [alert for alert, query in alerts().items() if gauge in query]
@@ -131,5 +132,5 @@ def test_the_failure_panel_counts_the_codes_that_make_a_server_span_an_error() -
 def test_gauges_of_shared_state_are_not_summed_over_replicas() -> None:
     all_queries = [query for dashboard in DASHBOARDS for _, query in queries(dashboard)] + list(alerts().values())
     shared = [query for query in all_queries if any(name in query for name in GAUGES_OF_SHARED_STATE)]
-    assert len(shared) == 8
+    assert len(shared) == 9
     assert [query for query in shared if not re.match(r"max( by \(\w+\) )?\(", query)] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.wire import money_to_wire
-from checkout_service import background, outbox
-from checkout_service.background import CircuitBreaker, QueueWorker
+from checkout_service import background, outbox, recovery, retention
+from checkout_service.background import CircuitBreaker, Circuits, QueueWorker
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
@@ -101,6 +102,23 @@ def test_results_of_calls_that_began_earlier_do_not_delay_the_probe(clock: Clock
     assert circuit.admit(16) == 1
 
 
+@pytest.mark.usefixtures("clock")
+def test_items_that_failed_before_do_not_open_the_circuit_of_new_ones() -> None:
+    circuits = Circuits("peer")
+    for _ in range(5):
+        circuits.record_failure(failed=True)
+    assert (circuits.of(failed=True).admit(16), circuits.of(failed=False).admit(16)) == (0, 16)
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_success_of_a_first_attempt_closes_both_circuits() -> None:
+    circuits = Circuits("peer")
+    for failed in [False, True] * 5:
+        circuits.record_failure(failed=failed)
+    circuits.record_success(failed=False)
+    assert (circuits.of(failed=True).open, circuits.of(failed=False).open) == (False, False)
+
+
 async def test_a_worker_works_on_a_limited_number_of_items() -> None:
     in_progress, most, left = 0, 0, 100
 
@@ -118,7 +136,7 @@ async def test_a_worker_works_on_a_limited_number_of_items() -> None:
         in_progress -= 1
         return True
 
-    worker = asyncio.create_task(QueueWorker(CircuitBreaker("peer"), claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0 and in_progress == 0)
     worker.cancel()
     assert most == background.CONCURRENCY
@@ -141,7 +159,7 @@ async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) 
             raise [JournalUnavailable("down"), ValueError("a defect")][item - 1]
         return True
 
-    worker = asyncio.create_task(QueueWorker(CircuitBreaker("peer"), claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: worked == [1, 2, 3])
     worker.cancel()
 
@@ -161,9 +179,8 @@ async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.Event().wait()
         return True
 
-    circuit = CircuitBreaker("peer")
     monkeypatch.setattr(background, "_FAILURES_TO_OPEN", 1000)
-    worker = asyncio.create_task(QueueWorker(circuit, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0)
     worker.cancel()
 
@@ -340,3 +357,36 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
         assert peers.shipping.calls["ShipOrder"] < BACKLOG
         peers.shipping.faults.clear()
         await until_done(checkout, BACKLOG)
+
+
+async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_ones(
+    journal: Journal, peers: FakePeers, start: Start, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "_FIRST_PAUSE_SECONDS", 600.0)
+    monkeypatch.setattr(recovery, "retry_delay_seconds", lambda _failures: 0.0)
+    peers.shipping.failing_city = "Nowhere"
+    failing = new_order("failing")
+    address = replace(failing.order.address, city="Nowhere")
+    await charging(journal, peers, replace(failing, order=replace(failing.order, address=address)))
+    async with start() as checkout:
+        await wait_until(lambda: peers.shipping.calls["ShipOrder"] == 6)
+        await charging(journal, peers, new_order("new"))
+        await until_done(checkout, 1)
+
+
+# Retention
+
+
+async def test_finished_orders_are_deleted_after_the_retention_time(
+    journal: Journal, start: Start, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_TURN_SECONDS", 0.05)
+    new = new_order()
+    await shipped(journal, new)
+    async with start(retention_days=1e-6):
+
+        async def deleted() -> bool:
+            return await journal.read(new.order.order_id) is None
+
+        await wait_until(deleted)

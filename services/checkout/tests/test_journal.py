@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ from chassis import database
 from chassis.errors import FieldViolation
 from chassis.money import MAX_UNITS, Money
 from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, Refusal, State, Transition
-from checkout_service.journal import sql
+from checkout_service.journal import sql, sqlite
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sqlite import open_sqlite_database
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, NewOrder, OutboxItem, Sent
@@ -467,6 +469,153 @@ async def test_the_clock_of_sqlite_has_a_resolution_below_a_millisecond(tmp_path
     async with open_sqlite_database(tmp_path / "journal.db") as opened:
         times = [row["now"] for _ in range(50) for row in await opened.read("SELECT {now} AS now", {})]
     assert sorted(set(times)) == times
+
+
+async def test_operators_queries_do_not_delay_orders_on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def unix_time() -> float:
+        if threading.current_thread().name.startswith("journal-report"):
+            may_end.wait(60)
+        return 1.0
+
+    monkeypatch.setattr(time, "time", unix_time)
+    async with sqlite.open_sqlite_database(tmp_path / "journal.db") as opened:
+        report = asyncio.create_task(opened.report("SELECT {now} AS now", {}))
+        async with asyncio.timeout(30):
+            assert (await opened.read("SELECT {now} AS now", {}))[0]["now"] == 1.0
+        assert not report.done()
+        may_end.set()
+        await report
+
+
+# Retention
+
+
+async def test_old_orders_are_deleted_with_their_history(
+    move_clock: "MoveClock", journal: Journal, new_order: Make
+) -> None:
+    old = await shipped(journal, new_order("old"))
+    await journal.settle([Sent(old, kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    move_clock(2 * DAY)
+    young = await shipped(journal, new_order("young"))
+    await journal.settle([Sent(young, kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 1
+    assert [entry.order_id for entry in await journal.list_orders([], stuck=False, limit=10)] == [young]
+    assert (await journal.history(old), len(await journal.history(young))) == ([], 5)
+
+
+async def test_orders_are_deleted_in_batches(move_clock: "MoveClock", journal: Journal, new_order: Make) -> None:
+    for number in range(3):
+        new = new_order(f"{number}")
+        await journal.insert(new)
+        await journal.update(new.claim, DECLINED)
+    move_clock(2 * DAY)
+    assert [await journal.delete_old(older_than_seconds=DAY, limit=2) for _ in range(3)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("state", [State.CHARGING, State.VOIDING, State.SHIPPED, State.NEEDS_REVIEW])
+async def test_an_order_that_is_not_finished_is_not_deleted(
+    move_clock: "MoveClock", journal: Journal, new_order: Make, state: State
+) -> None:
+    await ended(journal, new_order(), state)
+    move_clock(2 * DAY)
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+
+
+async def test_an_order_that_changed_recently_is_not_deleted(
+    move_clock: "MoveClock", journal: Journal, new_order: Make
+) -> None:
+    new = new_order()
+    await journal.insert(new)
+    move_clock(2 * DAY)
+    await journal.update(new.claim, DECLINED)
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+
+
+# Clocks
+
+
+DAY = 86_400
+TIMES = [("outbox", "due_at"), *(("orders", column) for column in ("lease_until", "created_at", "updated_at"))]
+
+
+@pytest.fixture
+def move_clock(
+    journal_url: str, run_sql: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[float], None]:
+    """Move the clock of the journal by seconds: on PostgreSQL by moving the times of all rows the other way."""
+    passed = 0.0
+
+    def move(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+        if not journal_url.startswith("sqlite"):
+            for table, column in TIMES:
+                run_sql(f"UPDATE {table} SET {column} = {column} - ({seconds})")  # noqa: S608 - constants
+
+    if journal_url.startswith("sqlite"):
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + passed)
+    return move
+
+
+MoveClock = Callable[[float], None]
+
+
+async def test_a_lease_from_a_clock_that_was_ahead_has_expired(
+    move_clock: MoveClock, journal: Journal, new_order: Make
+) -> None:
+    move_clock(DAY)
+    await journal.insert(new_order())
+    move_clock(-DAY)
+    (entry,) = await claim_orders(journal)
+    assert entry.leased
+
+
+async def test_an_order_from_a_clock_that_was_ahead_is_taken_over_by_its_caller(
+    move_clock: MoveClock, journal: Journal, new_order: Make
+) -> None:
+    move_clock(DAY)
+    await journal.insert(new_order())
+    move_clock(-DAY)
+    entry = await journal.find("scope")
+    assert entry is not None
+    assert not entry.leased
+    assert await journal.take_over(entry) is not None
+
+
+async def test_an_item_from_a_clock_that_was_ahead_is_due(
+    move_clock: MoveClock, journal: Journal, new_order: Make
+) -> None:
+    move_clock(DAY)
+    await shipped(journal, new_order())
+    move_clock(-DAY)
+    assert sorted(item.kind for item in await claim_items(journal)) == [EMAIL, EMPTY_CART]
+
+
+async def test_orders_dated_in_the_future_are_counted(move_clock: MoveClock, journal: Journal, new_order: Make) -> None:
+    await journal.insert(new_order("before"))
+    move_clock(DAY)
+    await journal.insert(new_order("ahead"))
+    move_clock(-DAY)
+    assert (await journal.statistics()).future_orders == 1
+
+
+async def test_an_order_dated_in_the_future_is_stuck(move_clock: MoveClock, journal: Journal, new_order: Make) -> None:
+    move_clock(DAY)
+    await journal.insert(new_order())
+    move_clock(-DAY)
+    (entry,) = await journal.list_orders([], stuck=True, limit=10)
+    assert entry.stuck
+
+
+async def test_leases_hold_while_the_clock_moves_by_less_than_a_lease(
+    move_clock: MoveClock, journal: Journal, new_order: Make
+) -> None:
+    await journal.insert(new_order())
+    move_clock(-60)
+    assert await claim_orders(journal) == []
 
 
 async def test_the_history_names_every_worker(journal: Journal, other_journal: Journal, new_order: Make) -> None:

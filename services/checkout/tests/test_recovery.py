@@ -95,7 +95,7 @@ async def until_done(checkout: Checkout) -> list[orders_pb2.Order]:
 def assert_one_order(peers: FakePeers, response: checkout_pb2.PlaceOrderResponse) -> None:
     order = response.order
     assert len(peers.payment.captured) == 1
-    assert list(peers.shipping.shipments) == [order.order_id]
+    assert [key.partition(":")[0] for key in peers.shipping.shipments] == [order.order_id]
     assert {mail.order.SerializeToString() for mail in peers.email.sent} == {order.SerializeToString()}
     assert "ann" not in peers.cart.lines
 
@@ -204,6 +204,21 @@ async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_car
             await checkout.place(request_of())
     assert "ordered already" in str(error.value.details())
     assert len(peers.payment.captured) == 1
+
+
+async def test_different_requests_for_a_cart_at_once_after_an_abandoned_one_charge_once(
+    peers: FakePeers, address: str, start: Start, request_of: Request, journal_url: str
+) -> None:
+    settings = {"database_url": journal_url, "failpoints": "checkout.charge.before=error*1"}
+    async with start(address, **settings) as one, start(address, database_url=journal_url) as two:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await one.place(request_of(), "abandoned")
+        await until_states(one, "ABANDONED")
+        requests = [(request_of(), "abandoned"), (request_of(), None), (request_of(email="a@elsewhere.example"), None)]
+        calls = [checkout.place(*request, within=10) for request in requests for checkout in (one, two)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(result) for result in results} - {grpc.aio.AioRpcError}
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_a_restarted_checkout_recovers_its_own_orders_at_once(

@@ -92,21 +92,50 @@ class CircuitBreaker:
         return asyncio.get_running_loop().time()
 
 
+class Circuits:
+    """The circuit breakers of one kind of work: one of first attempts, one of items that have failed before.
+
+    They are apart, because an item that always fails must not delay new ones.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._first = CircuitBreaker(name)
+        self._failed = CircuitBreaker(f"{name}, failed before")
+
+    def of(self, *, failed: bool) -> CircuitBreaker:
+        """Return the circuit breaker of items that have failed before, or of first attempts."""
+        return self._failed if failed else self._first
+
+    def record_success(self, *, failed: bool) -> None:
+        """Close the circuit. If a first attempt succeeds, the peer works, so that other items are worth a try."""
+        self._failed.record_success()
+        if not failed:
+            self._first.record_success()
+
+    def record_failure(self, *, failed: bool) -> None:
+        """Record a failure in the circuit."""
+        self.of(failed=failed).record_failure()
+
+
 class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
 
     Args:
+        failed: the items have failed before.
         claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
         work: returns whether the item's peer works; None, if the item says nothing about that.
     """
 
     def __init__(
         self,
-        circuit: CircuitBreaker,
+        circuits: Circuits,
+        failed: bool,
         claim: Callable[[int], Awaitable[Sequence[ItemT]]],
         work: Callable[[ItemT], Awaitable[bool | None]],
     ) -> None:
-        self._circuit = circuit
+        self._circuits = circuits
+        self._circuit = circuits.of(failed=failed)
+        self._failed = failed
         self._claim = claim
         self._work = work
         self._in_progress = 0
@@ -146,7 +175,7 @@ class QueueWorker(Generic[ItemT]):
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self._work(item)
             if worked:
-                self._circuit.record_success()
+                self._circuits.record_success(failed=self._failed)
             elif worked is False:
                 self._circuit.record_failure()
         except JournalUnavailable:

@@ -10,7 +10,7 @@ import structlog
 
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
-from checkout_service.background import CircuitBreaker, QueueWorker, log_unexpected_errors, retry_delay_seconds
+from checkout_service.background import Circuits, QueueWorker, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
@@ -55,11 +55,10 @@ class Outbox:
         self._metrics = metrics
         self._failpoints = failpoints
         self._sent: deque[Sent] = deque()
-        self._circuits = {kind: CircuitBreaker(kind) for kind in NOTIFICATIONS}
-        # Items that have failed before have workers of their own, so that they do not delay new ones.
+        self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
         self._workers = [
-            QueueWorker(circuit, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone)
-            for kind, circuit in self._circuits.items()
+            QueueWorker(circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone)
+            for kind, circuits in self._circuits.items()
             for failed in (False, True)
         ]
 
@@ -124,9 +123,9 @@ class Outbox:
         except JournalUnavailable:
             raise
         except DomainError:
-            self._circuits[kind].record_failure()
+            self._circuits[kind].record_failure(failed=False)
             raise
-        self._circuits[kind].record_success()
+        self._circuits[kind].record_success(failed=False)
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
@@ -139,7 +138,8 @@ class Outbox:
         except JournalUnavailable:
             raise
         except DomainError as error:
-            failures = item.failures - 1 if self._circuits[item.kind].open else item.failures
+            circuit = self._circuits[item.kind].of(failed=item.failures > 1)
+            failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
             counted = replace(item, failures=failures)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from chassis.errors import Unavailable
 from chassis.money import Money
+from chassis.paging import Position
 from checkout_service.domain import (
     PLACED,
     Address,
@@ -136,6 +137,11 @@ class Entry:
         return self.order.order_id
 
     @property
+    def position(self) -> Position:
+        """The order's place in the order of creation."""
+        return Position(self.created_at, self.order_id)
+
+    @property
     def claim(self) -> Claim:
         """The hold of the worker that owns the order."""
         return Claim(self.order_id, self.attempt, self.epoch, self.owner)
@@ -254,11 +260,20 @@ class Journal(Protocol):
     async def settle_complete(self) -> list[str]:
         """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
 
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` orders in a terminal state that were begun and last changed before that time.
+
+        Return how many were deleted. Orders that need an operator remain.
+        """
+
     async def statistics(self) -> Statistics:
         """Count unfinished orders and outbox items."""
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
+
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` orders that follow a position in the order of creation."""
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the kinds of the outbox items that each order still has, without dead letters."""

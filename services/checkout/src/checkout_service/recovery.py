@@ -12,7 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
 from checkout_service import saga
-from checkout_service.background import CircuitBreaker, QueueWorker, retry_delay_seconds
+from checkout_service.background import Circuits, QueueWorker, retry_delay_seconds
 from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor, Work
 from checkout_service.failpoints import TAKEN_OVER
@@ -43,11 +43,10 @@ class Recovery:
         self._metrics = metrics
         self._tracer = telemetry.tracer
         self._failpoints = failpoints
-        self._circuits = {state: CircuitBreaker(f"recovery of {state.value}") for state in OPEN}
-        # Orders that have failed before have workers of their own, so that they do not delay others.
+        self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
         self._workers = [
-            QueueWorker(circuit, partial(journal.claim_expired, state, failed=failed), self._recover)
-            for state, circuit in self._circuits.items()
+            QueueWorker(circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover)
+            for state, circuits in self._circuits.items()
             for failed in (False, True)
         ]
 
@@ -88,7 +87,8 @@ class Recovery:
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it could be finished; None, if another worker has it."""
         # A probe is tried again soon: the circuit breaker delays it.
-        failures = 0 if self._circuits[entry.state].open else entry.failures
+        circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
+        failures = 0 if circuit.open else entry.failures
         links = _links(entry)
         attributes: dict[str, str | int] = {"order.id": entry.order_id, "order.failures": entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):

@@ -15,7 +15,8 @@ from checkout_service.journal.database import Database, Dialect, Parameters, Row
 from checkout_service.ports import JournalUnavailable
 
 DIALECT = Dialect(
-    now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    # As a subquery it is evaluated once for each statement: otherwise no index would be searched for it.
+    now="(SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION))",
     for_update="FOR UPDATE",
     skip_locked="FOR UPDATE SKIP LOCKED",
     items="json_array_elements(CAST(:items AS JSON)) AS items(value)",

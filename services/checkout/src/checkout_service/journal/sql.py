@@ -2,17 +2,19 @@
 
 import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import orjson
 from typing_extensions import override
 
+from chassis.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
+    claim_to_row,
     event_from_row,
     first_entry,
     new_order_to_row,
@@ -96,7 +98,7 @@ class SqlJournal(Journal):
     async def take_over(self, seen: Entry) -> Entry | None:
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, **asdict(seen.claim), new_owner=claim.owner),
+            self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
         return first_entry(taken)
@@ -104,7 +106,7 @@ class SqlJournal(Journal):
     @override
     async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
-        values = new_order_to_row(new) | asdict(seen.claim)
+        values = new_order_to_row(new) | claim_to_row(seen.claim)
         try:
             reopened, _ = await self._database.write(
                 self._statement(statements.REOPEN, **values, new_owner=claim.owner),
@@ -127,11 +129,11 @@ class SqlJournal(Journal):
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
         batch = [
-            self._statement(statements.UPDATE, **asdict(claim), **transition_to_row(transition)),
+            self._statement(statements.UPDATE, **claim_to_row(claim), **transition_to_row(transition)),
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(claim)))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim)))
         if (await self._database.write(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.
@@ -140,7 +142,7 @@ class SqlJournal(Journal):
 
     @override
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
-        values = asdict(claim)
+        values = claim_to_row(claim)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
             self._statement(statements.RELEASE_EVENT, **values),
@@ -201,6 +203,17 @@ class SqlJournal(Journal):
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        found = await self._report(statements.OLD, older_than_seconds=older_than_seconds, limit=limit)
+        if not found:
+            return 0
+        items = [{"order_id": row["order_id"]} for row in found]
+        texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+        values = {"older_than_seconds": older_than_seconds}
+        deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
+        return len(deleted)
+
+    @override
     async def statistics(self) -> Statistics:
         counts = await self._report(statements.COUNT_ACTIVE)
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
@@ -226,6 +239,10 @@ class SqlJournal(Journal):
         found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return readable_entries(await self._read(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -259,7 +276,7 @@ class SqlJournal(Journal):
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
         """Add steps, each with its detail, to the history of an order that has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, **asdict(claim), state=state)
+        return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
         return await self._database.read(*self._statement(text, items, **values))

@@ -26,6 +26,7 @@ FRAGMENTS = {
     "leased": "(lease_until > {now} AND lease_until <= {now} + :max_ahead_seconds)",
     "unchanged": "(updated_at < {now} - :stuck_seconds OR updated_at > {now} + :stuck_seconds)",
     "stuck": "({active} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {unchanged}))",
+    "finished": "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED')",
     # Only the worker that holds the order finds it.
     "held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner",
     "entry": """
@@ -243,6 +244,25 @@ COMPLETE = """
     LIMIT :limit
 """
 
+OLD = """
+    SELECT order_id FROM orders
+    WHERE created_at < {now} - :older_than_seconds AND updated_at < {now} - :older_than_seconds AND {finished}
+    ORDER BY created_at, order_id LIMIT :limit
+"""
+
+DELETE_ORDERS = """
+    DELETE FROM orders
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND updated_at < {now} - :older_than_seconds
+        AND {finished}
+    RETURNING order_id
+"""
+
+DELETE_EVENTS = """
+    DELETE FROM order_events
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items})
+        AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
+"""
+
 OUTBOX_OF = """
     SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox
     WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id, kind
@@ -271,6 +291,10 @@ LIST_STUCK = """
     SELECT {entry} FROM orders
     WHERE {active} AND state IN (SELECT value->>'state' FROM {items}) AND {stuck}
     ORDER BY created_at, order_id LIMIT :limit
+"""
+
+SCAN = """
+    SELECT {entry} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
 """
 
 HISTORY = """
