@@ -133,6 +133,13 @@ ORDERS ?= 2000
 SEED ?= 1
 DATABASE ?= sqlite
 
-.PHONY: faults
+SECONDS ?= 60
+.PHONY: faults simulate mutants
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
+
+simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
+	python tests/simulation --seconds $(SECONDS)
+
+mutants: setup  ## Remove each safety device in a copy of the repository: its tests must fail
+	python tests/mutants

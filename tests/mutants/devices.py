@@ -1,0 +1,295 @@
+"""The safety devices of the shop: for each one the edit that removes it, and a fast test that must then fail."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_CHECKOUT = "services/checkout/src/checkout_service"
+_PAYMENT = "services/payment/src/payment_service"
+_SHIPPING = "services/shipping/src/shipping_service"
+_CART = "services/cart/src/cart_service"
+_EMAIL = "services/email/src/email_service"
+_CHASSIS = "services/_chassis/src/chassis"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A safety device, and its removal by replacing one text of one file.
+
+    Attributes:
+        name: for the command line and the table.
+        text: occurs once in the file.
+        tests: at least one of them fails without the device: pytest's names, `file::function`.
+    """
+
+    name: str
+    file: str
+    text: str
+    replacement: str
+    tests: tuple[str, ...]
+
+    def mutate(self, source: str) -> str:
+        """Return a file's content without the device. Raise ValueError unless the text occurs once."""
+        if source.count(self.text) != 1:
+            raise ValueError(f"{self.name}: the text occurs {source.count(self.text)} times in {self.file}")
+        return source.replace(self.text, self.replacement)
+
+
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"services/{folder}/tests/{name}" for name in names)
+
+
+DEVICES = (
+    Device(
+        "fence",
+        f"{_PAYMENT}/domain.py",
+        "return await self.ledger.record(Entry(key, State.FENCED))",
+        "return await self.ledger.find(key) or Entry(key, State.FENCED)",
+        _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
+    ),
+    Device(
+        "one ledger entry per key, SQLite",
+        f"{_PAYMENT}/ledger/sqlite.py",
+        ") ON CONFLICT DO NOTHING\n",
+        ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state\n",
+        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+    ),
+    Device(
+        "one ledger entry per key, PostgreSQL",
+        f"{_PAYMENT}/ledger/postgres.py",
+        ") ON CONFLICT DO NOTHING RETURNING",
+        ") ON CONFLICT (charge_key) DO UPDATE SET state = EXCLUDED.state RETURNING",
+        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+    ),
+    Device(
+        "transaction ids derive from keys",
+        f"{_PAYMENT}/domain.py",
+        "return str(uuid.uuid5(_TRANSACTIONS, self.key))",
+        "return str(uuid.uuid4())",
+        _tests("payment", "test_service.py::test_a_repeated_charge_returns_the_same_transaction"),
+    ),
+    Device(
+        "only a charge is voided",
+        f"{_PAYMENT}/ledger/sqlite.py",
+        "WHERE charge_key = :charge_key AND state = 'CHARGED'",
+        "WHERE charge_key = :charge_key",
+        _tests("payment", "test_ledger.py::test_only_a_charge_is_voided"),
+    ),
+    Device(
+        "a charge sends its key",
+        f"{_CHECKOUT}/peers/payment.py",
+        'self._charges.Charge(request, metadata=(("idempotency-key", key),))',
+        "self._charges.Charge(request)",
+        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+    ),
+    Device(
+        "a shipment sends its key",
+        f"{_CHECKOUT}/peers/shipping.py",
+        'metadata = (("idempotency-key", key),)',
+        "metadata = ()",
+        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+    ),
+    Device(
+        "tracking ids derive from keys",
+        f"{_SHIPPING}/domain.py",
+        "uuid.uuid5(_TRACKING_ID_NAMESPACE, key)",
+        "uuid.uuid4()",
+        _tests("shipping", "test_domain.py::test_a_key_yields_the_same_tracking_id_in_every_process"),
+    ),
+    Device(
+        "the manifest is flushed to disk",
+        f"{_SHIPPING}/manifest.py",
+        "os.fsync(self._file.fileno())",
+        "pass",
+        _tests("shipping", "test_manifest.py::test_a_line_is_on_disk_before_append_returns"),
+    ),
+    Device(
+        "epoch, owner and attempt",
+        f"{_CHECKOUT}/journal/statements.py",
+        '"held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
+        '"held": "order_id = :order_id"',
+        _tests("checkout", "test_journal.py::test_a_superseded_worker_changes_nothing"),
+    ),
+    Device(
+        "owner",
+        f"{_CHECKOUT}/journal/statements.py",
+        " AND epoch = :epoch AND owner = :owner",
+        " AND epoch = :epoch",
+        _tests("checkout", "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker"),
+    ),
+    Device(
+        "one live order per cart",
+        f"{_CHECKOUT}/journal/migrations/versions/0002_owners.py",
+        "        unique=True,\n",
+        "        unique=False,\n",
+        _tests("checkout", "test_journal.py::test_a_cart_has_one_order_at_a_time"),
+    ),
+    Device(
+        "order ids derive from scopes",
+        f"{_CHECKOUT}/domain.py",
+        'hashlib.sha256(f"order\\0{scope}".encode())',
+        "hashlib.sha256(uuid.uuid4().bytes)",
+        _tests("checkout", "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release"),
+    ),
+    Device(
+        "an order is settled under a lock",
+        f"{_CHECKOUT}/journal/statements.py",
+        "ORDER BY order_id {for_update}",
+        "ORDER BY order_id",
+        _tests("checkout", "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order"),
+    ),
+    Device(
+        "complete orders are swept",
+        f"{_CHECKOUT}/journal/sql.py",
+        'return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []',
+        "return [] if found else found",
+        _tests("checkout", "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed"),
+    ),
+    Device(
+        "an order ends behind a new fence only",
+        f"{_CHECKOUT}/saga.py",
+        "case Fenced(existing=False):",
+        "case Fenced():",
+        _tests("checkout", "test_saga_schedules.py"),
+    ),
+    Device(
+        "a refused shipment is resolved after a try in doubt",
+        f"{_CHECKOUT}/saga.py",
+        "            certain = not resumed and tries == 0\n"
+        "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
+        "            return (yield from _void(transaction_id, refusal))\n",
+        _tests("checkout", "test_saga_schedules.py"),
+    ),
+    Device(
+        "the order is recorded before the charge",
+        f"{_CHECKOUT}/saga.py",
+        "    if not (yield from perform(Insert())):\n        return SagaResult.SUPERSEDED\n"
+        "    return (yield from charge(resumed=False))",
+        "    result = yield from charge(resumed=False)\n"
+        "    return result if (yield from perform(Insert())) else SagaResult.SUPERSEDED",
+        _tests("checkout", "test_faults.py::test_a_stopped_database_prevents_the_charge"),
+    ),
+    Device(
+        "an update of the journal precedes its effects",
+        f"{_CHECKOUT}/executor.py",
+        "        if not updated:\n            return False\n        if transition.after is State.CHARGING:\n",
+        "        if transition.after is State.CHARGING:\n",
+        _tests("checkout", "test_recovery.py::test_a_superseded_worker_changes_nothing_and_returns_the_same_order"),
+    ),
+    Device(
+        "a refusal is final behind a fence only",
+        f"{_CHECKOUT}/saga.py",
+        "return (yield from resolve(State.DECLINED, refusal))",
+        "return (yield from _end(State.CHARGING, State.DECLINED, refusal))",
+        _tests("checkout", "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first"),
+    ),
+    Device(
+        "one order per scope",
+        f"{_CHECKOUT}/domain.py",
+        'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',
+        'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}\\0{uuid.uuid4()}".encode()',
+        _tests("checkout", "test_service.py::test_a_repeated_key_returns_the_same_bytes"),
+    ),
+    Device(
+        "a key belongs to one request",
+        f"{_CHECKOUT}/placing.py",
+        "    if existing.fingerprint != pending.fingerprint:\n        raise IdempotencyKeyReused\n",
+        "",
+        _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
+    ),
+    Device(
+        "an order outlives its call",
+        f"{_CHECKOUT}/placing.py",
+        "    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))\n",
+        "    await asyncio.wait_for(run.task, max(until - asyncio.get_running_loop().time(), 0))\n",
+        _tests("checkout", "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress"),
+    ),
+    Device(
+        "the outbox is filled with the shipment",
+        f"{_CHECKOUT}/journal/sql.py",
+        "        if after is State.SHIPPED:\n            batch.append(",
+        "        if after is State.VOIDED:\n            batch.append(",
+        _tests("checkout", "test_journal.py::test_a_shipped_order_has_an_outbox"),
+    ),
+    Device(
+        "an item leaves the outbox after it was sent",
+        f"{_CHECKOUT}/outbox.py",
+        "        try:\n            if kind == EMAIL:\n                await self._mailer.confirm(placed)\n",
+        "        try:\n            if kind == EMAIL:\n"
+        '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
+        "                await self._mailer.confirm(placed)\n",
+        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+    ),
+    Device(
+        "a failed item remains in the outbox",
+        f"{_CHECKOUT}/outbox.py",
+        "        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing\n"
+        "            raise\n",
+        "        except DomainError:\n            pass\n",
+        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+    ),
+    Device(
+        "a cart is emptied by its etag",
+        f"{_CHECKOUT}/peers/notifications.py",
+        'metadata = (("if-match", etag),) if etag else ()',
+        "metadata = ()",
+        _tests("checkout", "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone"),
+    ),
+    Device(
+        "a stale etag empties no cart",
+        f"{_CART}/store.py",
+        " and if_match in {None, contents.etag}:",
+        ":",
+        _tests("cart", "test_store.py::test_a_stale_etag_leaves_the_cart_unchanged"),
+    ),
+    Device(
+        "ordered items are removed once per order",
+        f"{_CART}/store.py",
+        "        if purchase.order_id in orders:\n            return\n",
+        "",
+        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+    ),
+    Device(
+        "an addition takes effect once",
+        f"{_CART}/store.py",
+        "        if addition.key is not None and self._is_repeated(addition, addition.key):\n            return\n",
+        "",
+        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+    ),
+    Device(
+        "each change of a cart changes its etag",
+        f"{_CART}/store.py",
+        "contents.etag = new_etag()",
+        "contents.etag = contents.etag or new_etag()",
+        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+    ),
+    Device(
+        "an e-mail has one Message-ID",
+        f"{_EMAIL}/domain.py",
+        "            return self.order_id\n",
+        "            return self.order_id + str(id(self))\n",
+        _tests("email", "test_domain.py::test_an_email_has_the_id_of_its_order_as_its_key"),
+    ),
+    Device(
+        "synchronous = FULL, SQLite",
+        f"{_CHASSIS}/sqlite.py",
+        'connection.execute("PRAGMA synchronous = FULL")',
+        'connection.execute("PRAGMA synchronous = OFF")',
+        ("tests/mutants/test_durability.py::test_a_commit_to_sqlite_is_flushed",),
+    ),
+    Device(
+        "synchronous_commit = on, PostgreSQL",
+        f"{_CHASSIS}/postgres.py",
+        '"-c synchronous_commit=on"',
+        '"-c synchronous_commit=off"',
+        ("tests/mutants/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
+    ),
+    Device(
+        "a batch is committed before its callers get results",
+        f"{_CHASSIS}/sqlite.py",
+        '            self._connection.execute("COMMIT")\n',
+        "",
+        _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
+    ),
+)

@@ -1,0 +1,210 @@
+# ruff: noqa: S608 - the names of tables and columns are those of the schema
+"""A simulated disk: SQLite in memory that outlives processes, knows every commit, and can lose the last ones."""
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chassis import database
+
+Values = tuple[Any, ...]
+
+
+class RowId(NamedTuple):
+    """A row, by its table and primary key."""
+
+    table: str
+    key: Values
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index; `condition` is that of a partial one, otherwise empty."""
+
+    name: str
+    columns: tuple[str, ...]
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a schema."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    unique: tuple[UniqueIndex, ...]
+
+    @property
+    def where_key(self) -> str:
+        return " AND ".join(f"{column} = ?" for column in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An empty database whose triggers report every changed row, as the bytes of a SQLite file."""
+
+    image: bytes
+    tables: dict[str, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row before and after a commit; None where it does not exist."""
+
+    row: RowId
+    before: Values | None
+    after: Values | None
+
+
+@cache
+def schema_of(migrations: Path) -> Schema:
+    """Return the schema that a folder of migrations makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "schema.db"
+        database.migrate(f"sqlite:///{path}", migrations)
+        with closing(sqlite3.connect(path)) as stored, closing(sqlite3.connect(":memory:")) as connection:
+            stored.backup(connection)
+            names = [
+                row[0]
+                for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+                if not row[0].startswith(("sqlite_", "alembic_"))
+            ]
+            tables = {name: _describe(connection, name) for name in names}
+            for table in tables.values():
+                _add_triggers(connection, table)
+            return Schema(connection.serialize(), tables)
+
+
+def _describe(connection: sqlite3.Connection, name: str) -> Table:
+    info = connection.execute(f"PRAGMA table_info({name})").fetchall()
+    key = [row[1] for row in sorted(info, key=lambda row: row[5]) if row[5]]
+    unique = []
+    for _, index, is_unique, origin, _ in connection.execute(f"PRAGMA index_list({name})").fetchall():
+        if is_unique and origin != "pk":
+            columns = tuple(row[2] for row in connection.execute(f"PRAGMA index_info({index})"))
+            sql = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (index,)).fetchone()[0] or ""
+            unique.append(UniqueIndex(index, columns, sql.partition(" WHERE ")[2]))
+    return Table(name, tuple(row[1] for row in info), tuple(key), tuple(unique))
+
+
+def _add_triggers(connection: sqlite3.Connection, table: Table) -> None:
+    for event, sides in (("INSERT", ("NEW",)), ("DELETE", ("OLD",)), ("UPDATE", ("OLD", "NEW"))):
+        calls = " ".join(
+            f"SELECT record_change('{table.name}', {', '.join(f'{side}.{column}' for column in table.key)});"
+            for side in sides
+        )
+        connection.execute(f"CREATE TRIGGER {table.name}_{event} AFTER {event} ON {table.name} BEGIN {calls} END")
+
+
+class Disk:
+    """The committed rows of one database.
+
+    Attributes:
+        commits: every commit, oldest first.
+        connection: to the committed rows; changes by it must go through `recording` and `append`.
+    """
+
+    def __init__(self, schema: Schema, **functions: Callable[[], Any]) -> None:
+        self.schema = schema
+        self.commits: list[tuple[Change, ...]] = []
+        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection.deserialize(schema.image)
+        self.connection.create_function("record_change", -1, self._record)
+        for name, function in functions.items():
+            self.connection.create_function(name, 0, function)
+        self._changed: dict[RowId, None] | None = None
+
+    def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Run work in one transaction, and return its result. If it raises, nothing has changed."""
+        connection = self.connection
+        connection.execute("BEGIN")
+        try:
+            with self.recording() as changed:
+                result = work(connection)
+            after = {row: self.read_row(row) for row in changed}
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("ROLLBACK")  # `append` reads the rows as they were before
+        self.append(after)
+        return result
+
+    def append(self, rows: dict[RowId, Values | None]) -> None:
+        """Commit rows."""
+        if not rows:
+            return
+        changes = tuple(Change(row, self.read_row(row), after) for row, after in rows.items())
+        for change in changes:
+            self.write_row(change.row, change.after)
+        self.commits.append(changes)
+
+    def lose_suffix(self, count: int) -> int:
+        """Undo the last commits, as a restored back-up or a failover does. Return how many there were to lose."""
+        lost = 0
+        while self.commits and lost < count:
+            for change in reversed(self.commits.pop()):
+                self.write_row(change.row, change.before)
+            lost += 1
+        return lost
+
+    @contextmanager
+    def recording(self) -> Any:
+        """Yield the rows that statements within the context change."""
+        self._changed = {}
+        try:
+            yield self._changed
+        finally:
+            self._changed = None
+
+    def read_row(self, row: RowId) -> Values | None:
+        """Return a row's values, None if there is none."""
+        table = self.schema.tables[row.table]
+        found = self.connection.execute(f"SELECT * FROM {table.name} WHERE {table.where_key}", row.key).fetchone()
+        return None if found is None else tuple(found)
+
+    def write_row(self, row: RowId, values: Values | None) -> None:
+        """Replace a row without recording it."""
+        table = self.schema.tables[row.table]
+        if values is None:
+            self.connection.execute(f"DELETE FROM {table.name} WHERE {table.where_key}", row.key)
+        else:
+            marks = ", ".join("?" * len(values))
+            self.connection.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)
+
+    def query(self, text: str, parameters: Any = ()) -> list[Any]:
+        """Read committed rows by column name."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(text, parameters).fetchall()
+
+    def unique_keys(self, row: RowId) -> list[RowId]:
+        """Return the unique values that a row occupies, besides its primary key."""
+        table = self.schema.tables[row.table]
+        keys = []
+        for index in table.unique:
+            condition = f" AND ({index.condition})" if index.condition else ""
+            found = self.connection.execute(
+                f"SELECT {', '.join(index.columns)} FROM {table.name} WHERE {table.where_key}{condition}", row.key
+            ).fetchone()
+            if found is not None:
+                keys.append(RowId(index.name, tuple(found)))
+        return keys
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _record(self, table: str, *key: Any) -> None:
+        if self._changed is not None:
+            self._changed[RowId(table, key)] = None
+
+
+def rows_of(cursor: sqlite3.Cursor, text: str, parameters: Any) -> Sequence[Any]:
+    """Run a statement and return its rows by column name."""
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(text, parameters).fetchall()
