@@ -10,7 +10,7 @@ import orjson
 from typing_extensions import override
 
 from chassis.paging import Position
-from checkout_service.domain import NEEDS_OPERATOR, OPEN, PlacedOrder, State, Transition
+from checkout_service.domain import OPEN, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
