@@ -318,3 +318,53 @@ class RequeueNotificationsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequeueNotificationsResponse: _TypeAlias = RequeueNotificationsResponse  # noqa: Y015
+
+@_typing.final
+class ScanOrdersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """The next_page_token of the response before; empty for the first page."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only orders created at this time or later."""
+
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanOrdersRequest: _TypeAlias = ScanOrdersRequest  # noqa: Y015
+
+@_typing.final
+class ScanOrdersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty if this page is, because the list has ended."""
+    @_builtins.property
+    def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___Order]: ...
+    def __init__(
+        self,
+        *,
+        orders: _abc.Iterable[Global___Order] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "orders", b"orders"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanOrdersResponse: _TypeAlias = ScanOrdersResponse  # noqa: Y015

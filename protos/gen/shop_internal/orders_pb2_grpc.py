@@ -40,6 +40,11 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.ListOrdersRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.ListOrdersResponse.FromString,
                 _registered_method=True)
+        self.ScanOrders = channel.unary_unary(
+                '/shop.internal.OrderJournal/ScanOrders',
+                request_serializer=shop__internal_dot_orders__pb2.ScanOrdersRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.ScanOrdersResponse.FromString,
+                _registered_method=True)
         self.GetOrder = channel.unary_unary(
                 '/shop.internal.OrderJournal/GetOrder',
                 request_serializer=shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
@@ -58,6 +63,13 @@ class OrderJournalServicer(object):
 
     def ListOrders(self, request, context):
         """Lists orders, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ScanOrders(self, request, context):
+        """Lists all orders, oldest first, a page at a time, for reconciliation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,6 +96,11 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     servicer.ListOrders,
                     request_deserializer=shop__internal_dot_orders__pb2.ListOrdersRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.ListOrdersResponse.SerializeToString,
+            ),
+            'ScanOrders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScanOrders,
+                    request_deserializer=shop__internal_dot_orders__pb2.ScanOrdersRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.ScanOrdersResponse.SerializeToString,
             ),
             'GetOrder': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOrder,
@@ -124,6 +141,33 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/ListOrders',
             shop__internal_dot_orders__pb2.ListOrdersRequest.SerializeToString,
             shop__internal_dot_orders__pb2.ListOrdersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScanOrders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/ScanOrders',
+            shop__internal_dot_orders__pb2.ScanOrdersRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.ScanOrdersResponse.FromString,
             options,
             channel_credentials,
             insecure,

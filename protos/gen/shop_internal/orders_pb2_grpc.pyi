@@ -18,6 +18,8 @@ class OrderJournalStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListOrdersRequest, _orders_pb2.ListOrdersResponse]
     """Lists orders, newest first."""
+    ScanOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ScanOrdersRequest, _orders_pb2.ScanOrdersResponse]
+    """Lists all orders, oldest first, a page at a time, for reconciliation."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
     """Returns an order with its history. An unknown id is NOT_FOUND."""
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
@@ -33,6 +35,14 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_orders_pb2.ListOrdersRequest, _abc.Awaitable[_orders_pb2.ListOrdersResponse]],
     ) -> _abc.Awaitable[_orders_pb2.ListOrdersResponse]:
         """Lists orders, newest first."""
+
+    @_abc_1.abstractmethod
+    def ScanOrders(
+        self,
+        request: _orders_pb2.ScanOrdersRequest,
+        context: _aio.ServicerContext[_orders_pb2.ScanOrdersRequest, _abc.Awaitable[_orders_pb2.ScanOrdersResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.ScanOrdersResponse]:
+        """Lists all orders, oldest first, a page at a time, for reconciliation."""
 
     @_abc_1.abstractmethod
     def GetOrder(

@@ -300,6 +300,14 @@ async def test_orders_are_listed_with_their_outbox(run: Run, checkout_address: s
     assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email +empty_cart", out)
 
 
+async def test_the_address_of_the_internal_services_can_come_from_the_environment(
+    run: Run, checkout_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECKOUT_INTERNAL_ADDR", checkout_address)
+    status, _, _ = await run("orders", "list")
+    assert status == 0
+
+
 async def test_the_order_list_can_be_filtered_by_stuck_and_state(
     run: Run, journal: Journal, checkout_address: str
 ) -> None:

@@ -538,12 +538,9 @@ async def test_an_unimplemented_shipment_is_tried_again(
 
 
 @pytest.fixture
-async def checkout_without_manifest(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Checkout]:
+async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
     """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
-    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with peers.serving(with_manifest=False) as address, start(address) as running:
+    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
         yield running
 
 
@@ -752,6 +749,23 @@ async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retr
 
     await until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_payment_without_an_internal_address_has_no_ledger(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    async with peers.serving() as address, start(address, payment_internal_addr=None) as checkout:
+        error = await refusal(checkout.place(request_of(), "key"))
+    assert (error.reason, peers.payment.calls["Charge"], peers.ledger.calls) == ("ORDER_IN_PROGRESS", 1, {})
+
+
+async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    async with peers.serving() as address, start(address, cart_internal_addr=None) as checkout:
+        await checkout.place(request_of())
+    assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)
 
 
 # Benchmarks

@@ -9,6 +9,7 @@ from functools import partial
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.server import run
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import State, Transition
@@ -92,6 +93,10 @@ class NoJournal(Journal):
 
     @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
+        return []
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
         return []
 
     @override

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pydantic import Field, SecretStr
 
-from chassis.hmac_key import load_hmac_key
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from checkout_service.executor import Executor
@@ -48,11 +47,11 @@ async def build(
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
         recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
         retention = Retention(journal, days=settings.retention_days)
-        hmac_key = load_hmac_key(settings)
-        placer = OrderPlacer(journal, peers.quotes, executor, hmac_key, failpoints, lease_seconds=lease_seconds)
+        keys = settings.hmac_keys
+        placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
+        service.add_internal_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox, retention)]
             yield

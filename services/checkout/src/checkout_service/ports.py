@@ -7,6 +7,7 @@ from typing import Protocol
 
 from chassis.errors import Unavailable
 from chassis.money import Money
+from chassis.paging import Position
 from checkout_service.domain import (
     PLACED,
     Address,
@@ -134,6 +135,11 @@ class Entry:
     def order_id(self) -> str:
         """The order's id."""
         return self.order.order_id
+
+    @property
+    def position(self) -> Position:
+        """The order's place in the order of creation."""
+        return Position(self.created_at, self.order_id)
 
     @property
     def claim(self) -> Claim:
@@ -265,6 +271,9 @@ class Journal(Protocol):
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
+
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` orders that follow a position in the order of creation."""
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the kinds of the outbox items that each order still has, without dead letters."""

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time
 from checkout_service.domain import State
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -60,6 +61,15 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         states = [_state_from_wire(state) for state in request.states]
         found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
         return orders_pb2.ListOrdersResponse(orders=await self._to_wire(found))
+
+    @override
+    async def ScanOrders(
+        self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
+    ) -> orders_pb2.ScanOrdersResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._journal.scan(after, paging.PAGE_SIZE)
+        orders = await self._to_wire(page)
+        return orders_pb2.ScanOrdersResponse(orders=orders, next_page_token=paging.next_page_token(page))
 
     @override
     async def GetOrder(

@@ -7,7 +7,7 @@ import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.output.printing import amount, console, print_json, print_table
 from shop_internal import orders_pb2
 
@@ -30,7 +30,7 @@ async def list_orders(
     state: State = None,
     limit: Limit = 50,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
     states = [_parse_state(each) for each in state or ()]
@@ -52,7 +52,7 @@ async def show_order(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Show one order and its history, step by step."""
     async with journal_client(address) as journal:
@@ -76,7 +76,7 @@ async def requeue_notifications(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Send an order's dead letters again: notifications that were refused, or failed too often."""
     async with journal_client(address) as journal:

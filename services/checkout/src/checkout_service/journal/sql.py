@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from typing_extensions import override
 
+from chassis.paging import Position
 from checkout_service.domain import OPEN, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
@@ -238,6 +239,10 @@ class SqlJournal(Journal):
         found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return readable_entries(await self._read(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -293,6 +293,10 @@ LIST_STUCK = """
     ORDER BY created_at, order_id LIMIT :limit
 """
 
+SCAN = """
+    SELECT {entry} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
+"""
+
 HISTORY = """
     SELECT at, step, state, attempt, epoch, detail FROM order_events WHERE order_id = :order_id ORDER BY at, epoch
 """
