@@ -80,7 +80,7 @@ class PaymentClient(Payment):
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
             try:
                 await self._ledger_service.call(self._ledger.Void, probe)
-            except NotFound:
+            except (NotFound, Unimplemented):
                 pass
             except DomainError as error:
                 if error.reason != Unimplemented.default_reason:
