@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import spool_client
-from shop_cli.commands.options import Address, Json, async_command
+from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.output.printing import console, format_time, print_json, print_table
 from shop_internal import letter_spool_pb2
 
@@ -19,7 +19,7 @@ Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of let
 @letters.command("list")
 @async_command
 async def list_letters(
-    *, state: State = None, limit: Limit = 50, as_json: Json = False, address: Address = None
+    *, state: State = None, limit: Limit = 50, as_json: Json = False, address: InternalAddress = None
 ) -> None:
     """List letters that were not sent, those that waited longest first."""
     states = [_parse_state(each) for each in state or ()]
@@ -39,7 +39,7 @@ async def show_letter(
     letter_id: Annotated[str, typer.Argument(metavar="LETTER", help="Id of the letter: the order id.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Show a letter with its text, which is deleted when the letter was sent."""
     async with spool_client(address) as spool:
@@ -56,7 +56,7 @@ async def show_letter(
 async def requeue_letters(
     letter_ids: Annotated[list[str], typer.Argument(metavar="LETTER...", help="Ids of the letters.")],
     *,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Send letters again that were refused, or whose outcome is in doubt."""
     async with spool_client(address) as spool:
