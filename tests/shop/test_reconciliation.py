@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -44,30 +45,35 @@ async def own_shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ru
 class Reconciled:
     """The result of the command. `kinds`: of the mismatches, by order."""
 
-    exit_status: int
+    exit_status: int | None
     kinds: dict[str, set[str]]
     summary: str
 
 
-async def reconcile(shop: RunningShop, *options: str) -> Reconciled:
+async def run_command(shop: RunningShop, *options: str) -> tuple[int | None, str, str]:
+    """Return exit status, output and errors of `shop reconcile`."""
     addresses = {
         process.program.internal_address_variable: process.internal_address
         for process in shop.processes
         if process.internal_port
     }
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shop_cli", "reconcile", "--json", "--grace-minutes", "0", *options),
+        *(sys.executable, "-m", "shop_cli", "reconcile", "--grace-minutes", "0", *options),
         env={"PATH": os.environ["PATH"], **addresses},
         stdout=PIPE,
         stderr=PIPE,
     )
     output, errors = await running.communicate()
-    assert running.returncode is not None
+    return running.returncode, output.decode(), errors.decode()
+
+
+async def reconcile(shop: RunningShop, *options: str) -> Reconciled:
+    status, output, errors = await run_command(shop, "--json", *options)
     kinds = defaultdict(set)
     for line in output.splitlines():
         mismatch = json.loads(line)
         kinds[mismatch["order_id"]].add(mismatch["kind"])
-    return Reconciled(running.returncode, kinds, errors.decode())
+    return Reconciled(status, kinds, errors)
 
 
 async def place(shop: RunningShop) -> OrderResult:
@@ -169,6 +175,13 @@ async def test_records_that_disagree_are_found(
     await disturb(own_shop, order)
     reconciled = await reconcile(own_shop)
     assert (reconciled.exit_status, reconciled.kinds[order.order_id]) == (1, kinds)
+
+
+async def test_without_json_mismatches_are_a_table(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await lose_mail(own_shop, order)
+    _, output, _ = await run_command(own_shop)
+    assert re.search(rf"^NOT_MAILED +{order.order_id} +DONE +20\d\d-", output, re.MULTILINE)
 
 
 async def test_a_charge_of_no_order_is_found(own_shop: RunningShop) -> None:
