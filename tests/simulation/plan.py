@@ -14,13 +14,14 @@ CALM_AT = 12.0
 PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
 CHECKOUTS = ("checkout-1", "checkout-2")
 PROCESSES = (*CHECKOUTS, "payment", "shipping", "cart", "email")
-DATABASES = ("checkout", "payment")
+DATABASES = ("checkout", "payment", "shipping")
 REFUSAL_KINDS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
 EFFECTS = (
     "/shop.ShippingService/ShipOrder",
     "/shop.PaymentService/Charge",
     "/shop.internal.PaymentLedger/ResolveOrFence",
     "/shop.internal.PaymentLedger/Void",
+    "/shop.internal.ShipmentManifest/ResolveOrFence",
     "/shop.EmailService/SendOrderConfirmation",
     "/shop.CartService/EmptyCart",
     "/shop.internal.OrderedCart/RemoveOrdered",

@@ -156,10 +156,9 @@ class _Ledgers:
         self._journal = shop.journal.query("SELECT * FROM orders ORDER BY order_id")
         for card, amount in services.captured_charges(shop.ledger):
             self._charges[cards.get(card)].append(amount)
-        for shipment in shop.manifest.shipments:
-            items = {item.product_id: item.quantity for item in shipment.parcel.items}
-            number = streets.get(shipment.parcel.address.street_address)
-            self._shipments[number].append(Shipment(shipment.tracking_id, items))
+        for tracking_id, parcel in services.shipped_parcels(shop.manifest):
+            items = {item.product_id: item.quantity for item in parcel.items}
+            self._shipments[streets.get(parcel.address.street_address)].append(Shipment(tracking_id, items))
         for mail in shop.mailer.sent.values():
             text = " ".join(mail.text.split())
             self._mails[self._numbers.get(mail.recipient)].append(Confirmation(mail.order_id, mail.recipient, text))

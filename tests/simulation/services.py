@@ -13,6 +13,7 @@ from cart_service.service import CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from chassis.money import Money
 from chassis.telemetry import Telemetry
 from chassis.wire import money_from_wire, money_to_wire
@@ -28,8 +29,11 @@ from payment_service.domain import PaymentProcessor
 from payment_service.ledger.opening import MIGRATIONS as LEDGER_MIGRATIONS
 from payment_service.ledger.sqlite import SqliteLedger
 from payment_service.service import PaymentLedger, PaymentService
-from shipping_service.domain import Bracket, Manifest, RateCard, Shipment, Shipper, Zone
-from shipping_service.service import ShippingService
+from shipping_service.domain import Bracket, Parcel, RateCard, Shipper, Zone
+from shipping_service.manifest.opening import MIGRATIONS as MANIFEST_MIGRATIONS
+from shipping_service.manifest.rows import entry_from_row
+from shipping_service.manifest.sqlite import SqliteManifest
+from shipping_service.service import ShipmentManifest, ShippingService
 from shop import (
     cart_pb2_grpc,
     currency_pb2,
@@ -41,7 +45,7 @@ from shop import (
 )
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.ledgers import CARD_MONTH
-from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc
+from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
 from simulation.disk import Disk, Schema, schema_of
 from simulation.network import HandlerTable, Network
 from simulation.plan import PRODUCTS
@@ -66,6 +70,10 @@ def ledger_schema() -> Schema:
     return schema_of(LEDGER_MIGRATIONS)
 
 
+def manifest_schema() -> Schema:
+    return schema_of(MANIFEST_MIGRATIONS)
+
+
 class SimulatedService:
     """The part of a chassis.server.Service that a service's `build` uses."""
 
@@ -78,6 +86,8 @@ class SimulatedService:
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         register(servicer, self._registrar)
+
+    add_internal_servicer = add_servicer
 
     def add_method(self, path: str, message: type[Any], method: Callable[[Any], Awaitable[Any]]) -> None:
         """Serve a single method."""
@@ -114,6 +124,7 @@ def checkout_settings(replica: int) -> checkout.Settings:
     """Return the settings of one of the replicas."""
     peers = ("cart", "product_catalog", "shipping", "currency", "payment", "email")
     addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
+    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in ("cart", "shipping", "payment")}
     values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
     return checkout.Settings.model_validate(values)
 
@@ -123,18 +134,18 @@ class Payment:
 
     def __init__(self, writer: Any) -> None:
         brands = frozenset({Brand.VISA, Brand.MASTERCARD})
-        self._processor = PaymentProcessor(SqliteLedger(writer), _HMAC_KEY.encode(), brands, lambda: _TODAY)
+        self._processor = PaymentProcessor(SqliteLedger(writer), HmacKeys.parse(_HMAC_KEY), brands, lambda: _TODAY)
 
     def register(self, service: SimulatedService) -> None:
         charges = PaymentService(self._processor, _NO_FAILPOINTS)
         ledger = PaymentLedger(self._processor, _NO_FAILPOINTS)
         service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
-        service.add_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
+        service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
 
     def fingerprint(self, intent: Intent) -> bytes:
         """Return what the ledger stores instead of the number of the order's card."""
         card = Card(number=intent.card_number, cvv=123, year=intent.card_year, month=CARD_MONTH)
-        return self._processor._card_hmac(card)
+        return self._processor._card_hmacs(card)[0]
 
 
 def captured_charges(ledger: Disk) -> list[tuple[bytes, Money]]:
@@ -143,16 +154,11 @@ def captured_charges(ledger: Disk) -> list[tuple[bytes, Money]]:
     return [(bytes(row["card_hmac"]), Money.of(row["currency_code"], row["units"], row["nanos"])) for row in rows]
 
 
-class MemoryManifest(Manifest):
-    """A manifest that outlives the shipping service, by tracking id."""
-
-    def __init__(self) -> None:
-        self.shipments: list[Shipment] = []
-
-    @override
-    async def append(self, shipment: Shipment) -> None:
-        if all(each.tracking_id != shipment.tracking_id for each in self.shipments):
-            self.shipments.append(shipment)
+def shipped_parcels(manifest: Disk) -> list[tuple[str, Parcel]]:
+    """Return the tracking id and the parcel of every shipment."""
+    rows = manifest.query("SELECT shipment_key, parcel FROM shipments ORDER BY shipment_key")
+    entries = [entry_from_row(row["shipment_key"], row["parcel"]) for row in rows]
+    return [(entry.tracking_id, entry.parcel) for entry in entries if entry.parcel is not None]
 
 
 class _FixedRates:
@@ -161,10 +167,13 @@ class _FixedRates:
     value = RateCard({}, Zone("all", [Bracket(1, Money.of("USD", 5, 0))], Money.of("USD", 1, 500_000_000)))
 
 
-def register_shipping(service: SimulatedService, manifest: MemoryManifest) -> None:
+def register_shipping(service: SimulatedService, writer: Any) -> None:
     rates: Any = _FixedRates()
-    servicer = ShippingService(rates, Shipper(manifest), _NO_FAILPOINTS)
-    service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)
+    shipper = Shipper(SqliteManifest(writer))
+    shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
+    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS)
+    service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping)
+    service.add_internal_servicer(shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, manifest)
 
 
 def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
@@ -174,7 +183,7 @@ def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
 
 def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
-    service.add_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
+    service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
 
 
 class MemoryMailer(Mailer):
@@ -184,7 +193,7 @@ class MemoryMailer(Mailer):
         self.sent: dict[str, ConfirmationEmail] = {}
 
     @override
-    async def send(self, email: ConfirmationEmail) -> None:
+    async def accept(self, email: ConfirmationEmail) -> None:
         self.sent[email.key] = email
 
 
@@ -194,7 +203,9 @@ def _templates() -> ConfirmationTemplates:
 
 
 def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
-    service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), mailer))
+    service.add_servicer(
+        email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), mailer, _NO_FAILPOINTS)
+    )
 
 
 async def _get_product(request: product_catalog_pb2.GetProductRequest) -> product_catalog_pb2.Product:

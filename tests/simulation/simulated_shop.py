@@ -52,7 +52,7 @@ class SimulatedShop:
         self.ledger = Disk(services.ledger_schema())
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
-        self.manifest = services.MemoryManifest()
+        self.manifest = Disk(services.manifest_schema())
         self.mailer = services.MemoryMailer()
 
     def now(self) -> float:
@@ -82,6 +82,7 @@ class SimulatedShop:
             process.kill()
         self.journal.close()
         self.ledger.close()
+        self.manifest.close()
 
     def kill(self, process: Process) -> None:
         """Kill a process and restart it soon."""
@@ -153,7 +154,7 @@ class SimulatedShop:
             case "payment":
                 services.Payment(SimulatedWriter(self.ledger, process, latencies)).register(service)
             case "shipping":
-                services.register_shipping(service, self.manifest)
+                services.register_shipping(service, SimulatedWriter(self.manifest, process, latencies))
             case "cart":
                 services.register_cart(service, self.carts)
             case "email":
