@@ -192,9 +192,9 @@ class World:
                 yield lambda name=name: self.call(name, self.chance.choice(REQUESTS))  # type: ignore[misc]
                 yield lambda name=name: self.recover(name)  # type: ignore[misc]
         for name in self.tasks:
-            yield from [lambda name=name: self.advance(name)] * 8  # type: ignore[misc]
+            yield from [lambda name=name: self.advance(name)] * 8
             yield lambda name=name: self.die(name)  # type: ignore[misc]
-            yield from [lambda name=name: self.delay(name)] * 2  # type: ignore[misc]
+            yield from [lambda name=name: self.delay(name)] * 2
         yield from [self.deliver] * 2 * len(self.delayed)
         if self.row() != self.replicated:
             yield self.replicate
