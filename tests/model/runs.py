@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from typing_extensions import override
 from chassis import database
 from chassis.money import Money
 from checkout_service import saga
-from checkout_service.domain import RELEASED_CART, Address, Order, OrderLine, Refusal, State, order_id_of
+from checkout_service.domain import OPEN, RELEASED_CART, Address, Order, OrderLine, Refusal, State, order_id_of
 from checkout_service.journal import sqlite
 from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.journal.opening import MIGRATIONS
@@ -192,9 +193,9 @@ class World:
                 yield lambda name=name: self.call(name, self.chance.choice(REQUESTS))  # type: ignore[misc]
                 yield lambda name=name: self.recover(name)  # type: ignore[misc]
         for name in self.tasks:
-            yield from [lambda name=name: self.advance(name)] * 8  # type: ignore[misc]
+            yield from [lambda name=name: self.advance(name)] * 8
             yield lambda name=name: self.die(name)  # type: ignore[misc]
-            yield from [lambda name=name: self.delay(name)] * 2  # type: ignore[misc]
+            yield from [lambda name=name: self.delay(name)] * 2
         yield from [self.deliver] * 2 * len(self.delayed)
         if self.row() != self.replicated:
             yield self.replicate
@@ -234,10 +235,12 @@ class World:
         self.record(action, name, request, price)
 
     def recover(self, name: str) -> None:
-        for entry in now(self.journal.claim_expired(1)):
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
-            self.record("claim_expired", name)
+        for state, failed in product(OPEN, (False, True)):
+            for entry in now(self.journal.claim_expired(state, 1, failed=failed)):
+                steps = saga.release() if state is State.VOIDING else saga.resolve()
+                self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
+                self.record("claim_expired", name)
+                return
 
     def advance(self, name: str) -> None:
         """Perform the task's command."""

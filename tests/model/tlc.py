@@ -5,11 +5,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MODEL = Path(__file__).parent / "Orders.tla"
+MODULES = sorted(Path(__file__).parent.glob("*.tla"))
+
+NO_PROGRESS = "progress"
+"""A state from which nothing follows, although it is not the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Configuration:
         tasks: how many.
         settles: also check that orders settle once the faults end.
         without: the safeguard that is removed.
+        conformance: take the steps of recorded runs, and no others.
     """
 
     invariants: tuple[str, ...]
@@ -35,27 +39,33 @@ class Configuration:
     outbox: bool = False
     settles: bool = False
     without: str = ""
+    conformance: bool = False
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the configuration file."""
-        yield "SPECIFICATION Spec"
+        yield f"SPECIFICATION {'Conforms' if self.conformance else 'Spec'}"
         yield "CONSTANTS"
-        yield f"Requests = {_set(self.requests)}"
-        yield f"Malformed = {_set(self.malformed)}"
+        yield f"Requests = {_set(self._names(self.requests))}"
+        yield f"Malformed = {_set(self._names(self.malformed))}"
         yield f"Prices = {_set(self.prices)}"
         yield f"OneScope = {_boolean(self.one_scope)}"
         yield f"HasKey = {_boolean(self.has_key)}"
-        yield f"Tasks = {_set(f'w{task}' for task in range(self.tasks))}"
+        yield f"Tasks = {_set(self._names(f'w{task}' for task in range(1, self.tasks + 1)))}"
         yield f"MaxAttempts = {self.max_attempts}"
         yield f"Failovers = {_boolean(self.failovers)}"
         yield f"HasManifest = {_boolean(self.has_manifest)}"
         yield f"Outbox = {_boolean(self.outbox)}"
         yield f"Quiet = {_boolean(self.settles)}"
         yield f'Without = "{self.without}"'
-        yield f"CHECK_DEADLOCK {_boolean(self.settles)}"
-        yield "CONSTRAINT Bounded"
-        yield "SYMMETRY Symmetry"
-        yield f"INVARIANTS {' '.join(self.invariants)}"
+        yield f"CHECK_DEADLOCK {_boolean(self.settles or self.conformance)}"
+        if not self.conformance:
+            yield "CONSTRAINT Bounded"
+            yield "SYMMETRY Symmetry"
+            yield f"INVARIANTS {' '.join(self.invariants)}"
+
+    def _names(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield names as strings for recorded runs, otherwise as symmetric model values."""
+        return (f'"{name}"' if self.conformance else name for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class Outcome:
     """What TLC found.
 
     Attributes:
-        violated: the invariant; DEADLOCK if an order does not settle; empty if everything holds.
+        violated: the invariant; NO_PROGRESS; empty if everything holds.
         actions: of the counterexample.
         states: distinct ones.
         depth: the longest distance of a state from the first one.
@@ -77,19 +87,30 @@ class Outcome:
     output: str
 
 
-DEADLOCK = "progress"
+class Tlc:
+    """TLC.
 
+    Args:
+        jar: of TLC.
+        runs: the module Runs, for the configurations with conformance.
+    """
 
-def check(configuration: Configuration, jar: Path) -> Outcome:
-    """Run TLC to its end. Raises RuntimeError if it neither completes nor finds a violation."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(MODEL, folder)
-        Path(folder, "Orders.cfg").write_text("\n".join(configuration.lines()))
-        java = ["java", "-XX:+UseSerialGC", "-Xmx2g", "-cp", str(jar.resolve()), "tlc2.TLC"]
-        command = [*java, "-workers", "1", "-nowarning", "Orders.tla"]
-        output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
-    return _parse(output, time.monotonic() - began)
+    def __init__(self, jar: Path, runs: str) -> None:
+        self._command = ["java", "-XX:+UseSerialGC", "-Xmx2g", "-cp", str(jar.resolve()), "tlc2.TLC"]
+        self._runs = runs
+
+    def check(self, configuration: Configuration) -> Outcome:
+        """Run TLC to its end. Raises RuntimeError if it neither completes nor finds a violation."""
+        began = time.monotonic()
+        name = "Conformance" if configuration.conformance else "Orders"
+        with tempfile.TemporaryDirectory() as folder:
+            for module in MODULES:
+                shutil.copy(module, folder)
+            Path(folder, "Runs.tla").write_text(self._runs)
+            Path(folder, f"{name}.cfg").write_text("\n".join(configuration.lines()))
+            command = [*self._command, "-workers", "1", "-nowarning", f"{name}.tla"]
+            output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+        return _parse(output, time.monotonic() - began)
 
 
 def _parse(output: str, seconds: float) -> Outcome:
@@ -97,7 +118,7 @@ def _parse(output: str, seconds: float) -> Outcome:
     if invariant:
         violated = invariant[1]
     elif "Error: Deadlock reached" in output:
-        violated = DEADLOCK
+        violated = NO_PROGRESS
     elif "Model checking completed. No error has been found." in output:
         violated = ""
     else:
@@ -117,8 +138,8 @@ def _number(pattern: str, output: str) -> int:
     return int(re.findall(pattern, output)[-1].replace(",", ""))
 
 
-def _set(elements: object) -> str:
-    return "{" + ", ".join(str(element) for element in elements) + "}"  # type: ignore[attr-defined]
+def _set(elements: Iterable[object]) -> str:
+    return "{" + ", ".join(map(str, elements)) + "}"
 
 
 def _boolean(value: bool) -> str:

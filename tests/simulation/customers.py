@@ -10,8 +10,8 @@ from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.order_pb2 import OrderResult
+from shop_cli.prove.customer_calls import intent_to_wire
 from shop_cli.prove.customer_plan import Intent, Line, OrderKind
-from shop_cli.prove.customers import intent_to_wire
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from simulation.network import Network, on_behalf_of
 from simulation.plan import CHECKOUTS, Shopper, Visit

@@ -187,7 +187,9 @@ class _Ledgers:
         if not rows:
             return None
         row = next((row for row in rows if row["state"] in _PLACED), rows[-1])
-        return JournalRecord(row["state"], Money.of(row["currency_code"], row["total_units"], row["total_nanos"]))
+        return JournalRecord(
+            row["order_id"], row["state"], Money.of(row["currency_code"], row["total_units"], row["total_nanos"])
+        )
 
     def _rows(self, intent: Intent) -> list[Any]:
         return [row for row in self._journal if row["email"] == intent.email]
