@@ -16,6 +16,8 @@ ROOT = Path(__file__).parent.parent
 RECIPE = (ROOT / "services/README.md").read_text().partition("\n## Add a tenth service\n")[2].partition("\n## ")[0]
 # The commands of the recipe, but for `make sync`, which downloads packages. `Copy.install` stands in for it.
 COMMANDS = ("make protos", "python tests/chart/values_table.py")
+# Each test is a whole run of pytest or of the linters, in which single tests have the usual limit.
+pytestmark = pytest.mark.timeout(400)
 # What makes a subprocess part of this pytest run instead of one of its own.
 PYTEST_VARIABLES = re.compile(r"PYTEST_|COV_")
 
