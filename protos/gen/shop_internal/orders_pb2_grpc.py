@@ -69,7 +69,7 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ScanOrders(self, request, context):
-        """Lists all orders, oldest first, a page at a time, for reconciliation.
+        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

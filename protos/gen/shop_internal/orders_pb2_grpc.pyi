@@ -19,7 +19,7 @@ class OrderJournalStub:
     ListOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListOrdersRequest, _orders_pb2.ListOrdersResponse]
     """Lists orders, newest first."""
     ScanOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ScanOrdersRequest, _orders_pb2.ScanOrdersResponse]
-    """Lists all orders, oldest first, a page at a time, for reconciliation."""
+    """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
     """Returns an order with its history. An unknown id is NOT_FOUND."""
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
@@ -42,7 +42,7 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.ScanOrdersRequest,
         context: _aio.ServicerContext[_orders_pb2.ScanOrdersRequest, _abc.Awaitable[_orders_pb2.ScanOrdersResponse]],
     ) -> _abc.Awaitable[_orders_pb2.ScanOrdersResponse]:
-        """Lists all orders, oldest first, a page at a time, for reconciliation."""
+        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
 
     @_abc_1.abstractmethod
     def GetOrder(

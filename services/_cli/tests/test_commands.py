@@ -139,6 +139,9 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
         event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
         return orders_pb2.GetOrderResponse(order=self.order, history=[event])
 
+    async def ScanOrders(self, _request: Any, _context: Any) -> orders_pb2.ScanOrdersResponse:
+        raise NotImplementedError
+
     async def RequeueNotifications(
         self, request: orders_pb2.RequeueNotificationsRequest, _context: Any
     ) -> orders_pb2.RequeueNotificationsResponse:

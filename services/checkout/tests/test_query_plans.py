@@ -35,6 +35,8 @@ PARAMETERS: dict[str, Any] = {
     "before": State.CHARGING.value,
     "after": State.SHIPPED.value,
     "kind": "email",
+    "at": 1_790_000_000.0,
+    "key": "7",
     "limit": 50,
     "items": json.dumps([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
 }

@@ -1,8 +1,8 @@
 """Database URLs, engines and schema migrations, for a SQLite file or PostgreSQL.
 
 URLs are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://user:password@host:port/name`, or any other
-URL of libpq: `postgresql://user@one,two/name?target_session_attrs=read-write` finds the primary of two servers. A folder
-of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
+URL of libpq: `postgresql://user@one,two/name?target_session_attrs=read-write` finds the primary of two servers.
+A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
 Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start. They are imported
 inside the functions that need them; `migrate` needs neither when no migration is pending.

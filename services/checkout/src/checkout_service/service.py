@@ -68,7 +68,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
         page = await self._journal.scan(after, paging.PAGE_SIZE)
-        orders = await self._to_wire(page)
+        orders = [_entry_to_wire(entry, [], []) for entry in page]
         return orders_pb2.ScanOrdersResponse(orders=orders, next_page_token=paging.next_page_token(page))
 
     @override

@@ -242,7 +242,7 @@ class SqlJournal(Journal):
 
     @override
     async def scan(self, after: Position, limit: int) -> list[Entry]:
-        return readable_entries(await self._read(statements.SCAN, at=after.at, key=after.key, limit=limit))
+        return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
