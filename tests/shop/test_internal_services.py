@@ -54,4 +54,6 @@ async def test_every_internal_service_is_described_by_one_internal_port(shop: Ru
         if program.internal_port
         for service in await reflected(shop.processes[program.name].internal_address)
     ]
-    assert sorted(described) == sorted({method.containing_service.full_name for method in internal_methods()})
+    # Without a spool, as in this shop, the email service has no letters.
+    expected = {method.containing_service.full_name for method in internal_methods()} - {"shop.internal.LetterSpool"}
+    assert sorted(described) == sorted(expected)
