@@ -538,12 +538,9 @@ async def test_an_unimplemented_shipment_is_tried_again(
 
 
 @pytest.fixture
-async def checkout_without_manifest(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Checkout]:
+async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
     """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
-    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with peers.serving(with_manifest=False) as address, start(address) as running:
+    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
         yield running
 
 

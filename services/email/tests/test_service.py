@@ -178,54 +178,63 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
+@dataclass(frozen=True)
+class Running:
+    """Stubs of both services of one process."""
+
+    email: EmailServiceStub
+    spool: LetterSpoolStub
+
+
 @asynccontextmanager
-async def serve(**settings: Any) -> AsyncIterator[grpc.aio.Channel]:
+async def serve(**settings: Any) -> AsyncIterator[Running]:
     """Run the service with these settings, in the test's process."""
-    loaded = Settings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, **settings)
+    loaded = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **settings)
     service = Service(loaded, Telemetry())
     async with (
         serving(service, build(loaded, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        yield channel
+        yield Running(EmailServiceStub(public), LetterSpoolStub(internal))
 
 
 async def test_without_relay_and_database_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
-    async with serve(outbox_dir=tmp_path) as channel:
-        await EmailServiceStub(channel).SendOrderConfirmation(request())
+    async with serve(outbox_dir=tmp_path) as running:
+        await running.email.SendOrderConfirmation(request())
     assert files(tmp_path) == ["o-1.eml"]
 
 
 async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Path, sqlite_url: str) -> None:
     relay, url = SecretStr("smtp://127.0.0.1:1"), SecretStr(sqlite_url)
-    async with serve(outbox_dir=tmp_path / "outbox", smtp_url=relay, database_url=url) as channel:
-        await EmailServiceStub(channel).SendOrderConfirmation(request())
-        (letter,) = (await LetterSpoolStub(channel).ListLetters(spool_pb2.ListLettersRequest())).letters
+    async with serve(outbox_dir=tmp_path / "outbox", smtp_url=relay, database_url=url) as running:
+        await running.email.SendOrderConfirmation(request())
+        (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
     assert (letter.letter_id, letter.recipient) == ("o-1", "jane@example.com")
     assert "outbox" not in files(tmp_path)
 
 
 async def test_with_a_database_and_no_relay_letters_wait_in_the_spool(spool_url: str) -> None:
-    async with serve(database_url=SecretStr(spool_url)) as channel:
-        await EmailServiceStub(channel).SendOrderConfirmation(request())
-        found = await LetterSpoolStub(channel).GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+    async with serve(database_url=SecretStr(spool_url)) as running:
+        await running.email.SendOrderConfirmation(request())
+        found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
     assert found.letter.state == spool_pb2.LETTER_STATE_QUEUED
     assert "Message-ID: <o-1@shop>" in found.message
 
 
 async def test_an_unknown_letter_is_not_found(sqlite_url: str) -> None:
-    async with serve(database_url=SecretStr(sqlite_url)) as channel:
+    async with serve(database_url=SecretStr(sqlite_url)) as running:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await LetterSpoolStub(channel).GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+            await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
     async with mail_relay.relay(Inbox(rcpt_response="550 unknown")) as port:
         relay = SecretStr(f"smtp://127.0.0.1:{port}")
-        async with serve(database_url=SecretStr(sqlite_url), smtp_url=relay) as channel:
-            stub = LetterSpoolStub(channel)
-            await EmailServiceStub(channel).SendOrderConfirmation(request())
+        async with serve(database_url=SecretStr(sqlite_url), smtp_url=relay) as running:
+            stub = running.spool
+            await running.email.SendOrderConfirmation(request())
             refused = spool_pb2.ListLettersRequest(states=[spool_pb2.LETTER_STATE_REFUSED])
 
             async def attempts() -> int:
@@ -242,6 +251,6 @@ async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None
 
 
 async def test_a_list_of_letters_has_a_limit(sqlite_url: str) -> None:
-    async with serve(database_url=SecretStr(sqlite_url)) as channel:
+    async with serve(database_url=SecretStr(sqlite_url)) as running:
         with pytest.raises(grpc.aio.AioRpcError, match="limit"):
-            await LetterSpoolStub(channel).ListLetters(spool_pb2.ListLettersRequest(limit=1001))
+            await running.spool.ListLetters(spool_pb2.ListLettersRequest(limit=1001))

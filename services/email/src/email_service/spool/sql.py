@@ -16,8 +16,9 @@ CLAIM_SECONDS = 30.0
 SENDING_SECONDS = 660.0
 """For longer than the relay's response is awaited; after it a letter of a process that died is in doubt."""
 
-RETENTION_SECONDS = 30 * 86_400.0
-"""How long a letter is remembered after its last change. A repeated request within this time is the same letter."""
+RETENTION_SECONDS = 90 * 86_400.0
+"""How long a letter is remembered after its last change. A repeated request within this time is the same letter, and
+checkout by default deletes its order after the same time."""
 
 _HORIZON_SECONDS = 7_200.0
 _DELETIONS = 1_000
