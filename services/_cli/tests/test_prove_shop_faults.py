@@ -35,7 +35,7 @@ PARCEL = ShipOrderRequest(
 @asynccontextmanager
 async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
     """A client of a shipping that does not exist, while another server answers instead."""
-    async with serve_peer_stubs("127.0.0.1:1") as stubs, tcp_proxy("127.0.0.1:1") as link:
+    async with serve_peer_stubs() as stubs, tcp_proxy("127.0.0.1:1") as link:
         faults = ShopFaults({}, {"shipping": link}, stubs, RELAY, 1)
         injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
         await wait_until(lambda: link.target != "127.0.0.1:1")
@@ -63,10 +63,20 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
 
 
 async def test_the_network_is_as_before_after_a_fault() -> None:
-    link = TcpProxy("127.0.0.1:1")
+    links = {"cart": TcpProxy("127.0.0.1:1"), "cart-internal": TcpProxy("127.0.0.1:2")}
     for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
-        await ShopFaults({}, {"cart": link}, NO_STUBS, RELAY, 1).inject(Fault(0, FaultKind.NETWORK, "cart", 0, mode))
-        assert link.mode == "pass"
+        await ShopFaults({}, links, NO_STUBS, RELAY, 1).inject(Fault(0, FaultKind.NETWORK, "cart", 0, mode))
+        assert {link.mode for link in links.values()} == {"pass"}
+
+
+async def test_the_network_fails_for_all_ports_of_a_peer_and_no_other() -> None:
+    names = ("cart", "cart-internal", "email")
+    links = {name: TcpProxy("127.0.0.1:1") for name in names}
+    faults = ShopFaults({}, links, NO_STUBS, RELAY, 1)
+    injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.NETWORK, "cart", 60, "blackhole")))
+    await wait_until(lambda: links["cart"].mode == "blackhole")
+    assert [links[name].mode for name in names] == ["blackhole", "blackhole", "pass"]
+    injecting.cancel()
 
 
 async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(tmp_path: Path) -> None:

@@ -9,28 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis import errors
-from shop.address_pb2 import Address
-from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
-from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
-from shop.order_pb2 import OrderResult
-from shop.payment_pb2 import CreditCardInfo
+from shop_cli.prove.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCalls
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
-from shop_cli.prove.histories import Histories, Times
-from shop_cli.prove.ledgers import CARD_MONTH
+from shop_cli.prove.histories import Times
 from shop_cli.prove.peer_stubs import NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
 REPEAT_SHARE = 0.2
-PATIENCE_SECONDS = 60.0
 _NEXT_CART_SECONDS = 15.0
-_DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
-_REPLAYED = ("idempotent-replayed", "true")
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
 ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
@@ -54,21 +46,17 @@ class CustomerResult:
     cart_known: bool = True
 
 
-class CustomerSimulator:
+class CustomerSimulator(CustomerCalls):
     """Simulates customers of one cart service and any number of checkouts.
 
     Args:
         cart: the cart service.
         checkouts: called in turn, starting at the order's number.
         gate: delays the start of orders.
-        timeout_seconds: of each try.
+        timeout_seconds: of each try to order.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
         allowed_refusals: the reasons for which a valid order may be refused.
-
-    Attributes:
-        replays: the number of responses that were marked as replayed.
-        histories: all calls that had a result, and those that may have had an effect.
     """
 
     def __init__(
@@ -82,12 +70,8 @@ class CustomerSimulator:
         repeat_share: float = REPEAT_SHARE,
         allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
     ) -> None:
-        self.replays = 0
-        self.histories = Histories()
-        self._cart = cart
-        self._checkouts = checkouts
+        super().__init__(cart, checkouts, timeout_seconds)
         self._gate = gate
-        self._timeout_seconds = timeout_seconds
         self._hangup_share = hangup_share
         self._repeat_share = repeat_share
         self._allowed_refusals = allowed_refusals
@@ -119,52 +103,6 @@ class CustomerSimulator:
 
         await asyncio.gather(*map(order, customer.intents))
 
-    async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
-        """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
-        seconds = timeout_seconds or self._timeout_seconds
-        metadata = (("idempotency-key", intent.key),) if intent.key else ()
-        checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
-        started = time.monotonic()
-        try:
-            response = await call
-        except _DEFINITE as error:
-            self._record_response(intent, error.reason.encode(), started)
-            raise
-        self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
-        self.replays += _REPLAYED in tuple(await call.trailing_metadata() or ())
-        return response.order
-
-    def _record_response(self, intent: Intent, response: bytes, started: float) -> None:
-        if intent.key:
-            self.histories.record_response(intent.key, response, Times(started, time.monotonic()))
-
-    async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
-        """Place an order again that already has a definite response; return the response to the repeated request."""
-        deadline = time.monotonic() + patience_seconds
-        tries = 1
-        while True:
-            try:
-                return OrderResponse(ClientOutcome.PLACED, await self.place_order(intent, tries))
-            except _DEFINITE as error:
-                return OrderResponse(ClientOutcome.REFUSED, reason=error.reason)
-            except errors.DomainError as error:
-                if time.monotonic() > deadline:
-                    return OrderResponse(ClientOutcome.UNKNOWN, reason=error.reason)
-                await asyncio.sleep(0.1)
-                tries += 1
-
-    async def cart_contents(self, user_id: str) -> dict[str, int] | None:
-        """Return the quantities in a cart by product id, None if it cannot be read."""
-        started = time.monotonic()
-        try:
-            cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
-        except errors.DomainError:
-            return None
-        contents = {item.product_id: item.quantity for item in cart.items}
-        self.histories.record_read(user_id, contents, Times(started, time.monotonic()))
-        return contents
-
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent, result):
@@ -180,9 +118,10 @@ class CustomerSimulator:
     async def _fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
         """Add the order's lines to the cart; on timeout return the result of the order."""
         for index, line in enumerate(intent.lines):
-            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
+            if not await self.add_line(intent.user_id, line, f"{intent.number}-{index}"):
                 result.cart_known = False
                 return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+            result.added[line.product_id] += line.quantity
         return None
 
     async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
@@ -201,27 +140,10 @@ class CustomerSimulator:
 
     async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
         await asyncio.sleep(delay_seconds)
-        if not await self._add_line(intent, line, f"{intent.number}-late", result.added_late):
+        if await self.add_line(intent.user_id, line, f"{intent.number}-late"):
+            result.added_late[line.product_id] += line.quantity
+        else:
             result.cart_known = False
-
-    async def _add_line(self, intent: Intent, line: Line, key: str, added: Counter[str]) -> bool:
-        """Add a line under an idempotency key, with retries. Return False on timeout."""
-        request = AddItemRequest(
-            user_id=intent.user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity)
-        )
-        started = time.monotonic()
-        times = Times(started)
-        while time.monotonic() < started + PATIENCE_SECONDS:
-            try:
-                await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
-            except errors.DomainError:
-                await asyncio.sleep(0.1)
-            else:
-                times = Times(started, time.monotonic())
-                added[line.product_id] += line.quantity
-                break
-        self.histories.record_addition(intent.user_id, key, line.product_id, line.quantity, times=times)
-        return times.returned < math.inf
 
     async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order and record what it bought."""
@@ -243,7 +165,7 @@ class CustomerSimulator:
             timeout_seconds = rng.uniform(0.005, 0.2) if rng.random() < self._hangup_share else None
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)
-            except _DEFINITE as error:
+            except DEFINITE as error:
                 return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
@@ -272,19 +194,3 @@ class CustomerSimulator:
             return response
         contradiction = f"an immediate repetition returned {repeated.reason or 'a different order'}"
         return replace(response, contradictions=(contradiction,))
-
-
-def intent_to_wire(intent: Intent) -> PlaceOrderRequest:
-    """Return the request that places the order."""
-    return PlaceOrderRequest(
-        user_id=intent.user_id,
-        user_currency=intent.currency,
-        email=intent.email,
-        address=Address(street_address=intent.street, city="Hamburg", state="HH", country="Germany", zip_code=20095),
-        credit_card=CreditCardInfo(
-            credit_card_number=intent.card_number,
-            credit_card_cvv=123,
-            credit_card_expiration_year=intent.card_year,
-            credit_card_expiration_month=CARD_MONTH,
-        ),
-    )

@@ -1,7 +1,4 @@
-"""Servers that answer instead of a service for a while: one without any method, and a shipping that ships nothing more.
-
-The latter has the same manifest as the shipping that it replaces, as after a change of shipping's rules.
-"""
+"""Servers that answer instead of a service for a while: one without any method, and a shipping that refuses."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,9 +12,6 @@ from chassis.serving import ServicerContext
 from chassis.status import to_status
 from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.ports import HOST
-from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
-
-_TIMEOUT_SECONDS = 2.0
 
 
 class NoDelivery(FailedPrecondition):
@@ -40,29 +34,6 @@ class RefusingShipping(shipping_pb2_grpc.ShippingServiceServicer):
         await context.abort_with_status(to_status(NoDelivery("no delivery to this address")))
 
 
-class SameManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """Forwards calls to the service at an address."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._manifest = shipment_manifest_pb2_grpc.ShipmentManifestStub(channel)
-
-    @override
-    async def ResolveOrFence(
-        self, request: shipment_manifest_pb2.ResolveShipmentRequest, context: ServicerContext
-    ) -> shipment_manifest_pb2.ResolveShipmentResponse:
-        try:
-            return await self._manifest.ResolveOrFence(request, timeout=_TIMEOUT_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            await context.abort(error.code(), error.details() or "")
-            raise
-
-    @override
-    async def ListShipments(
-        self, request: shipment_manifest_pb2.ListShipmentsRequest, context: ServicerContext
-    ) -> shipment_manifest_pb2.ListShipmentsResponse:
-        return await self._manifest.ListShipments(request, timeout=_TIMEOUT_SECONDS)
-
-
 @dataclass(frozen=True, slots=True)
 class PeerStubs:
     """The addresses of the servers."""
@@ -72,12 +43,10 @@ class PeerStubs:
 
 
 @asynccontextmanager
-async def serve_peer_stubs(shipping_address: str) -> AsyncIterator[PeerStubs]:
-    """Run the servers on free ports of loopback while in the context; `shipping_address` is that of the real one."""
-    channel = grpc.aio.insecure_channel(shipping_address)
+async def serve_peer_stubs() -> AsyncIterator[PeerStubs]:
+    """Run the servers on free ports of loopback while in the context."""
     unimplemented, refusing = grpc.aio.server(), grpc.aio.server()
     shipping_pb2_grpc.add_ShippingServiceServicer_to_server(RefusingShipping(), refusing)
-    shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server(SameManifest(channel), refusing)
     ports = [server.add_insecure_port(f"{HOST}:0") for server in (unimplemented, refusing)]
     await unimplemented.start()
     await refusing.start()
@@ -86,4 +55,3 @@ async def serve_peer_stubs(shipping_address: str) -> AsyncIterator[PeerStubs]:
     finally:
         await unimplemented.stop(0)
         await refusing.stop(0)
-        await channel.close()

@@ -101,7 +101,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             smtp_url=relay.url,
         ) as shop,
         open_clients(shop) as clients,
-        serve_peer_stubs(shop.processes["shipping"].internal_address) as stubs,
+        serve_peer_stubs() as stubs,
     ):
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         simulator = CustomerSimulator(

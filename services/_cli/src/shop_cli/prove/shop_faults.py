@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from shop_cli.local.control import ControllableProcess
-from shop_cli.local.processes import Process
+from shop_cli.local.processes import Process, ProcessDied
+from shop_cli.local.workspace import internal_name
 from shop_cli.prove import coverage
 from shop_cli.prove.fault_plan import Fault, FaultKind
 from shop_cli.prove.mail_relay import MailRelay, RelayMode
@@ -16,7 +16,7 @@ from shop_cli.prove.postgres_cluster import PostgresCluster
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
-_REACH_SECONDS = 4.0
+_REACH_SECONDS = 3.0
 
 
 class ShopFaults:
@@ -24,7 +24,7 @@ class ShopFaults:
 
     Args:
         processes: by the names that faults have as targets.
-        links: the proxies through which checkout calls its peers, by the peers' names.
+        links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         stubs: answer instead of a peer.
         relay: to which the email service sends.
         ready_seconds: how long a process may take to be ready again.
@@ -52,15 +52,16 @@ class ShopFaults:
         """Inject a fault; return once its target is ready again."""
         match fault.kind:
             case FaultKind.NETWORK:
-                await self._disturb(self._links[fault.target], cast("Mode", fault.detail), fault.seconds)
+                await _disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
             case FaultKind.MAIL_RELAY:
                 self._relay.mode = cast("RelayMode", fault.detail)
                 await asyncio.sleep(fault.seconds)
                 self._relay.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
-                await self._replace(self._links[fault.target], self._stubs.unimplemented, fault.seconds)
+                await _replace(self._links_to(fault.target), self._stubs.unimplemented, fault.seconds)
             case FaultKind.REFUSAL:
-                await self._replace(self._links[fault.target], self._stubs.refusing_shipping, fault.seconds)
+                # Its internal services are still those of the real one, as after a change of shipping's rules.
+                await _replace([self._links[fault.target]], self._stubs.refusing_shipping, fault.seconds)
             case _:
                 process = self._processes[fault.target]
                 await self._inject_into(process, fault)
@@ -75,7 +76,8 @@ class ShopFaults:
             case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
                 self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
             case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
-                self.effects[coverage.DEATHS_AT_FAILPOINTS] += await _dies_at(process, fault.detail)
+                has_died = await self._dies_at(process, fault.detail)
+                self.effects[coverage.DEATHS_AT_FAILPOINTS] += has_died
                 await process.start()
             case _:
                 process.kill()
@@ -83,39 +85,48 @@ class ShopFaults:
                 await asyncio.sleep(fault.seconds)
                 await process.start()
 
-    async def _disturb(self, link: TcpProxy, mode: Mode, seconds: float) -> None:
-        if mode == "duplicate":  # applies to new connections only
-            link.set_mode("reset")
-        link.set_mode(mode, _DELAY_SECONDS)
-        await asyncio.sleep(seconds)
-        if mode == "duplicate":
-            link.set_mode("reset")
-        link.set_mode("pass")
-
-    async def _replace(self, link: TcpProxy, address: str, seconds: float) -> None:
-        async with _redirected(link, address):
-            await asyncio.sleep(seconds)
-
-
-@asynccontextmanager
-async def _redirected(link: TcpProxy, address: str) -> AsyncIterator[None]:
-    original = link.target
-    link.redirect(address)
-    try:
-        yield
-    finally:
-        link.redirect(original)
-
-
-async def _dies_at(process: Process, failpoint: str) -> bool:
-    """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
-    process.kill()
-    await process.wait()
-    await process.start(FAILPOINTS=f"{failpoint}=kill*1")
-    try:
-        await asyncio.wait_for(process.wait(), _REACH_SECONDS)
-    except TimeoutError:
+    async def _dies_at(self, process: Process, failpoint: str) -> bool:
+        """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
         process.kill()
         await process.wait()
-        return False
-    return True
+        await process.start(FAILPOINTS=f"{failpoint}=kill*1")
+        try:
+            await process.wait_until_serving(self._ready_seconds)
+            await asyncio.wait_for(process.wait(), _REACH_SECONDS)
+        except ProcessDied:
+            return True
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return False
+        return True
+
+    def _links_to(self, peer: str) -> list[TcpProxy]:
+        return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
+
+
+async def _disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> None:
+    if mode == "duplicate":  # applies to new connections only
+        _set_modes(links, "reset")
+    _set_modes(links, mode)
+    await asyncio.sleep(seconds)
+    if mode == "duplicate":
+        _set_modes(links, "reset")
+    _set_modes(links, "pass")
+
+
+def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
+    for link in links:
+        link.set_mode(mode, _DELAY_SECONDS)
+
+
+async def _replace(links: Sequence[TcpProxy], address: str, seconds: float) -> None:
+    """Connect callers to another address for a time."""
+    originals = [link.target for link in links]
+    for link in links:
+        link.redirect(address)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for link, original in zip(links, originals, strict=True):
+            link.redirect(original)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, default_ports, discover_services, find
+from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
 from shop_cli.prove.postgres import Postgres
 from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
 from shop_cli.prove.stores import Valkey
@@ -42,7 +42,8 @@ class ShopUnderTest:
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
         journal_loses_commits: a failover may lose what the journal has acknowledged.
-        links: the proxies through which checkout calls its peers, by name; empty if it calls them directly.
+        links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
+            directly.
     """
 
     processes: Shop
@@ -163,7 +164,8 @@ def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluste
 
 
 async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
-    return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in LINKED}
+    names = [name for peer in LINKED for name in (peer, internal_name(peer)) if name in ports]
+    return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in names}
 
 
 def _overrides(
@@ -176,7 +178,7 @@ def _overrides(
     links: Mapping[str, TcpProxy],
 ) -> dict[str, dict[str, str]]:
     """Return the variables of single processes by name; `common` is for payment and every checkout."""
-    addresses = {f"{name.upper()}_ADDR": link.address for name, link in links.items()}
+    addresses = {f"{name.replace('-', '_').upper()}_ADDR": link.address for name, link in links.items()}
     checkout = {"DATABASE_URL": urls["checkout"], **common, **addresses}
     return {name: checkout for name in names if name not in _DEPENDENCIES} | {
         "cart": {"REDIS_URL": valkey_url},
