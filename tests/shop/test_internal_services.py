@@ -54,6 +54,6 @@ async def test_an_internal_service_is_described_by_one_internal_port(shop: Runni
         if program.internal_port
         for service in await reflected(shop.processes[program.name].internal_address)
     ]
-    assert len(described) == len(set(described))
-    assert set(described) <= {method.containing_service.full_name for method in internal_methods()}
-    assert {"shop.internal.OrderJournal", "shop.internal.PaymentLedger", "shop.internal.OrderedCart"} <= set(described)
+    # Without a spool, as in this shop, the email service has no letters.
+    expected = {method.containing_service.full_name for method in internal_methods()} - {"shop.internal.LetterSpool"}
+    assert sorted(described) == sorted(expected)
