@@ -44,6 +44,11 @@ async def test_a_service_that_is_missing_for_long_is_not_implemented(
         await service.call(Peer(Unimplemented("no route")).method, "request")
 
 
+async def test_a_service_without_an_address_is_not_implemented_at_once(service: InternalService) -> None:
+    with pytest.raises(Unimplemented):
+        await service.call(Peer(Unimplemented("no address", reason=internal_service.NO_ADDRESS)).method, "request")
+
+
 async def test_a_service_that_was_missing_is_found_again(service: InternalService) -> None:
     peer = Peer(Unimplemented("no route"))
     with pytest.raises(Unavailable):

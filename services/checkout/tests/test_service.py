@@ -538,12 +538,9 @@ async def test_an_unimplemented_shipment_is_tried_again(
 
 
 @pytest.fixture
-async def checkout_without_manifest(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Checkout]:
+async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
     """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
-    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with peers.serving(with_manifest=False) as address, start(address) as running:
+    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
         yield running
 
 
@@ -570,6 +567,25 @@ async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_revi
 
 
 # Keys
+
+
+async def test_a_call_never_receives_the_order_of_a_different_request_for_its_cart(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = peers.payment.hold("Charge")
+    peers.payment.faults["Charge"].error = FailedPrecondition("no", reason="CARD_EXPIRED")
+    peers.payment.faults["Charge"].times = 1
+    async with peers.serving() as address, start(address) as one, start(address) as two:
+        first = asyncio.create_task(refusal(one.place(request_of())))
+        await until_called(peers.payment, "Charge")
+        monkeypatch.setattr(placing, "_POLL_SECONDS", 3.0)
+        joined = asyncio.create_task(refusal(two.place(request_of())))
+        await until_called(peers.cart, "GetCart", times=2)
+        await asyncio.sleep(0.5)  # the second call waits for the first one's order
+        gate.set()
+        assert (await first).reason == "CARD_EXPIRED"
+        await one.place(request_of(credit_card=OTHER_CARD))
+        assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
 async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -80,9 +82,9 @@ OLD_ROW = {
 UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
 
 
-def insert(url: str, row: dict[str, Any]) -> None:
+def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
-    database.migrate(url, MIGRATIONS)
+    database.migrate(url, migrations)
     columns = ", ".join(row)
     path = database.sqlite_path(url)
     if path is None:
@@ -127,6 +129,25 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
         replayed = (await checkout.place(request_of(), "key")).response.order
     assert replayed == placed_order_to_wire(PlacedOrder(ORDER, f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]
+
+
+async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration(
+    journal_url: str, tmp_path: Path
+) -> None:
+    """Older releases could order a cart twice, under two keys."""
+    first_release = tmp_path / "first release"
+    shutil.copytree(MIGRATIONS, first_release, ignore=shutil.ignore_patterns("0002*", "0003*"))
+    database.migrate(journal_url, first_release)
+    newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
+    for row in (OLD_ROW, OLD_ROW | newer):
+        insert(journal_url, row, first_release)
+    async with open_journal(journal_url, worker="one") as journal:
+        holder = await journal.find_of_cart("ann", "etag-1")
+        older = await journal.read(ORDER.order_id)
+    assert holder is not None
+    assert holder.order_id == newer["order_id"]
+    assert older is not None
+    assert older.placed is not None
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(

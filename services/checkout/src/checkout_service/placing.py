@@ -13,6 +13,8 @@ from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
 from checkout_service import saga
 from checkout_service.domain import (
+    NEEDS_OPERATOR,
+    PLACED,
     REFUSED,
     RELEASED_CART,
     Address,
@@ -198,6 +200,8 @@ class OrderPlacer:
         """Return the outcome of an order that another call began; continue the order if no worker does."""
         entry: Entry | None = existing
         while entry is not None:
+            if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
+                raise _cart_conflict(entry)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
@@ -269,8 +273,8 @@ def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
 
 
 def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
-    is_open = existing.state in {State.CHARGING, State.VOIDING}
-    return OrderInFlight(existing.order_id) if is_open else CartOrdered(existing.order_id)
+    holds_cart = existing.state in PLACED | NEEDS_OPERATOR
+    return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)
 
 
 def _traceparent() -> str:

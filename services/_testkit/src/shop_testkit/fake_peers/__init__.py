@@ -39,15 +39,11 @@ class FakePeers:
         self.ordered_cart = FakeOrderedCart(self.cart)
 
     @asynccontextmanager
-    async def serving(
-        self, *, with_ledger: bool = True, with_manifest: bool = True, with_ordered_cart: bool = True
-    ) -> AsyncIterator[str]:
+    async def serving(self, *, with_ledger: bool = True, with_ordered_cart: bool = True) -> AsyncIterator[str]:
         """Serve all of them on one port; yield its address. A service that is left out responds UNIMPLEMENTED."""
         missing = Fault(Unimplemented("no such method"))
         if not with_ledger:
             self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
-        if not with_manifest:
-            self.manifest.faults.update(ResolveOrFence=missing)
         if not with_ordered_cart:
             self.ordered_cart.faults.update(RemoveOrdered=missing)
         registrations: list[Registration] = [

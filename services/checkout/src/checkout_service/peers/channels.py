@@ -8,6 +8,7 @@ import grpc
 from chassis.errors import Unimplemented
 from chassis.server import Service
 from chassis.settings import ServiceSettings
+from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
@@ -47,7 +48,7 @@ class _NoInternalServices:
 
     def unary_unary(self, method: str, *_serializers: Any, **_options: Any) -> Callable[..., Awaitable[Any]]:
         async def call(_request: Any, **_options: Any) -> Any:
-            raise Unimplemented(f"{method}: the peer has no internal services")
+            raise Unimplemented(f"{method}: the peer has no internal services", reason=NO_ADDRESS)
 
         return call
 

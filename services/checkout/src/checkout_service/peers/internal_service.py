@@ -16,6 +16,9 @@ log = structlog.get_logger()
 ABSENT_AFTER_SECONDS = 60.0
 """How long a peer must have returned nothing but UNIMPLEMENTED to count as an implementation without the service."""
 
+NO_ADDRESS = "NO_INTERNAL_ADDRESS"
+"""The reason of UNIMPLEMENTED for a peer whose internal address is not set: it counts as absent at once."""
+
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 
@@ -41,6 +44,8 @@ class InternalService:
         try:
             reply = await method(request)
         except Unimplemented as error:
+            if error.reason == NO_ADDRESS:
+                raise
             self._record_missing()
             raise self._error() from error
         except DomainError as error:
