@@ -93,16 +93,24 @@ DEVICES = (
     Device(
         "tracking ids derive from keys",
         f"{_SHIPPING}/domain.py",
-        "uuid.uuid5(_TRACKING_ID_NAMESPACE, key)",
+        "uuid.uuid5(_TRACKING_ID_NAMESPACE, self.key)",
         "uuid.uuid4()",
-        _tests("shipping", "test_domain.py::test_a_key_yields_the_same_tracking_id_in_every_process"),
+        _tests("shipping", "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost"),
     ),
     Device(
-        "the manifest is flushed to disk",
-        f"{_SHIPPING}/manifest.py",
-        "os.fsync(self._file.fileno())",
-        "pass",
-        _tests("shipping", "test_manifest.py::test_a_line_is_on_disk_before_append_returns"),
+        "fence of shipments",
+        f"{_SHIPPING}/domain.py",
+        "return await self.manifest.record(Entry(key))",
+        "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
+        _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
+    ),
+    Device(
+        "one shipment or fence per key",
+        f"{_SHIPPING}/manifest/sqlite.py",
+        "VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING\n",
+        "VALUES (:shipment_key, :state, :tracking_id, :parcel)\n"
+        "    ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel\n",
+        _tests("shipping", "test_manifest.py::test_the_first_entry_of_a_key_is_final"),
     ),
     Device(
         "epoch, owner and attempt",
@@ -168,14 +176,14 @@ DEVICES = (
         "    return (yield from charge(resumed=False))",
         "    result = yield from charge(resumed=False)\n"
         "    return result if (yield from perform(Insert())) else SagaResult.SUPERSEDED",
-        _tests("checkout", "test_faults.py::test_a_stopped_database_prevents_the_charge"),
+        _tests("checkout", "test_saga.py::test_an_order_is_recorded_before_its_charge"),
     ),
     Device(
-        "an update of the journal precedes its effects",
-        f"{_CHECKOUT}/executor.py",
-        "        if not updated:\n            return False\n        if transition.after is State.CHARGING:\n",
-        "        if transition.after is State.CHARGING:\n",
-        _tests("checkout", "test_recovery.py::test_a_superseded_worker_changes_nothing_and_returns_the_same_order"),
+        "a superseded worker has no effects",
+        f"{_CHECKOUT}/saga.py",
+        "    if not (yield from perform(Update(shipped))):\n        return SagaResult.SUPERSEDED\n",
+        "    yield from perform(Update(shipped))\n",
+        _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_notifications"),
     ),
     Device(
         "a refusal is final behind a fence only",
@@ -194,8 +202,8 @@ DEVICES = (
     Device(
         "a key belongs to one request",
         f"{_CHECKOUT}/placing.py",
-        "    if existing.fingerprint != pending.fingerprint:\n        raise IdempotencyKeyReused\n",
-        "",
+        "return order.fingerprint in self.fingerprints",
+        "return bool(order.fingerprint)",
         _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
     ),
     Device(
@@ -267,9 +275,16 @@ DEVICES = (
     Device(
         "an e-mail has one Message-ID",
         f"{_EMAIL}/domain.py",
-        "            return self.order_id\n",
-        "            return self.order_id + str(id(self))\n",
+        "        return order_id\n",
+        '        return f"{order_id}-{id(object())}"\n',
         _tests("email", "test_domain.py::test_an_email_has_the_id_of_its_order_as_its_key"),
+    ),
+    Device(
+        "a letter is accepted once",
+        f"{_EMAIL}/spool/statements.py",
+        "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
+        "DO UPDATE SET state = EXCLUDED.state RETURNING state",
+        _tests("email", "test_spool.py::test_a_sent_letter_added_again_is_not_sent_again"),
     ),
     Device(
         "synchronous = FULL, SQLite",
