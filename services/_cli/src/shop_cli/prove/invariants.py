@@ -77,7 +77,7 @@ def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
         rival = charged.get(intent.rival) if intent.rival is not None else None
         if rival is None or rival.number < number:
             continue
-        # That two keys do not order one cart is known to the journal alone.
+        # Only the journal prevents two keys from ordering one cart.
         if not (evidence.journal_loses_commits and (intent.key or rival.key)):
             yield f"orders {number} and {rival.number} of the same cart contents were both charged"
     yield from evidence.unmatched_entries
