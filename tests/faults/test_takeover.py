@@ -12,6 +12,8 @@ from typing_extensions import override
 
 from chassis.serving import ServicerContext
 from shop import shipping_pb2, shipping_pb2_grpc
+from shop_cli.local.processes import Process
+from shop_cli.prove.coverage import STALE_WRITE_MESSAGE
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult
 from shop_cli.prove.evidence import ClientOutcome
@@ -58,6 +60,7 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
         intent = testbed.new_intent(max_tries=1)
         ordering = asyncio.create_task(testbed.place_orders(intent))
         await wait_until(lambda: testbed.capture_count(intent) == 1)
+        rejected = stale_writes(worker)
         worker.pause()
         try:
             proxy.set_mode("pass")
@@ -71,6 +74,11 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
         assert await testbed.violations([*earlier, *repeated]) == []
         assert finished.order.epoch > 1
         assert (await journal_history(testbed, intent)).history == finished.history
+        await wait_until(lambda: stale_writes(worker) > rejected)
+
+
+def stale_writes(worker: Process) -> int:
+    return worker.log_path.read_bytes().count(STALE_WRITE_MESSAGE)
 
 
 async def test_two_recovery_loops_finish_each_order_once(testbed: FaultTestbed) -> None:

@@ -251,6 +251,16 @@ def test_an_order_that_the_journal_lost_has_at_most_one_effect_of_each_kind(
     assert invariant in violated_after_losses(lost)
 
 
+@pytest.mark.parametrize(("key", "expected"), [(None, {"I1"}), ("key", set())])
+def test_two_keys_may_order_one_cart_only_after_a_loss(key: str | None, expected: set[str]) -> None:
+    orders = tuple(
+        replace(PLACED, intent=replace(INTENT, number=number, rival=3 - number, key=key)) for number in (1, 2)
+    )
+    evidence = Evidence(orders, journal_loses_commits=True)
+    assert {invariant.name for invariant in check_invariants(evidence) if not invariant.holds} == expected
+    assert violated(*orders) == {"I1"}
+
+
 def test_an_order_in_the_journal_is_complete_even_if_others_were_lost() -> None:
     assert violated_after_losses(replace(PLACED, shipments=())) >= {"I2"}
 

@@ -27,7 +27,7 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     TAKEOVERS: 10,
     FENCES: 4,
     REPLAYS: 100,
-    STALE_WRITES: 0.5,
+    STALE_WRITES: 0.2,
     DEAD_LETTERS: 0,
     REFUNDS: 0,
     REVIEWS: 0,

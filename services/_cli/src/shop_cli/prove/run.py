@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shop.empty_pb2 import Empty
 from shop_cli.local.control import ControllableProcess
-from shop_cli.prove.clients import open_clients
+from shop_cli.prove.clients import ShopClients, open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
 from shop_cli.prove.customers import (
@@ -103,31 +103,34 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         open_clients(shop) as clients,
         serve_peer_stubs() as stubs,
     ):
-        products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        simulator = CustomerSimulator(
-            clients.cart,
-            clients.checkouts,
-            gate,
-            hangup_share=0 if trial.patient else HANGUP_SHARE,
-            repeat_share=0 if trial.patient else REPEAT_SHARE,
-            allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
-        )
+        simulator = _simulator(trial, shop, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
-        started = time.monotonic()
+        products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         plan = fault_plan(trial, shop)
+        started = time.monotonic()
         results = await _order_under_faults(trial, products, simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
-            exercises = []
-        else:
-            quiet_seconds = await wait_until_quiet(clients.journal)
-            evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-            counts = count_exercises(shop, simulator.replays) | faults.effects
-            exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
+            return TrialResult(evidence, injector.counts, [], ordering_seconds)
+        quiet_seconds = await wait_until_quiet(clients.journal)
+        evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+        counts = count_exercises(shop, simulator.replays) | faults.effects
+    exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
+
+
+def _simulator(trial: Trial, shop: ShopUnderTest, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
+    return CustomerSimulator(
+        clients.cart,
+        clients.checkouts,
+        gate,
+        hangup_share=0 if trial.patient else HANGUP_SHARE,
+        repeat_share=0 if trial.patient else REPEAT_SHARE,
+        allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
+    )
 
 
 def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
