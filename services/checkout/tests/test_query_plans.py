@@ -31,8 +31,6 @@ PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),
     **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than_seconds"), 60.0),
     "snapshot": b"{}",
-    "at": 1.0,
-    "key": "x",
     "state": State.CHARGING.value,
     "before": State.CHARGING.value,
     "after": State.SHIPPED.value,
