@@ -141,5 +141,5 @@ def test_the_failure_panel_counts_the_codes_that_make_a_server_span_an_error() -
 def test_gauges_of_shared_state_are_not_summed_over_replicas() -> None:
     all_queries = [query for dashboard in DASHBOARDS for _, query in queries(dashboard)] + list(alerts().values())
     shared = [query for query in all_queries if any(name in query for name in GAUGES_OF_SHARED_STATE)]
-    assert len(shared) == 11
+    assert len(shared) == 12
     assert [query for query in shared if not re.match(r"max( by \(\w+\) )?\(", query)] == []
