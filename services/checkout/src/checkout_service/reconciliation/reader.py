@@ -80,7 +80,7 @@ class Reader:
             effects = await self._effects(begun)
         orders |= {order.order_id: order for order in earlier}
         found = [_records(order_id, orders.get(order_id), effects) for order_id in recorded | orders.keys()]
-        # Those that are older than all records read here, so that nothing is known of their charges and shipments.
+        # These are older than all records read here, so their charges and shipments are not compared.
         found += [OrderRecords(order.order_id, order) for order in await self._stuck() if order.order_id not in orders]
         charges, shipments = (sum(map(len, each.values())) for each in (effects.charges, effects.shipments))
         return await self._with_mails(Records(found, charges, shipments, mails_are_read=False))
