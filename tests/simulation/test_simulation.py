@@ -14,11 +14,8 @@ from simulation.run import run
 
 FOLDER = Path(__file__).parent
 SEEDS = 40
-RANDOM_SECONDS = 8
+RANDOM_SECONDS = 5
 SCOPE = Scope()
-
-# Shipping accepts a parcel and its reply is lost; then it refuses the repetition. Found by a search, then shrunk.
-NAIVE_SHIPPING = "/shop.ShippingService/ShipOrder"
 
 
 def quiet_plan(seed: int) -> Plan:
@@ -46,15 +43,13 @@ def test_a_seed_replays_byte_for_byte(dialect: Dialect) -> None:
     assert run(planned) == run(planned)
 
 
+@pytest.mark.timeout(300)
 def test_a_seed_replays_in_another_process() -> None:
-    # The order of sets and dictionaries of strings depends on PYTHONHASHSEED.
-    traces = []
-    for hash_seed in ("1", "2"):
-        command = [sys.executable, str(FOLDER), "--replay", "--seed", "11"]
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        traces.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout)
-    assert traces[0] == traces[1]
-    assert "PlaceOrder" in traces[0]
+    # The order of sets and dictionaries of strings depends on the hash seed.
+    command = [sys.executable, str(FOLDER), "--replay", "--seed", "11"]
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+    assert printed.partition("\n\n")[0].splitlines() == list(run(plan(11)).trace)
 
 
 def test_orders_without_faults_are_placed() -> None:
