@@ -229,6 +229,7 @@ LOST = replace(PLACED, journal_record=None, repeated=None)
     [
         LOST,
         replace(LOST, confirmations=()),
+        replace(LOST, response=replace(PLACED.response, contradictions=("a repetition returned CART_EMPTY",))),
         replace(LOST, intent=replace(INTENT, max_tries=1), shipments=(), confirmations=(), response=UNKNOWN),
     ],
 )

@@ -126,9 +126,11 @@ def _missing_from_confirmations(order: OrderEvidence) -> Iterator[str]:
 
 def _responses_are_true(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
+        if _is_excused(evidence, order):
+            continue
         yield from (f"{_name(order)}: {contradiction}" for contradiction in order.response.contradictions)
         placed = order.response.order
-        if placed is None or _is_excused(evidence, order):
+        if placed is None:
             continue
         state = order.journal_record and order.journal_record.state
         if evidence.has_journal and state not in _SETTLED:
