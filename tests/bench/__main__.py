@@ -21,7 +21,7 @@ from rich.table import Table
 from shop import empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import discover_services, root
+from shop_cli.local.workspace import default_ports, discover_services, root
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -50,10 +50,10 @@ async def running(
     found = discover_services()
     programs = [replace(program, module=(modules or {}).get(program.name, program.module)) for program in found]
     here = Path(__file__).parent
-    with reserved(len(programs) + 2) as ports, tempfile.TemporaryDirectory() as folder:
+    names = default_ports(programs)
+    with reserved(len(names) + 2) as ports, tempfile.TemporaryDirectory() as folder:
         *own, sink, spare = ports
         environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
-        names = [program.name for program in programs]
         shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment)
         async with running_script(here / "sink_service.py", sink), shop:
             begun = min(process.started_at for process in shop)

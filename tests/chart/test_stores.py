@@ -163,6 +163,13 @@ def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     assert all(secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for secret in secrets)
 
 
+@pytest.mark.parametrize("values", [{}, {"postgresql": {"enabled": False}}])
+@pytest.mark.parametrize("service", ["payment", "checkout"])
+def test_the_key_of_fingerprints_is_a_secret_outside_their_store(render: Any, service: str, values: Any) -> None:
+    reference = {"name": f"shop-{service}", "key": "HMAC_KEY"}
+    assert render(values).variables(service)["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
+
+
 def test_an_existing_secret_is_used_and_none_is_generated(render: Any) -> None:
     manifests = render({"services": {"payment": {"existingSecret": "mine"}}, "valkey": {"existingSecret": "theirs"}})
     assert manifests.variables("payment")["HMAC_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "mine"

@@ -14,7 +14,7 @@ read -ra helm_args <<<"${HELM_ARGS:-}"
 services=()
 for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load
-    telemetry restart_under_load scale_and_spread reinstall remove_everything production_tls)
+    telemetry restart_under_load replace_key_under_load scale_and_spread reinstall remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -229,6 +229,19 @@ restart_everything() {
     for name in "${services[@]}" employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
     wait_until_ready
     wait_for_old_pods
+}
+
+replace_key_under_load() {
+    log "payment's HMAC key is replaced under load"
+    under_load 420 replace_key
+    [[ $(query payment 'SELECT count(DISTINCT hmac_key_id) FROM charges') == 2 ]] || fail "charges under both keys"
+}
+
+replace_key() {
+    local step
+    for step in begin finish; do
+        RELEASE=$release NAMESPACE=$namespace charts/shop/replace-hmac-key.sh "$step" payment >/dev/null
+    done
 }
 
 scale_and_spread() {

@@ -232,7 +232,7 @@ def full_disk(pid: int | None, file: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipments.jsonl")],
+    [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipping.db-wal")],
 )
 async def test_a_full_disk_fails_orders_and_corrupts_nothing(tmp_path: Path, name: str, file: str) -> None:
     async with fault_testbed(tmp_path, "sqlite", checkouts=1) as testbed:

@@ -156,7 +156,7 @@ async def test_shipments_delivered_twice_are_made_once(testbed: FaultTestbed) ->
     request = ShipOrderRequest(address=intent_to_wire(intent).address, items=[CartItem(product_id="p", quantity=1)])
     async with duplicating_channel(testbed, "shipping") as opened:
         await call_with_many_keys(lambda key: ShippingServiceStub(opened).ShipOrder(request, metadata=key), "twice")
-    shipments = [shipment for street, shipment in read_manifest(testbed.shop.manifest) if street == intent.street]
+    shipments = [shipment for street, shipment in read_manifest(testbed.shop.shipping_url) if street == intent.street]
     assert len({shipment.tracking_id for shipment in shipments}) == DELIVERIES
 
 

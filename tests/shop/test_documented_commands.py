@@ -34,8 +34,16 @@ RUN_ELSEWHERE = {
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
     r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
+    r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
+    r"kubectl .* pg_dump .*": ("tests/faults/test_restored_backup.py", '"pg_dump", "--format=custom"'),
+    r"kubectl .* pg_restore .*": (
+        "tests/faults/test_restored_backup.py",
+        '"pg_restore", "--clean", "--if-exists", "--single-transaction"',
+    ),
+    r"kubectl .*scale deployment/.*": ("tests/e2e/cluster.sh", 'k scale "deployment/'),
+    r"shop reconcile": ("tests/shop/test_reconciliation.py", '"reconcile"'),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }
 
@@ -111,9 +119,10 @@ def environment(shop: RunningShop, employee_api: Process, tmp_path: Path) -> dic
     grpcurl.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("grpcurl.py").read_text())
     grpcurl.chmod(0o755)
     addresses = {process.program.address_variable: process.address for process in shop.processes}
+    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"DATABASE_URL": employee_api.environment["DATABASE_URL"], "PATH": path, "CURL_HOME": str(tmp_path)}
-    return {**os.environ, **addresses, **own}
+    return {**os.environ, **addresses, **internal, **own}
 
 
 @pytest.mark.parametrize("document", [document for document in documents() if local_commands(document)])

@@ -10,6 +10,11 @@
 {{- fail (printf "services.%s.calls: there is no service %q" $name .) -}}
 {{- end -}}
 {{- end -}}
+{{- range $service.internalCalls -}}
+{{- if not (get $services . | default dict).internal -}}
+{{- fail (printf "services.%s.internalCalls: there is no service %q with internal services" $name .) -}}
+{{- end -}}
+{{- end -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
 {{- include "shop.podChecks" (list $ $name $service) -}}
 {{- end -}}

@@ -3,8 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -100,3 +103,80 @@ class ShipmentFenced(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShipmentFenced: _TypeAlias = ShipmentFenced  # noqa: Y015
+
+@_typing.final
+class ListShipmentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """The next_page_token of the response before; empty for the first page."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only shipments recorded at this time or later."""
+
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListShipmentsRequest: _TypeAlias = ListShipmentsRequest  # noqa: Y015
+
+@_typing.final
+class ListShipmentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHIPMENTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty if this page is, because the list has ended."""
+    @_builtins.property
+    def shipments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedShipment]: ...
+    def __init__(
+        self,
+        *,
+        shipments: _abc.Iterable[Global___RecordedShipment] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "shipments", b"shipments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListShipmentsResponse: _TypeAlias = ListShipmentsResponse  # noqa: Y015
+
+@_typing.final
+class RecordedShipment(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHIPMENT_KEY_FIELD_NUMBER: _builtins.int
+    TRACKING_ID_FIELD_NUMBER: _builtins.int
+    RECORDED_AT_FIELD_NUMBER: _builtins.int
+    shipment_key: _builtins.str
+    """The idempotency-key of the ShipOrder request."""
+    tracking_id: _builtins.str
+    @_builtins.property
+    def recorded_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        shipment_key: _builtins.str = ...,
+        tracking_id: _builtins.str = ...,
+        recorded_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at", "shipment_key", b"shipment_key", "tracking_id", b"tracking_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordedShipment: _TypeAlias = RecordedShipment  # noqa: Y015

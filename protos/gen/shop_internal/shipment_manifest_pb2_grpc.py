@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ShipmentManifestStub(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder.
+    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
     """
 
     def __init__(self, channel):
@@ -40,15 +40,27 @@ class ShipmentManifestStub(object):
                 request_serializer=shop__internal_dot_shipment__manifest__pb2.ResolveShipmentRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_shipment__manifest__pb2.ResolveShipmentResponse.FromString,
                 _registered_method=True)
+        self.ListShipments = channel.unary_unary(
+                '/shop.internal.ShipmentManifest/ListShipments',
+                request_serializer=shop__internal_dot_shipment__manifest__pb2.ListShipmentsRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_shipment__manifest__pb2.ListShipmentsResponse.FromString,
+                _registered_method=True)
 
 
 class ShipmentManifestServicer(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder.
+    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
     """
 
     def ResolveOrFence(self, request, context):
         """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
         with the reason SHIPMENT_FENCED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListShipments(self, request, context):
+        """Lists shipments in the order in which they were recorded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -62,6 +74,11 @@ def add_ShipmentManifestServicer_to_server(servicer, server):
                     request_deserializer=shop__internal_dot_shipment__manifest__pb2.ResolveShipmentRequest.FromString,
                     response_serializer=shop__internal_dot_shipment__manifest__pb2.ResolveShipmentResponse.SerializeToString,
             ),
+            'ListShipments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListShipments,
+                    request_deserializer=shop__internal_dot_shipment__manifest__pb2.ListShipmentsRequest.FromString,
+                    response_serializer=shop__internal_dot_shipment__manifest__pb2.ListShipmentsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'shop.internal.ShipmentManifest', rpc_method_handlers)
@@ -71,7 +88,7 @@ def add_ShipmentManifestServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShipmentManifest(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder.
+    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
     """
 
     @staticmethod
@@ -91,6 +108,33 @@ class ShipmentManifest(object):
             '/shop.internal.ShipmentManifest/ResolveOrFence',
             shop__internal_dot_shipment__manifest__pb2.ResolveShipmentRequest.SerializeToString,
             shop__internal_dot_shipment__manifest__pb2.ResolveShipmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListShipments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.ShipmentManifest/ListShipments',
+            shop__internal_dot_shipment__manifest__pb2.ListShipmentsRequest.SerializeToString,
+            shop__internal_dot_shipment__manifest__pb2.ListShipmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,16 +13,18 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShipmentManifestStub:
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder."""
+    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_shipment_manifest_pb2.ResolveShipmentRequest, _shipment_manifest_pb2.ResolveShipmentResponse]
     """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
     with the reason SHIPMENT_FENCED.
     """
+    ListShipments: _aio.UnaryUnaryMultiCallable[_shipment_manifest_pb2.ListShipmentsRequest, _shipment_manifest_pb2.ListShipmentsResponse]
+    """Lists shipments in the order in which they were recorded."""
 
 class ShipmentManifestServicer(metaclass=_abc_1.ABCMeta):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder."""
+    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation."""
 
     @_abc_1.abstractmethod
     def ResolveOrFence(
@@ -33,5 +35,13 @@ class ShipmentManifestServicer(metaclass=_abc_1.ABCMeta):
         """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
         with the reason SHIPMENT_FENCED.
         """
+
+    @_abc_1.abstractmethod
+    def ListShipments(
+        self,
+        request: _shipment_manifest_pb2.ListShipmentsRequest,
+        context: _aio.ServicerContext[_shipment_manifest_pb2.ListShipmentsRequest, _abc.Awaitable[_shipment_manifest_pb2.ListShipmentsResponse]],
+    ) -> _abc.Awaitable[_shipment_manifest_pb2.ListShipmentsResponse]:
+        """Lists shipments in the order in which they were recorded."""
 
 def add_ShipmentManifestServicer_to_server(servicer: ShipmentManifestServicer, server: _aio.Server) -> None: ...

@@ -122,7 +122,13 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
         self.requests: list[orders_pb2.ListOrdersRequest] = []
 
     order = orders_pb2.Order(
-        order_id="o-1", state=orders_pb2.ORDER_STATE_CHARGING, user_id="ada", attempt=2, stuck=True, outbox=["email"]
+        order_id="o-1",
+        state=orders_pb2.ORDER_STATE_CHARGING,
+        user_id="ada",
+        attempt=2,
+        stuck=True,
+        outbox=["email"],
+        dead_letters=["empty_cart"],
     )
 
     async def ListOrders(self, request: orders_pb2.ListOrdersRequest, _context: Any) -> orders_pb2.ListOrdersResponse:
@@ -132,6 +138,12 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
     async def GetOrder(self, _request: Any, _context: Any) -> orders_pb2.GetOrderResponse:
         event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
         return orders_pb2.GetOrderResponse(order=self.order, history=[event])
+
+    async def RequeueNotifications(
+        self, request: orders_pb2.RequeueNotificationsRequest, _context: Any
+    ) -> orders_pb2.RequeueNotificationsResponse:
+        requeued = self.order.dead_letters if request.order_id == self.order.order_id else []
+        return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
 
 
 @pytest.fixture
@@ -285,7 +297,15 @@ async def test_an_order_with_an_unknown_outcome_prints_its_id(run: Run, checkout
 
 async def test_orders_are_listed_with_their_outbox(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "list", "--address", checkout_address)
-    assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email", out)
+    assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email +empty_cart", out)
+
+
+async def test_the_address_of_the_internal_services_can_come_from_the_environment(
+    run: Run, checkout_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECKOUT_INTERNAL_ADDR", checkout_address)
+    status, _, _ = await run("orders", "list")
+    assert status == 0
 
 
 async def test_the_order_list_can_be_filtered_by_stuck_and_state(
@@ -301,6 +321,15 @@ async def test_an_unknown_state_is_refused_with_the_known_ones(run: Run) -> None
     status, _, err = await run("orders", "list", "--state", "gone")
     assert status == 2
     assert "NEEDS_REFUND" in err
+
+
+async def test_requeuing_prints_the_dead_letters_that_are_due_again(run: Run, checkout_address: str) -> None:
+    assert await run("orders", "requeue", "o-1", "--address", checkout_address) == (0, "Requeued: empty_cart\n", "")
+
+
+async def test_requeuing_an_order_without_dead_letters_says_so(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("orders", "requeue", "o-2", "--address", checkout_address)
+    assert out == "The order has no dead letters\n"
 
 
 async def test_showing_an_order_prints_its_history_step_by_step(run: Run, checkout_address: str) -> None:

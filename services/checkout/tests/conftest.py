@@ -23,6 +23,7 @@ from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
+INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr")
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
 
@@ -130,14 +131,17 @@ def start(database_url: str) -> Start:
         open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
         **changed: Any,
     ) -> AsyncIterator[Checkout]:
-        values = {**dict.fromkeys(PEERS, address), "database_url": database_url, "hmac_key": "k" * 32, **changed}
-        settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, **values)
+        addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
+        values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
+        settings = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **values)
         service = server.Service(settings, telemetry or Telemetry())
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(server.serving(service, build(settings, service, open_journal)))
-            channel = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
-            await stack.enter_async_context(channel)
-            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(channel), orders_pb2_grpc.OrderJournalStub(channel))
+            public = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
+            internal = grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}")
+            for channel in (public, internal):
+                await stack.enter_async_context(channel)
+            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(public), orders_pb2_grpc.OrderJournalStub(internal))
 
     return starting
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
+from chassis.hmac_keys import HmacKeys
 from chassis.money import MAX_UNITS, Money
 from checkout_service.domain import (
     Address,
@@ -20,7 +21,7 @@ from checkout_service.domain import (
     OrderLine,
     OrderRequest,
     charge_key,
-    fingerprint,
+    fingerprints,
     order_id_of,
     require_chargeable,
     require_lines,
@@ -30,7 +31,7 @@ from checkout_service.domain import (
     validate,
 )
 
-KEY = b"k" * 32
+KEY = HmacKeys.parse("k" * 32)
 CARD = Card("4242 4242 4242 4242", 123, 2035, 11)
 REQUEST = OrderRequest("ann", "EUR", Address("Main 1", "Berlin", "BE", "Germany", 10115), "ann@mail.example", CARD)
 ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address("", "", "", "", 0), (), Money("EUR", 1))
@@ -80,26 +81,26 @@ def test_a_field_that_breaks_a_rule_is_named(field: str, changes: dict[str, Any]
     ],
 )
 def test_different_requests_have_different_fingerprints(change: dict[str, Any]) -> None:
-    assert fingerprint(replace(REQUEST, **change), KEY) != fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, **change), KEY) != fingerprints(REQUEST, KEY)
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4242-4242-4242-4242"])
 def test_separators_of_a_card_number_do_not_change_the_fingerprint(number: str) -> None:
-    assert fingerprint(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprints(REQUEST, KEY)
 
 
 def test_the_security_code_is_not_part_of_the_fingerprint() -> None:
-    assert fingerprint(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprints(REQUEST, KEY)
 
 
 def test_a_fingerprint_depends_on_the_hmac_key() -> None:
-    assert fingerprint(REQUEST, KEY) != fingerprint(REQUEST, b"other" * 8)
+    assert fingerprints(REQUEST, KEY) != fingerprints(REQUEST, HmacKeys.parse("other" * 8))
 
 
 @given(st.lists(st.text(), min_size=3, max_size=3), st.lists(st.text(), min_size=3, max_size=3))
 def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other: list[str]) -> None:
-    fingerprints = [fingerprint(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other)]
-    assert (fingerprints[0] == fingerprints[1]) == (one == other)
+    first, second = (fingerprints(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other))
+    assert (first == second) == (one == other)
 
 
 def test_a_card_has_no_digits_in_its_repr() -> None:

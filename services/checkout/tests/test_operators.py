@@ -13,12 +13,15 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry import Telemetry
 from checkout_service.domain import State
+from checkout_service.journal import sql
 from checkout_service.metrics import OrderMetrics
-from checkout_service.ports import Statistics
+from checkout_service.peers import internal_service
+from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from shop import checkout_pb2
 from shop_internal import orders_pb2
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.serving import Recorded
+from shop_testkit.waiting import wait_until
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
@@ -75,9 +78,59 @@ async def test_a_listed_order_has_its_unsent_outbox_items(
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
 
-async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
-    peers: FakePeers, start: Start, request_of: Request
+async def until_dead(checkout: Checkout) -> orders_pb2.Order:
+    async def dead_letters() -> list[orders_pb2.Order]:
+        return [order for order in await checkout.listed() if order.dead_letters]
+
+    (order,) = await wait_until(dead_letters)
+    return order
+
+
+async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(
+    checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    order = await until_dead(checkout)
+    assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
+
+
+async def test_an_order_with_a_dead_letter_is_listed_as_stuck(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    dead = await until_dead(checkout)
+    (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
+    assert order.order_id == dead.order_id
+
+
+async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    order = await until_dead(checkout)
+    peers.email.faults.clear()
+    request = orders_pb2.RequeueNotificationsRequest(order_id=order.order_id)
+    assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
+
+    async def done() -> bool:
+        return bool(await checkout.states() == ["DONE"])
+
+    await wait_until(done)
+    assert len(peers.email.sent) == 1
+
+
+async def test_requeuing_an_unknown_order_is_not_found(checkout: Checkout) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await checkout.journal.RequeueNotifications(orders_pb2.RequeueNotificationsRequest(order_id="unknown"))
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
@@ -100,18 +153,21 @@ def test_gauges_and_counters_are_exported() -> None:
     reader = InMemoryMetricReader()
     metrics = OrderMetrics(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
     metrics.record_change("id", State.SHIPPED)
-    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3)
+    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5)
     exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     points = {
-        (metric["name"], point["attributes"].get("state")): point["value"]
+        (metric["name"], *point["attributes"].values()): point["value"]
         for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
         for point in metric["data"]["data_points"]
     }
     assert points[("checkout_orders", "CHARGING")] == 2
     assert points[("checkout_orders", "NEEDS_REFUND")] == 1
     assert points[("checkout_orders", "SHIPPED")] == 0
-    assert points[("checkout_oldest_open_order_age", None)] == 12.5
-    assert points[("checkout_outbox_backlog", None)] == 3
+    assert points[("checkout_oldest_open_order_age",)] == 12.5
+    assert points[("checkout_outbox_backlog",)] == 3
+    assert points[("checkout_dead_letters", EMAIL)] == 4
+    assert points[("checkout_dead_letters", EMPTY_CART)] == 0
+    assert points[("checkout_future_orders",)] == 5
     assert points[("checkout_order_changes", "SHIPPED")] == 1
 
 

@@ -19,6 +19,7 @@ from chassis.errors import (
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
+from checkout_service.peers import internal_service
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
@@ -28,6 +29,7 @@ Checkout = Any
 Start = Callable[..., Any]
 
 DOWN = Unavailable("down")
+CLOSED = FailedPrecondition("closed", reason="DEPOT_CLOSED")
 OTHER_CARD = payment_pb2.CreditCardInfo(
     credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035, credit_card_expiration_month=1
 )
@@ -437,21 +439,13 @@ async def test_a_hanging_email_does_not_delay_the_response(
     gate.set()
 
 
-async def test_an_email_that_is_refused_for_good_is_dropped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
-
-
 # Shipping refuses for good
 
 
 async def test_an_order_that_shipping_refuses_is_voided(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     error = await refusal(checkout.place(request_of(), "key"))
     assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
     assert list(peers.payment.ledger.values()) == ["voided"]
@@ -461,16 +455,137 @@ async def test_an_order_that_shipping_refuses_is_voided(
 
 
 async def test_a_charge_that_cannot_be_voided_needs_a_refund(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         error = await refusal(checkout.place(request_of(), "key"))
         assert error.reason == "DEPOT_CLOSED"
         assert await checkout.states() == ["NEEDS_REFUND"]
 
 
+async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    peers.ledger.faults["Void"] = Fault(Unimplemented("no route"), times=1)
+    error = await refusal(checkout.place(request_of(), "key"))
+    assert error.reason == "DEPOT_CLOSED"
+    assert await checkout.states() == ["VOIDED"]
+
+
+async def test_a_charge_that_is_not_implemented_for_a_moment_is_retried(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(Unimplemented("no route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == 1
+
+
+async def test_a_parcel_that_was_sent_is_no_longer_refused(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
+    call = asyncio.create_task(checkout.place(request_of(), "key"))
+    await until_called(peers.shipping, "ShipOrder")
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    order = (await call).response.order
+    assert order.shipping_tracking_id == f"track-{order.order_id}"
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_refused_parcel_is_fenced_before_its_charge_is_voided(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    await refusal(checkout.place(request_of(), "key"))
+    (order,) = await checkout.listed()
+    assert peers.shipping.fenced == {order.order_id}
+    assert list(peers.payment.ledger.values()) == ["voided"]
+
+
+async def test_the_charge_of_a_fenced_parcel_is_voided(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.shipping.hold("ShipOrder")
+    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    await until_called(peers.shipping, "ShipOrder")
+    (order,) = await checkout.listed()
+    peers.shipping.fenced.add(order.order_id)
+    gate.set()
+    assert (await call).reason == "CHARGE_VOIDED"
+    assert list(peers.payment.ledger.values()) == ["voided"]
+
+
+async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
+    await refusal(checkout.place(request_of()))
+    order = (await checkout.place(request_of(email="ann@elsewhere.example"))).response.order
+    assert list(peers.shipping.shipments) == [f"{order.order_id}:2"]
+    assert peers.payment.captured == [f"{order.order_id}:2"]
+
+
+async def test_an_unimplemented_shipment_is_tried_again(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(Unimplemented("a proxy without this route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+@pytest.fixture
+async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+    """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
+    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
+        yield running
+
+
+async def test_without_a_manifest_a_first_refusal_voids_the_charge(
+    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    assert (await refusal(checkout_without_manifest.place(request_of(), "key"))).reason == "DEPOT_CLOSED"
+    assert list(peers.payment.ledger.values()) == ["voided"]
+
+
+async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review(
+    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1)
+    call = asyncio.create_task(refusal(checkout_without_manifest.place(request_of(), "key")))
+    await until_called(peers.shipping, "ShipOrder")
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    error = await call
+    (order,) = await checkout_without_manifest.listed()
+    assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
+    assert (order.stuck, order.reason) == (True, "DEPOT_CLOSED")
+    assert list(peers.payment.ledger.values()) == ["charged"]
+
+
 # Keys
+
+
+async def test_a_call_never_receives_the_order_of_a_different_request_for_its_cart(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = peers.payment.hold("Charge")
+    peers.payment.faults["Charge"].error = FailedPrecondition("no", reason="CARD_EXPIRED")
+    peers.payment.faults["Charge"].times = 1
+    async with peers.serving() as address, start(address) as one, start(address) as two:
+        first = asyncio.create_task(refusal(one.place(request_of())))
+        await until_called(peers.payment, "Charge")
+        monkeypatch.setattr(placing, "_POLL_SECONDS", 3.0)
+        joined = asyncio.create_task(refusal(two.place(request_of())))
+        await until_called(peers.cart, "GetCart", times=2)
+        await asyncio.sleep(0.5)  # the second call waits for the first one's order
+        gate.set()
+        assert (await first).reason == "CARD_EXPIRED"
+        await one.place(request_of(credit_card=OTHER_CARD))
+        assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
 async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
@@ -559,6 +674,21 @@ async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(
     assert (again.replayed, again.response) == (True, first.response)
 
 
+async def test_without_a_key_an_empty_cart_is_refused_unless_the_cart_service_proves_the_order(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    await checkout.place(request_of())
+    peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
+    assert (await refusal(checkout.place(request_of()))).reason == "CART_EMPTY"
+
+
+async def test_without_a_key_an_ordered_cart_is_empty_for_a_different_request(
+    checkout: Checkout, request_of: Request
+) -> None:
+    await checkout.place(request_of())
+    assert (await refusal(checkout.place(request_of(email="bob@mail.example")))).reason == "CART_EMPTY"
+
+
 async def test_without_a_key_a_refilled_cart_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
@@ -575,6 +705,28 @@ async def test_an_ordered_cart_is_refused_to_a_different_request(
     await checkout.place(request_of())
     error = await refusal(checkout.place(request_of(credit_card=OTHER_CARD)))
     assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
+
+
+async def test_a_cart_is_ordered_under_one_of_two_keys(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.payment.hold("Charge")
+    first = asyncio.create_task(checkout.place(request_of(), "first"))
+    await until_called(peers.payment, "Charge")
+    error = await refusal(checkout.place(request_of(), "second"))
+    assert (type(error), error.reason) == (Aborted, "ORDER_IN_FLIGHT")
+    gate.set()
+    await first
+    assert len(peers.payment.captured) == 1
+
+
+async def test_a_cart_that_was_ordered_under_a_key_is_refused_to_another_key(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
+    await checkout.place(request_of(), "first")
+    for key in ("second", None):
+        assert (await refusal(checkout.place(request_of(), key))).reason == "CART_ORDERED"
 
 
 async def test_without_etags_each_call_without_a_key_is_a_new_order(
@@ -616,6 +768,23 @@ async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retr
 
     await until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_payment_without_an_internal_address_has_no_ledger(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    async with peers.serving() as address, start(address, payment_internal_addr=None) as checkout:
+        error = await refusal(checkout.place(request_of(), "key"))
+    assert (error.reason, peers.payment.calls["Charge"], peers.ledger.calls) == ("ORDER_IN_PROGRESS", 1, {})
+
+
+async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    async with peers.serving() as address, start(address, cart_internal_addr=None) as checkout:
+        await checkout.place(request_of())
+    assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)
 
 
 # Benchmarks

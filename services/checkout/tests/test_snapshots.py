@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,7 +15,7 @@ import pytest
 from chassis import database
 from chassis.money import Money
 from chassis.wire import money_to_wire
-from checkout_service import recovery
+from checkout_service import background
 from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
@@ -80,9 +82,9 @@ OLD_ROW = {
 UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
 
 
-def insert(url: str, row: dict[str, Any]) -> None:
+def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
-    database.migrate(url, MIGRATIONS)
+    database.migrate(url, migrations)
     columns = ", ".join(row)
     path = database.sqlite_path(url)
     if path is None:
@@ -116,7 +118,7 @@ async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
 async def test_an_unfinished_order_of_an_older_release_is_finished(
     peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
@@ -127,6 +129,25 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
         replayed = (await checkout.place(request_of(), "key")).response.order
     assert replayed == placed_order_to_wire(PlacedOrder(ORDER, f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]
+
+
+async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration(
+    journal_url: str, tmp_path: Path
+) -> None:
+    """Older releases could order a cart twice, under two keys."""
+    first_release = tmp_path / "first release"
+    shutil.copytree(MIGRATIONS, first_release, ignore=shutil.ignore_patterns("0002*", "0003*"))
+    database.migrate(journal_url, first_release)
+    newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
+    for row in (OLD_ROW, OLD_ROW | newer):
+        insert(journal_url, row, first_release)
+    async with open_journal(journal_url, worker="one") as journal:
+        holder = await journal.find_of_cart("ann", "etag-1")
+        older = await journal.read(ORDER.order_id)
+    assert holder is not None
+    assert holder.order_id == newer["order_id"]
+    assert older is not None
+    assert older.placed is not None
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
@@ -152,6 +173,6 @@ async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> No
     unreadable = {"order_id": "unreadable", "scope": "unreadable", "cart_etag": "", "snapshot": b'{"version":3}'}
     insert(journal_url, OLD_ROW | UNFINISHED | unreadable)
     async with open_journal(journal_url, worker="one") as journal:
-        claimed = await journal.claim_expired(10)
+        claimed = await journal.claim_expired(State.CHARGING, 10, failed=False)
         listed = await journal.list_orders([], stuck=False, limit=10)
     assert [entry.order_id for entry in claimed] == [entry.order_id for entry in listed] == [ORDER.order_id]

@@ -1,16 +1,18 @@
 """One suite for the ledger on SQLite and on PostgreSQL."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
 
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
+from chassis.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.opening import open_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, Brand.VISA, "4242")
+PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
 
 
@@ -49,6 +51,31 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
     assert await ledger.find("key") == voided
 
 
+async def test_captured_charges_are_listed_from_a_position_on(ledger: Ledger) -> None:
+    for key in ("b", "a", "voided", "c"):
+        await ledger.record(replace(CHARGE, key=key))
+    await ledger.record(Entry("fenced", State.FENCED))
+    await ledger.record(Entry("declined", State.DECLINED, PAYMENT, Decline.CARD_EXPIRED))
+    await ledger.void("voided")
+    charges = await ledger.list_captured(Position(0), 10)
+    assert sorted((charge.key, charge.amount) for charge in charges) == [(key, PAYMENT.amount) for key in "abc"]
+    paged = [
+        charge
+        for start in (Position(0), *(each.position for each in charges[:2]))
+        for charge in await ledger.list_captured(start, 1)
+    ]
+    assert paged == charges
+    assert await ledger.list_captured(charges[-1].position, 10) == []
+
+
+async def test_charges_are_listed_from_the_time_on_at_which_they_were_recorded(ledger: Ledger) -> None:
+    before = time.time()
+    await ledger.record(CHARGE)
+    (charge,) = await ledger.list_captured(Position(before - 60), 10)
+    assert abs(charge.recorded_at - before) < 60
+    assert await ledger.list_captured(Position(before + 60), 10) == []
+
+
 async def test_entries_survive_a_restart(ledger_url: str) -> None:
     async with open_ledger(ledger_url) as ledger:
         await ledger.record(CHARGE)
@@ -76,7 +103,7 @@ async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str
 
 
 async def test_concurrent_charges_of_one_key_all_return_the_first(ledger_url: str) -> None:
-    writes = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(20)]
+    writes = [replace(CHARGE, payment=replace(PAYMENT, hmac_key_id=f"{number:08}")) for number in range(20)]
     async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
         got = await asyncio.gather(*(ledger.record(entry) for entry in writes for ledger in (one, other)))
     assert len({recorded.entry for recorded in got}) == 1

@@ -20,7 +20,7 @@ from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, St
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
 from payment_service.ledger.sqlite import open_sqlite_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "visa", "4242")
+PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "0a1b2c3d", "visa")
 
 
 async def test_a_full_disk_refuses_charges_and_loses_none(

@@ -18,6 +18,7 @@ from shop_cli.commands.order import order
 from shop_cli.commands.orders import orders
 from shop_cli.commands.products import products
 from shop_cli.commands.prove import prove
+from shop_cli.commands.reconcile import reconcile
 from shop_cli.commands.up import up
 
 _OTHER_FAILURE = 1
@@ -29,7 +30,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
     pretty_exceptions_enable=False,
 )
-for command in (up, demo, order, convert, prove):
+for command in (up, demo, order, convert, reconcile, prove):
     app.command()(command)
 for group, name in ((products, "products"), (cart, "cart"), (orders, "orders")):
     app.add_typer(group, name=name)

@@ -9,6 +9,7 @@ from functools import partial
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.server import run
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import State, Transition
@@ -43,7 +44,7 @@ class NoJournal(Journal):
         return None
 
     @override
-    async def claim_expired(self, limit: int) -> list[Entry]:
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         return []
 
     @override
@@ -59,12 +60,20 @@ class NoJournal(Journal):
         pass
 
     @override
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         return []
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
         pass
+
+    @override
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        pass
+
+    @override
+    async def requeue(self, order_id: str) -> list[str]:
+        return []
 
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
@@ -75,6 +84,10 @@ class NoJournal(Journal):
         return []
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        return 0
+
+    @override
     async def statistics(self) -> Statistics:
         return Statistics({}, 0.0, 0)
 
@@ -83,7 +96,15 @@ class NoJournal(Journal):
         return []
 
     @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return []
+
+    @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return {order_id: [] for order_id in order_ids}
+
+    @override
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
         return {order_id: [] for order_id in order_ids}
 
     @override

@@ -42,7 +42,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_store(settings) as carts:
         service.add_readiness_check(carts.check)
         service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
-        service.add_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
+        service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
         yield
 
 

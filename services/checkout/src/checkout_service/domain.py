@@ -1,13 +1,13 @@
 """Orders: requests and their validation, prices, keys, and the states of an order."""
 
 import hashlib
-import hmac
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
+from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, is_currency_code, round_to_digits, total
 
 MAX_USER_ID_LENGTH = 128
@@ -55,6 +55,7 @@ class State(StrEnum):
     ABANDONED = "ABANDONED"
 
 
+OPEN = (State.CHARGING, State.VOIDING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND, State.NEEDS_REVIEW})
 
@@ -199,10 +200,10 @@ def validate(request: OrderRequest) -> tuple[Address, Card]:
     return address, request.card
 
 
-def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
-    """Return the HMAC-SHA256 (hexadecimal) of every field but the card's security code.
+def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
+    """Return the HMACs (hexadecimal) of every field but the card's security code; that of the current key first.
 
-    Equal requests have equal fingerprints. Without the key a fingerprint reveals nothing about the card.
+    Equal requests have equal fingerprints. Without its key a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
     parts = [request.user_id, request.user_currency, request.email]
@@ -213,7 +214,7 @@ def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
     # Each part is prefixed by its length, so that no two requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
-    return hmac.digest(hmac_key, canonical.encode(), "sha256").hex()
+    return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
 
 
 def order_id_of(scope: str) -> str:

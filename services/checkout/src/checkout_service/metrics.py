@@ -7,7 +7,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from chassis.telemetry import Telemetry
 from checkout_service.domain import NEEDS_OPERATOR, State
-from checkout_service.ports import Statistics
+from checkout_service.ports import NOTIFICATIONS, Statistics
 
 log = structlog.get_logger()
 
@@ -33,6 +33,14 @@ class OrderMetrics:
         meter.create_observable_gauge(
             "checkout_outbox_backlog", [self._backlog], description="E-mails to send and carts to empty"
         )
+        meter.create_observable_gauge(
+            "checkout_dead_letters", [self._dead_letters], description="Notifications that failed for good, by kind"
+        )
+        meter.create_observable_gauge(
+            "checkout_future_orders",
+            [self._future_orders],
+            description="Orders dated in the future, 1000 at most: the clock was set back",
+        )
 
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         """Count and log that an order reached a state."""
@@ -49,3 +57,10 @@ class OrderMetrics:
 
     def _backlog(self, _options: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self.statistics.outbox_backlog)
+
+    def _dead_letters(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for kind in NOTIFICATIONS:
+            yield Observation(self.statistics.dead_letters.get(kind, 0), {"kind": kind})
+
+    def _future_orders(self, _options: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self.statistics.future_orders)

@@ -10,8 +10,11 @@ from opentelemetry import trace
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from checkout_service import saga
 from checkout_service.domain import (
+    NEEDS_OPERATOR,
+    PLACED,
     REFUSED,
     RELEASED_CART,
     Address,
@@ -21,7 +24,7 @@ from checkout_service.domain import (
     OrderRequest,
     PlacedOrder,
     State,
-    fingerprint,
+    fingerprints,
     order_id_of,
     scope_of,
     validate,
@@ -53,23 +56,28 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request in progress; `answer_by` is on the event loop's clock."""
+    """A request in progress.
+
+    Attributes:
+        fingerprints: of the request under each HMAC key; the first is stored with a new order.
+        answer_by: on the event loop's clock.
+    """
 
     request: OrderRequest
     has_key: bool
-    fingerprint: str
+    fingerprints: list[str]
     answer_by: float
 
     def is_of(self, order: Entry) -> bool:
-        """Return whether the order was begun by the same request."""
-        return order.fingerprint == self.fingerprint
+        """Return whether the order was begun by the same request, perhaps before a change of the HMAC key."""
+        return order.fingerprint in self.fingerprints
 
 
 class OrderPlacer:
     """Places orders, one per scope.
 
     Args:
-        hmac_key: for fingerprints.
+        hmac_keys: for fingerprints.
         lease_seconds: that of the journal; limits how long a caller's order is retried in its own task.
     """
 
@@ -78,7 +86,7 @@ class OrderPlacer:
         journal: Journal,
         quotes: Quotes,
         executor: Executor,
-        hmac_key: bytes,
+        hmac_keys: HmacKeys,
         failpoints: Failpoints,
         *,
         lease_seconds: float = LEASE_SECONDS,
@@ -86,7 +94,7 @@ class OrderPlacer:
         self._journal = journal
         self._quotes = quotes
         self._executor = executor
-        self._hmac_key = hmac_key
+        self._hmac_keys = hmac_keys
         self._failpoints = failpoints
         self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
         self._warned_of_etags = False
@@ -98,7 +106,7 @@ class OrderPlacer:
         so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
         chassis.errors, this call has charged no card.
         """
-        pending = _PendingRequest(request, key is not None, fingerprint(request, self._hmac_key), _answer_by())
+        pending = _PendingRequest(request, key is not None, fingerprints(request, self._hmac_keys), _answer_by())
         scope = None if key is None else scope_of(request.user_id, "key", key)
         existing = await self._journal.find(scope) if scope else None
         if existing is not None:
@@ -156,7 +164,7 @@ class OrderPlacer:
         if asyncio.get_running_loop().time() >= pending.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self._failpoints.reach(QUOTED)
-        return NewOrder(scope, pending.fingerprint, order, _traceparent())
+        return NewOrder(scope, pending.fingerprints[0], order, _traceparent())
 
     async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None) -> Placement:
         """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
@@ -192,6 +200,8 @@ class OrderPlacer:
         """Return the outcome of an order that another call began; continue the order if no worker does."""
         entry: Entry | None = existing
         while entry is not None:
+            if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
+                raise _cart_conflict(entry)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
@@ -257,14 +267,14 @@ async def _wait_for(run: Run, until: float) -> SagaResult | None:
 
 
 def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
-    if existing.fingerprint != pending.fingerprint:
+    if not pending.is_of(existing):
         raise IdempotencyKeyReused
     return existing
 
 
 def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
-    is_open = existing.state in {State.CHARGING, State.VOIDING}
-    return OrderInFlight(existing.order_id) if is_open else CartOrdered(existing.order_id)
+    holds_cart = existing.state in PLACED | NEEDS_OPERATOR
+    return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)
 
 
 def _traceparent() -> str:

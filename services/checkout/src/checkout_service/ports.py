@@ -7,6 +7,7 @@ from typing import Protocol
 
 from chassis.errors import Unavailable
 from chassis.money import Money
+from chassis.paging import Position
 from checkout_service.domain import (
     PLACED,
     Address,
@@ -29,6 +30,10 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
+NOTIFICATIONS = (EMAIL, EMPTY_CART)
+
+MAX_RETRY_DELAY_SECONDS = 300.0
+"""The longest delay before an order or an outbox item is tried again."""
 
 
 class JournalUnavailable(Unavailable):
@@ -132,6 +137,11 @@ class Entry:
         return self.order.order_id
 
     @property
+    def position(self) -> Position:
+        """The order's place in the order of creation."""
+        return Position(self.created_at, self.order_id)
+
+    @property
     def claim(self) -> Claim:
         """The hold of the worker that owns the order."""
         return Claim(self.order_id, self.attempt, self.epoch, self.owner)
@@ -156,7 +166,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A finished outbox item. `step` is its entry in the history: email_sent, email_refused, cart_emptied ..."""
+    """A finished outbox item. `step` is its entry in the history: email_sent or cart_emptied."""
 
     order_id: str
     kind: str
@@ -174,11 +184,20 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Unfinished work. The age, in seconds, is that of the open order that has not changed its state for longest."""
+    """Unfinished work.
+
+    Attributes:
+        oldest_open_seconds: age of the open order that has not changed its state for longest.
+        outbox_backlog: items to send, without dead letters.
+        dead_letters: by kind.
+        future_orders: orders dated in the future, MAX_COUNTED at most.
+    """
 
     orders: dict[State, int]
     oldest_open_seconds: float
     outbox_backlog: int
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    future_orders: int = 0
 
 
 class Journal(Protocol):
@@ -208,8 +227,11 @@ class Journal(Protocol):
         Return None if the order has changed since it was read, or if another one holds the cart.
         """
 
-    async def claim_expired(self, limit: int) -> list[Entry]:
-        """Lease up to `limit` open orders whose lease has expired. Each counts as failed until its state changes."""
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        """Lease up to `limit` orders of an open state whose lease has expired.
+
+        Each counts as failed until its state changes. `failed` selects those that had failed before, or the others.
+        """
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
         """Apply the transition if the worker still holds the order in the `before` state; SHIPPED fills the outbox."""
@@ -220,11 +242,17 @@ class Journal(Protocol):
     async def release_own(self) -> None:
         """End the leases that this worker held before a restart."""
 
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        """Lease up to `limit` outbox items that are due."""
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        """Lease up to `limit` outbox items of a kind that are due: those that have failed before, or the others."""
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        """Make an outbox item due after a delay."""
+        """Make an outbox item due after a delay, and record its `failures`."""
+
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        """Make an outbox item a dead letter, which is not claimed until it is requeued."""
+
+    async def requeue(self, order_id: str) -> list[str]:
+        """Make an order's dead letters due as if they had never failed. Return their kinds."""
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         """Delete finished outbox items. Return the ids of the orders that became DONE."""
@@ -232,14 +260,26 @@ class Journal(Protocol):
     async def settle_complete(self) -> list[str]:
         """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
 
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` orders in a terminal state that were begun and last changed before that time.
+
+        Return how many were deleted. Orders that need an operator remain.
+        """
+
     async def statistics(self) -> Statistics:
         """Count unfinished orders and outbox items."""
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
 
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` orders that follow a position in the order of creation."""
+
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the kinds of the outbox items that each order still has."""
+        """Return the kinds of the outbox items that each order still has, without dead letters."""
+
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return the kinds of each order's dead letters."""
 
     async def history(self, order_id: str) -> list[Event]:
         """Return an order's history, oldest first."""

@@ -42,7 +42,7 @@ class OrderResponse:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A shipment in the carrier's manifest; items are quantities by product id."""
+    """A shipment in shipping's manifest; items are quantities by product id."""
 
     tracking_id: str
     items: Mapping[str, int]

@@ -17,7 +17,7 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges
+from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_manifest
 from shop_cli.prove.shop_under_test import ShopUnderTest
 from shop_internal.orders_pb2 import GetOrderRequest, ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -58,7 +58,8 @@ async def collect_evidence(
     intents = [intent for result in by_number for intent in result.customer.intents]
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
-    ledgers = match_ledgers(intents, read_charges(shop.payment_url), shop.manifest, shop.outbox, shop.hmac_key)
+    charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
+    ledgers = match_ledgers(intents, charges, shipments, shop.outbox, shop.hmac_key)
 
     async def order_evidence(intent: Intent) -> OrderEvidence:
         return await _order_evidence(intent, responses[intent.number], ledgers, simulator, journal)

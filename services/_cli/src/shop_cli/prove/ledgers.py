@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, LiteralString, TypeVar
 
 from chassis.database import libpq_url, sqlite_path
 from chassis.money import Money
@@ -22,6 +22,7 @@ E = TypeVar("E")
 
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+_SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,11 @@ class Ledgers:
 
 
 def match_ledgers(
-    intents: Sequence[Intent], charges: Iterable[Charge], manifest: Path, outbox: Path, hmac_key: bytes
+    intents: Sequence[Intent],
+    charges: Iterable[Charge],
+    shipments: Iterable[tuple[str, Shipment]],
+    outbox: Path,
+    hmac_key: bytes,
 ) -> Ledgers:
     """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
     charge_matcher = _Matcher[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
@@ -58,7 +63,7 @@ def match_ledgers(
     for charge in charges:
         if charge.state == "CHARGED":
             charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
-    for street, shipment in read_manifest(manifest):
+    for street, shipment in shipments:
         shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
     for confirmation in read_outbox(outbox):
         confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
@@ -97,14 +102,18 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 
 def read_charges(database_url: str) -> list[Charge]:
     """Return all entries of payment's ledger that have a card."""
+    return [_charge_from_row(row) for row in _query(database_url, _CHARGES)]
+
+
+def _query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
     path = sqlite_path(database_url)
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
-            return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
+            return connection.execute(statement).fetchall()
     import psycopg  # noqa: PLC0415 - not needed with SQLite
 
     with psycopg.connect(libpq_url(database_url)) as connection:
-        return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
+        return connection.execute(statement).fetchall()
 
 
 def _charge_from_row(row: tuple[Any, ...]) -> Charge:
@@ -112,18 +121,15 @@ def _charge_from_row(row: tuple[Any, ...]) -> Charge:
     return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
 
 
-def read_manifest(path: Path) -> Iterator[tuple[str, Shipment]]:
-    """Yield the street and the shipment of each entry. Entries with the same tracking id are one shipment."""
-    seen: set[str] = set()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:  # torn by a crash before the shipment was acknowledged
-            continue
-        if entry["tracking_id"] not in seen:
-            seen.add(entry["tracking_id"])
-            items = {item["product_id"]: item["quantity"] for item in entry["items"]}
-            yield entry["street_address"], Shipment(entry["tracking_id"], items)
+def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
+    """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
+    return [_shipment_from_row(*row) for row in _query(database_url, _SHIPMENTS)]
+
+
+def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
+    parcel = json.loads(stored_parcel)
+    items = {item["product_id"]: item["quantity"] for item in parcel["items"]}
+    return parcel["address"]["street_address"], Shipment(tracking_id, items)
 
 
 def read_outbox(folder: Path) -> Iterator[Confirmation]:

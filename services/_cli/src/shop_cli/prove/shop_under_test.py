@@ -11,7 +11,7 @@ from typing import Literal
 
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, discover_services, find
+from shop_cli.local.workspace import Program, default_ports, discover_services, find
 from shop_cli.prove.stores import Postgres, Valkey
 
 Database = Literal["sqlite", "postgres"]
@@ -19,6 +19,7 @@ Database = Literal["sqlite", "postgres"]
 START_SECONDS = 60.0
 LEASE_SECONDS = 2.0
 _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
+_DATABASES = ("payment", "shipping", "checkout")
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
@@ -29,6 +30,7 @@ class ShopUnderTest:
     Attributes:
         checkouts: the names of the checkout processes, which share one journal.
         payment_url: the database of payment's ledger.
+        shipping_url: the database of shipping's manifest.
         hmac_key: payment's HMAC key.
         postgres: None on SQLite.
     """
@@ -37,14 +39,10 @@ class ShopUnderTest:
     checkouts: tuple[str, ...]
     folder: Path
     payment_url: str
+    shipping_url: str
     hmac_key: bytes
     valkey: Valkey
     postgres: Postgres | None
-
-    @property
-    def manifest(self) -> Path:
-        """The carrier's ledger of shipments."""
-        return self.folder / ".shop" / "shipments.jsonl"
 
     @property
     def outbox(self) -> Path:
@@ -65,7 +63,7 @@ async def shop_under_test(
 
     Args:
         folder: empty; for all data except PostgreSQL's.
-        database: of payment and checkout.
+        database: of payment, shipping and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
@@ -73,17 +71,27 @@ async def shop_under_test(
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
-        valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
+        port_names = default_ports(programs)
+        valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         postgres = await _start_postgres(stack) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
         overrides = _overrides(folder, names, valkey.url, urls, common)
-        processes = Shop(programs, folder, dict(zip(names, ports, strict=True)), _environment(), overrides)
+        processes = Shop(programs, folder, dict(zip(port_names, ports, strict=True)), _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
-        yield ShopUnderTest(processes, checkout_names, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
+        yield ShopUnderTest(
+            processes,
+            checkout_names,
+            folder,
+            payment_url=urls["payment"],
+            shipping_url=urls["shipping"],
+            hmac_key=hmac_key.encode(),
+            valkey=valkey,
+            postgres=postgres,
+        )
 
 
 def _programs(checkouts: int, *, naive: bool) -> list[Program]:
@@ -99,15 +107,15 @@ async def _start_postgres(stack: AsyncExitStack) -> Postgres:
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
     server = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
-    for name in ("payment", "checkout"):
+    for name in _DATABASES:
         await server.create_database(name)
     return server
 
 
 def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
     if postgres is not None:
-        return {name: postgres.url(name) for name in ("payment", "checkout")}
-    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
+        return {name: postgres.url(name) for name in _DATABASES}
+    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
 
 
 def _overrides(
@@ -118,7 +126,7 @@ def _overrides(
     return checkouts | {
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
-        "shipping": {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")},
+        "shipping": {"DATABASE_URL": urls["shipping"]},
         "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
     }
 

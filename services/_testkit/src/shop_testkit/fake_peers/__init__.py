@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from chassis.errors import Unimplemented
 from shop import (
     cart_pb2_grpc,
     currency_pb2_grpc,
@@ -38,10 +39,13 @@ class FakePeers:
         self.ordered_cart = FakeOrderedCart(self.cart)
 
     @asynccontextmanager
-    async def serving(
-        self, *, with_ledger: bool = True, with_manifest: bool = True, with_ordered_cart: bool = True
-    ) -> AsyncIterator[str]:
-        """Serve all of them on one port; yield its address. Foreign peers have no internal services."""
+    async def serving(self, *, with_ledger: bool = True, with_ordered_cart: bool = True) -> AsyncIterator[str]:
+        """Serve all of them on one port; yield its address. A service that is left out responds UNIMPLEMENTED."""
+        missing = Fault(Unimplemented("no such method"))
+        if not with_ledger:
+            self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
+        if not with_ordered_cart:
+            self.ordered_cart.faults.update(RemoveOrdered=missing)
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
@@ -49,12 +53,9 @@ class FakePeers:
             (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, self.shipping),
             (payment_pb2_grpc.add_PaymentServiceServicer_to_server, self.payment),
             (email_pb2_grpc.add_EmailServiceServicer_to_server, self.email),
+            (ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart),
+            (payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger),
+            (shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest),
         ]
-        if with_ledger:
-            registrations.append((payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger))
-        if with_manifest:
-            registrations.append((shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest))
-        if with_ordered_cart:
-            registrations.append((ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart))
         async with serve(*registrations) as address:
             yield address

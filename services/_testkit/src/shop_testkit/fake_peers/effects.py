@@ -1,11 +1,12 @@
 """Fakes of shipping, of payment with its ledger, and of e-mail."""
 
+import asyncio
 import uuid
 
 from typing_extensions import override
 
 from chassis.calls import metadata_value
-from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound
+from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound, Unimplemented
 from chassis.serving import ServicerContext
 from shop import (
     email_pb2,
@@ -76,6 +77,12 @@ class FakeManifest(FakePeer, shipment_manifest_pb2_grpc.ShipmentManifestServicer
         fenced = shipment_manifest_pb2.ShipmentFenced(existing=key in self._shipping.fenced)
         self._shipping.fenced.add(key)
         return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
+
+    @override
+    async def ListShipments(
+        self, _request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        raise Unimplemented("checkout does not list shipments")
 
 
 class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
@@ -149,18 +156,27 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         self._ledger[request.charge_key] = "voided"
         return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
 
+    @override
+    async def ListCharges(
+        self, _request: payment_ledger_pb2.ListChargesRequest, _context: ServicerContext
+    ) -> payment_ledger_pb2.ListChargesResponse:
+        raise Unimplemented("checkout does not list charges")
+
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
-    """Collects the confirmations instead of sending them."""
+    """Collects the confirmations instead of sending them; one to `hanging_address` gets no response."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
+        self.hanging_address = ""
 
     @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
         await self.begin("SendOrderConfirmation")
+        if request.email == self.hanging_address:
+            await asyncio.Event().wait()
         self.sent.append(request)
         return empty_pb2.Empty()

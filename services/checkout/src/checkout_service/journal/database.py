@@ -52,7 +52,7 @@ class UniqueViolation(Exception):
 
 
 class Database(Protocol):
-    """Runs statements, each text rendered for its dialect once. Both methods raise JournalUnavailable."""
+    """Runs statements, each text rendered for its dialect once. All methods raise JournalUnavailable."""
 
     async def write(self, *batch: Statement) -> list[list[Row]]:
         """Run statements in one transaction. Return the rows of each as soon as they are on disk.
@@ -62,3 +62,7 @@ class Database(Protocol):
 
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
         """Run a query."""
+
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        """Run a query of operators, which may take long: it does not delay `read`."""
+        return await self.read(text, parameters)

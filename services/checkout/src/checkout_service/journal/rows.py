@@ -11,7 +11,7 @@ from chassis.errors import FieldViolation
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.journal.database import Row
-from checkout_service.ports import Entry, Event, NewOrder
+from checkout_service.ports import Claim, Entry, Event, NewOrder
 
 log = structlog.get_logger()
 
@@ -25,11 +25,16 @@ _STEPS = {
 }
 
 
+def claim_to_row(claim: Claim) -> dict[str, Any]:
+    """Return the claim's parameters of the fragment `held`."""
+    return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
+
+
 def new_order_to_row(new: NewOrder) -> dict[str, Any]:
     """Return the order's parameters of statements.INSERT."""
     order, total = new.order, new.order.total
     return {
-        **asdict(new.claim),
+        **claim_to_row(new.claim),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,

@@ -1,16 +1,20 @@
 """The journal in SQL, on any database that runs its statements."""
 
+import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import orjson
 from typing_extensions import override
 
-from checkout_service.domain import NEEDS_OPERATOR, PlacedOrder, State, Transition
+from chassis.paging import Position
+from checkout_service.domain import OPEN, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
+    claim_to_row,
     event_from_row,
     first_entry,
     new_order_to_row,
@@ -20,6 +24,7 @@ from checkout_service.journal.rows import (
 )
 from checkout_service.ports import (
     LEASE_SECONDS,
+    MAX_RETRY_DELAY_SECONDS,
     Claim,
     Entry,
     Event,
@@ -38,6 +43,10 @@ OUTBOX_LEASE_SECONDS = 5
 STUCK_SECONDS = 60
 """An unfinished order without a change of state for this long needs operator attention."""
 
+MAX_COUNTED = 1000
+"""Orders dated in the future are counted up to this number."""
+
+_RECOVERY_LEASES = 20
 _INSERTS = 10
 _SETTLED_AT_ONCE = 100
 
@@ -54,6 +63,8 @@ class SqlJournal(Journal):
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        # Twice what any statement sets, because clocks are also adjusted by small steps.
+        self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     @override
     async def find(self, scope: str) -> Entry | None:
@@ -87,7 +98,7 @@ class SqlJournal(Journal):
     async def take_over(self, seen: Entry) -> Entry | None:
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, **asdict(seen.claim), new_owner=claim.owner),
+            self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
             self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
         return first_entry(taken)
@@ -95,7 +106,7 @@ class SqlJournal(Journal):
     @override
     async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
-        values = new_order_to_row(new) | asdict(seen.claim)
+        values = new_order_to_row(new) | claim_to_row(seen.claim)
         try:
             reopened, _ = await self._database.write(
                 self._statement(statements.REOPEN, **values, new_owner=claim.owner),
@@ -106,11 +117,11 @@ class SqlJournal(Journal):
         return first_entry(reopened)
 
     @override
-    async def claim_expired(self, limit: int) -> list[Entry]:
-        claimed, _ = await self._database.write(
-            self._statement(statements.CLAIM_EXPIRED, limit=limit, new_owner=new_owner()),
-            self._statement(statements.CLAIM_EVENTS),
-        )
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        claims = statements.FAILED if failed else statements.NEW
+        values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
+        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
+        _, claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
         return readable_entries(claimed)
 
     @override
@@ -118,11 +129,11 @@ class SqlJournal(Journal):
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
         batch = [
-            self._statement(statements.UPDATE, **asdict(claim), **transition_to_row(transition)),
+            self._statement(statements.UPDATE, **claim_to_row(claim), **transition_to_row(transition)),
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, **asdict(claim)))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim)))
         if (await self._database.write(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.
@@ -131,7 +142,7 @@ class SqlJournal(Journal):
 
     @override
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
-        values = asdict(claim)
+        values = claim_to_row(claim)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
             self._statement(statements.RELEASE_EVENT, **values),
@@ -142,8 +153,12 @@ class SqlJournal(Journal):
         await self._database.write(self._statement(statements.RELEASE_OWN))
 
     @override
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        (claimed,) = await self._database.write(self._statement(statements.CLAIM_OUTBOX, limit=limit))
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        claims = statements.FAILED if failed else statements.NEW
+        _, claimed = await self._database.write(
+            self._statement(claims.correct_due_times, kind=kind),
+            self._statement(claims.claim_outbox, kind=kind, limit=limit),
+        )
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
@@ -157,9 +172,25 @@ class SqlJournal(Journal):
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        values = {"order_id": item.placed.order.order_id, "kind": item.kind}
+        values: dict[str, Any] = {"order_id": item.placed.order.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
+
+    @override
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        values = {"order_id": order_id, "kind": kind, "reason": reason}
+        await self._database.write(
+            self._statement(statements.SET_DEAD, **values),
+            self._statement(statements.NOTIFICATION_EVENT, **values, step=f"{kind}_dead_letter"),
+        )
+
+    @override
+    async def requeue(self, order_id: str) -> list[str]:
+        requeued, _ = await self._database.write(
+            self._statement(statements.REQUEUE, order_id=order_id),
+            self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
+        )
+        return sorted(row["kind"] for row in requeued)
 
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
@@ -172,28 +203,65 @@ class SqlJournal(Journal):
         return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        found = await self._report(statements.OLD, older_than_seconds=older_than_seconds, limit=limit)
+        if not found:
+            return 0
+        items = [{"order_id": row["order_id"]} for row in found]
+        texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+        values = {"older_than_seconds": older_than_seconds}
+        deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
+        return len(deleted)
+
+    @override
     async def statistics(self) -> Statistics:
-        counts = await self._read(statements.COUNT_ACTIVE)
-        (outbox,) = await self._read(statements.COUNT_OUTBOX)
-        oldest = max((row["age"] for row in counts if row["state"] not in NEEDS_OPERATOR), default=0.0)
-        return Statistics({State(row["state"]): row["orders"] for row in counts}, max(oldest, 0.0), outbox["items"])
+        counts = await self._report(statements.COUNT_ACTIVE)
+        (outbox,) = await self._report(statements.COUNT_OUTBOX)
+        dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
+        (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
+        oldest = max((row["age"] for row in counts if row["state"] in OPEN), default=0.0)
+        return Statistics(
+            {State(row["state"]): row["orders"] for row in counts},
+            max(oldest, 0.0),
+            outbox["items"] - sum(dead_letters.values()),
+            dead_letters,
+            future["orders"],
+        )
 
     @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        items = [{"state": state} for state in states or State]
-        found = await self._read(statements.LIST_STUCK if stuck else statements.LIST, items, limit=limit)
-        return readable_entries(found)
+        if stuck:
+            items = [{"state": state} for state in states or State]
+            return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
+        if not states:
+            return readable_entries(await self._report(statements.LIST, limit=limit))
+        # One query for each state, so that each reads only the rows that it may return.
+        found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
+        newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
+        return readable_entries(islice(newest, limit))
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=False)
+
+    @override
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=True)
+
+    async def _outbox_of(self, order_ids: Sequence[str], *, dead: bool) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {order_id: [] for order_id in order_ids}
-        for row in await self._read(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
-            found[row["order_id"]].append(row["kind"])
+        for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
+            if bool(row["dead"]) is dead:
+                found[row["order_id"]].append(row["kind"])
         return found
 
     @override
     async def history(self, order_id: str) -> list[Event]:
-        return [event_from_row(row) for row in await self._read(statements.HISTORY, order_id=order_id)]
+        return [event_from_row(row) for row in await self._report(statements.HISTORY, order_id=order_id)]
 
     @override
     async def check(self) -> None:
@@ -208,10 +276,13 @@ class SqlJournal(Journal):
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
         """Add steps, each with its detail, to the history of an order that has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, **asdict(claim), state=state)
+        return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
         return await self._database.read(*self._statement(text, items, **values))
+
+    async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
+        return await self._database.report(*self._statement(text, items, **values))
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         values |= {
@@ -219,6 +290,7 @@ class SqlJournal(Journal):
             "lease_seconds": self._lease_seconds,
             "recovery_lease_seconds": 2 * self._lease_seconds,
             "outbox_lease_seconds": OUTBOX_LEASE_SECONDS,
+            "max_ahead_seconds": self._max_ahead_seconds,
             "stuck_seconds": STUCK_SECONDS,
         }
         if items is not None:

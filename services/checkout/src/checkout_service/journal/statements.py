@@ -5,24 +5,32 @@
     {now}          the database's clock, in seconds since 1970
     {for_update}   makes a SELECT lock its rows, after concurrent transactions that have locked them
     {skip_locked}  makes a SELECT lock its rows, and skip those that a concurrent transaction has locked
+    {tries}        whether earlier attempts have failed: a part of the conditions of partial indexes
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
 
 Within a transaction, an INSERT that depends on the UPDATE before it looks for the state that the UPDATE wrote.
 """
 
+from dataclasses import dataclass
+
 FRAGMENTS = {
-    # Unfinished orders: the condition of a partial index, which a query must repeat word for word.
+    # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them
+    # that recovery continues.
     "active": "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')",
-    "open": "{active} AND state IN ('CHARGING', 'VOIDING')",
+    "open": "state IN ('CHARGING', 'VOIDING')",
     # Orders that hold their cart: the condition of a unique partial index.
     "live_cart": """
         cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
     """,
-    "stuck": "({active} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR updated_at < {now} - :stuck_seconds))",
+    # The clock may have been set back: a time further ahead than any worker sets it has no meaning.
+    "leased": "(lease_until > {now} AND lease_until <= {now} + :max_ahead_seconds)",
+    "unchanged": "(updated_at < {now} - :stuck_seconds OR updated_at > {now} + :stuck_seconds)",
+    "stuck": "({active} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {unchanged}))",
+    "finished": "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED')",
     # Only the worker that holds the order finds it.
     "held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner",
     "entry": """
-        order_id, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, lease_until > {now} AS leased,
+        order_id, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {leased} AS leased,
         failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {stuck} AS stuck, snapshot
     """,
 }
@@ -61,7 +69,7 @@ TAKE_OVER = """
     UPDATE orders SET
         epoch = epoch + 1, owner = :new_owner, worker = :worker, lease_until = {now} + :lease_seconds,
         updated_at = {now}
-    WHERE {held} AND state = 'CHARGING' AND lease_until <= {now}
+    WHERE {held} AND state = 'CHARGING' AND NOT {leased}
     RETURNING {entry}
 """
 
@@ -79,11 +87,17 @@ REOPEN = """
     RETURNING {entry}
 """
 
+_CORRECT_LEASES = """
+    UPDATE orders SET lease_until = {now}
+    WHERE {open} AND state = :state AND {tries} AND lease_until > {now} + :max_ahead_seconds
+"""
+
 # A worker may die of an order each time, so its next attempt is scheduled before this one, with a growing delay.
-CLAIM_EXPIRED = """
+_CLAIM_EXPIRED = """
     WITH due AS MATERIALIZED (
         SELECT order_id FROM orders
-        WHERE {open} AND lease_until <= {now} ORDER BY lease_until LIMIT :limit {skip_locked}
+        WHERE {open} AND state = :state AND {tries} AND lease_until <= {now}
+        ORDER BY lease_until LIMIT :limit {skip_locked}
     )
     UPDATE orders SET
         epoch = epoch + 1, owner = :new_owner, worker = :worker, failures = failures + 1,
@@ -92,12 +106,50 @@ CLAIM_EXPIRED = """
     RETURNING {entry}
 """
 
+# The orders that the statement before has claimed have the longest leases, which is what an index finds them by.
 CLAIM_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, 'taken_over', {now}, state, attempt, worker
-    FROM orders WHERE {open} AND worker = :worker AND failures > 0
+    FROM orders
+    WHERE {open} AND state = :state AND failures > 0 AND lease_until > {now} + :recovery_lease_seconds / 2
+        AND owner = :new_owner
     ON CONFLICT DO NOTHING
 """
+
+_CORRECT_DUE_TIMES = """
+    UPDATE outbox SET due_at = {now}
+    WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at > {now} + :max_ahead_seconds
+"""
+
+_CLAIM_OUTBOX = """
+    WITH due AS MATERIALIZED (
+        SELECT order_id, kind FROM outbox
+        WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at <= {now}
+        ORDER BY due_at LIMIT :limit {skip_locked}
+    )
+    UPDATE outbox SET failures = failures + 1, due_at = {now} + :recovery_lease_seconds
+    WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
+    RETURNING order_id, kind, failures
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The statements that claim orders and outbox items."""
+
+    correct_leases: str
+    claim_expired: str
+    correct_due_times: str
+    claim_outbox: str
+
+
+def _claims(tries: str) -> Claims:
+    texts = (_CORRECT_LEASES, _CLAIM_EXPIRED, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
+    return Claims(*(text.replace("{tries}", tries) for text in texts))
+
+
+NEW = _claims("failures = 0")
+FAILED = _claims("failures > 0")
 
 UPDATE = """
     UPDATE orders SET
@@ -132,17 +184,26 @@ RELEASE_EVENT = """
 
 RELEASE_OWN = "UPDATE orders SET lease_until = 0 WHERE {open} AND worker = :worker"
 
-CLAIM_OUTBOX = """
-    WITH due AS MATERIALIZED (
-        SELECT order_id, kind FROM outbox WHERE due_at <= {now} ORDER BY due_at LIMIT :limit {skip_locked}
-    )
-    UPDATE outbox SET failures = failures + 1, due_at = {now} + :recovery_lease_seconds
-    WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
-    RETURNING order_id, kind, failures
+POSTPONE = """
+    UPDATE outbox SET due_at = {now} + :delay_seconds, failures = :failures, reason = :reason
+    WHERE order_id = :order_id AND kind = :kind
 """
 
-POSTPONE = """
-    UPDATE outbox SET due_at = {now} + :delay_seconds, reason = :reason WHERE order_id = :order_id AND kind = :kind
+SET_DEAD = """
+    UPDATE outbox SET dead_at = {now}, reason = :reason WHERE order_id = :order_id AND kind = :kind
+"""
+
+NOTIFICATION_EVENT = """
+    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
+    SELECT order_id, epoch, :step, {now}, state, attempt, :reason FROM orders
+    WHERE order_id = :order_id AND EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
+    ON CONFLICT (order_id, epoch, step) DO UPDATE SET at = excluded.at, detail = excluded.detail
+"""
+
+REQUEUE = """
+    UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {now}
+    WHERE order_id = :order_id AND dead_at IS NOT NULL
+    RETURNING kind
 """
 
 # Two replicas may settle the e-mail and the cart of one order at once. Without the lock each would still see the item
@@ -183,8 +244,27 @@ COMPLETE = """
     LIMIT :limit
 """
 
+OLD = """
+    SELECT order_id FROM orders
+    WHERE created_at < {now} - :older_than_seconds AND updated_at < {now} - :older_than_seconds AND {finished}
+    ORDER BY created_at, order_id LIMIT :limit
+"""
+
+DELETE_ORDERS = """
+    DELETE FROM orders
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND updated_at < {now} - :older_than_seconds
+        AND {finished}
+    RETURNING order_id
+"""
+
+DELETE_EVENTS = """
+    DELETE FROM order_events
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items})
+        AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
+"""
+
 OUTBOX_OF = """
-    SELECT order_id, kind FROM outbox
+    SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox
     WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id, kind
 """
 
@@ -194,14 +274,27 @@ COUNT_ACTIVE = """
 
 COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
-LIST = """
-    SELECT {entry} FROM orders
-    WHERE state IN (SELECT value->>'state' FROM {items}) ORDER BY created_at DESC, order_id DESC LIMIT :limit
+COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
+
+COUNT_FUTURE = """
+    SELECT count(*) AS orders
+    FROM (SELECT 1 FROM orders WHERE created_at > {now} + :stuck_seconds LIMIT :limit) AS ahead
+"""
+
+LIST = "SELECT {entry} FROM orders ORDER BY created_at DESC, order_id DESC LIMIT :limit"
+
+LIST_STATE = """
+    SELECT {entry} FROM orders WHERE state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
 LIST_STUCK = """
     SELECT {entry} FROM orders
-    WHERE state IN (SELECT value->>'state' FROM {items}) AND {stuck} ORDER BY created_at, order_id LIMIT :limit
+    WHERE {active} AND state IN (SELECT value->>'state' FROM {items}) AND {stuck}
+    ORDER BY created_at, order_id LIMIT :limit
+"""
+
+SCAN = """
+    SELECT {entry} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
 """
 
 HISTORY = """

@@ -1,12 +1,14 @@
 """The client of shipping's effects; for quotes see `quotes`."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from typing_extensions import override
 
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from checkout_service.domain import Address, OrderLine
 from checkout_service.outcomes import Fenced, InDoubt, KeyReused, Refused, ShipOutcome, Shipped, Unsupported
+from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.refusals import refusal_from_error
 from checkout_service.peers.wire import address_to_wire, lines_to_wire
 from checkout_service.ports import Shipping
@@ -25,6 +27,7 @@ class ShippingClient(Shipping):
     ) -> None:
         self._stub = stub
         self._manifest = manifest
+        self._manifest_service = InternalService("shop.internal.ShipmentManifest")
         self._timeout_seconds = timeout_seconds
 
     @override
@@ -41,7 +44,8 @@ class ShippingClient(Shipping):
     async def resolve(self, key: str) -> ShipOutcome:
         request = shipment_manifest_pb2.ResolveShipmentRequest(shipment_key=key)
         try:
-            reply = await self._manifest.ResolveOrFence(request, timeout=self._timeout_seconds)
+            method = partial(self._manifest.ResolveOrFence, timeout=self._timeout_seconds)
+            reply = await self._manifest_service.call(method, request)
         except Unimplemented:
             return Unsupported()
         except DomainError as error:

