@@ -68,11 +68,6 @@ Init ==
 (* Claims. The owner is random in the code. Here it is the task, and rows  *)
 (* lose the owner when its task ends, because no later task has it.        *)
 
-NewOwner(t, row) ==
-    IF Without # "owner" THEN t ELSE IF row = NoRow THEN 1 ELSE row.owner + 1
-
-NextOwner(owner) == IF Without = "owner" THEN owner + 1 ELSE owner
-
 Forget(rows, t) ==
     [s \in Scopes |-> IF rows[s] # NoRow /\ rows[s].owner = t THEN [rows[s] EXCEPT !.owner = "none"] ELSE rows[s]]
 
@@ -145,11 +140,11 @@ Insert(t, r, price) ==
     /\ CartIsFree(s)
     /\ \E id \in Ids :
         LET row == [
-            state |-> "CHARGING", attempt |-> 1, owner |-> NewOwner(t, NoRow), id |-> id,
+            state |-> "CHARGING", attempt |-> 1, owner |-> t, id |-> id,
             content |-> [request |-> r, price |-> price], outbox |-> {}]
         IN Start(t, s, row, "Charge", TRUE, FALSE)
 
-Claimed(t, row) == [row EXCEPT !.owner = NewOwner(t, row)]
+Claimed(t, row) == [row EXCEPT !.owner = t]
 
 \* The same request reopens an abandoned order with its content. Without a key, another one replaces it by its own.
 reopen(t, r, price) ==
@@ -283,10 +278,10 @@ Write(t) ==
     /\ Holds(t)
     /\ Row(t).state = task.before
     /\ CASE task.to = "CHARGING" ->
-            LET next == [row EXCEPT !.attempt = @ + 1, !.owner = NextOwner(@)] IN
+            LET next == [row EXCEPT !.attempt = @ + 1] IN
             /\ journal' = [journal EXCEPT ![task.scope] = next]
-            /\ tasks' = [tasks EXCEPT ![t] = [pc |-> task.loop, attempt |-> next.attempt, owner |-> next.owner,
-                                              after |-> task.after] @@ Defaults @@ @]
+            /\ tasks' = [tasks EXCEPT ![t] =
+                    [pc |-> task.loop, attempt |-> next.attempt, after |-> task.after] @@ Defaults @@ @]
             /\ UNCHANGED standby
          [] task.to = "VOIDING" ->
             /\ journal' = [journal EXCEPT ![task.scope] = row]

@@ -59,7 +59,6 @@ SAFEGUARDS = {
         replace(FAILOVERS_ONE_WORKER, without="report of fences"),
         "RefusedOrdersAreNotCharged",
     ),
-    "owner": (replace(FAILOVERS, without="owner"), "OneChargeAScope"),
     "settle's lock": (replace(OUTBOX, failovers=False, without="settle's lock"), "ShippedOrdersHaveItems"),
     "one removal an order": (
         replace(OUTBOX, failovers=False, without="one removal an order"),
