@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -234,10 +235,12 @@ class World:
         self.record(action, name, request, price)
 
     def recover(self, name: str) -> None:
-        for entry in now(self.journal.claim_expired(1)):
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
-            self.record("claim_expired", name)
+        for state, failed in product((State.CHARGING, State.VOIDING), (False, True)):
+            for entry in now(self.journal.claim_expired(state, failed=failed, limit=1)):
+                steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
+                self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
+                self.record("claim_expired", name)
+                return
 
     def advance(self, name: str) -> None:
         """Perform the task's command."""
