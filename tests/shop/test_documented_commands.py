@@ -28,6 +28,7 @@ RUN_ELSEWHERE = {
     r"make up": ("tests/shop/test_command.py", 'command("up"'),
     r"make faults": (".github/workflows/checks.yml", "make PYTHON=python faults"),
     r"make simulate .*": (".github/workflows/checks.yml", "make PYTHON=python simulate"),
+    r"python tests/simulation .*": ("Makefile", "python tests/simulation"),
     r"make mutants": (".github/workflows/checks.yml", "make PYTHON=python mutants"),
     r"python tests/mutants .*": ("Makefile", "python tests/mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),

@@ -110,6 +110,7 @@ async def in_process(program: Program, ports: Mapping[str, int], exporter: InMem
 @pytest_asyncio.fixture(loop_scope="session")
 async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TracedShop]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HMAC_KEY", "k" * 32)
     exporter = InMemorySpanExporter()
     programs = discover_services()
     async with AsyncExitStack() as stack:
