@@ -23,7 +23,8 @@ View ==
         key(attempt) == <<"cart", 1, attempt>>
     IN [
     row |-> IF row = NoRow THEN <<>>
-            ELSE <<row.state, row.attempt, row.owner, row.content.request, row.content.price>>,
+            ELSE <<row.state, row.attempt, row.owner, row.content.request, row.content.price,
+                   IF row.state = "CHARGING" THEN row.after ELSE "">>,
     charges |-> [attempt \in 1..MaxAttempts |-> charges[key(attempt)].state],
     shipments |-> [attempt \in 1..MaxAttempts |-> shipments[key(attempt)]],
     tasks |-> <<Observed("w1"), Observed("w2")>>]

@@ -48,6 +48,7 @@ NoContent == [request |-> "none", price |-> 0]
 Released == {"ABANDONED", "DECLINED", "VOIDED"}
 Live == {"CHARGING", "VOIDING", "SHIPPED", "DONE", "NEEDS_REFUND", "NEEDS_REVIEW"}
 
+Restorable == {"SHIPPED", "VOIDING", "NEEDS_REVIEW"}
 NoRow == [state |-> "NONE"]
 Idle == [pc |-> "idle"]
 NoEntry == [state |-> "NONE", content |-> NoContent, times |-> 0]
@@ -96,7 +97,7 @@ Defaults == [
 
 Start(t, s, row, pc, new, resumed) ==
     /\ journal' = [journal EXCEPT ![s] = row]
-    /\ tasks' = [tasks EXCEPT ![t] = Defaults @@ [
+    /\ tasks' = [tasks EXCEPT ![t] = [after |-> row.after] @@ Defaults @@ [
         pc |-> pc, scope |-> s, id |-> row.id, attempt |-> row.attempt, owner |-> row.owner, content |-> row.content,
         new |-> new, resumed |-> resumed /\ ~HasManifest]]
     /\ UNCHANGED <<standby, peers, notified, quiet>>
@@ -141,7 +142,7 @@ Insert(t, r, price) ==
     /\ \E id \in Ids :
         LET row == [
             state |-> "CHARGING", attempt |-> 1, owner |-> t, id |-> id,
-            content |-> [request |-> r, price |-> price], outbox |-> {}]
+            content |-> [request |-> r, price |-> price], outbox |-> {}, after |-> "ABANDONED"]
         IN Start(t, s, row, "Charge", TRUE, FALSE)
 
 Claimed(t, row) == [row EXCEPT !.owner = t]
@@ -156,7 +157,7 @@ reopen(t, r, price) ==
     /\ row.state \in Released
     /\ IF row.content.request = r THEN row.state = "ABANDONED" ELSE ~HasKey
     /\ CartIsFree(s)
-    /\ Start(t, s, [Claimed(t, row) EXCEPT !.state = "CHARGING", !.attempt = @ + 1, !.content = content],
+    /\ Start(t, s, [Claimed(t, row) EXCEPT !.state = "CHARGING", !.attempt = @ + 1, !.content = content, !.after = "ABANDONED"],
              "Charge", FALSE, FALSE)
 
 take_over(t, r) ==
@@ -165,7 +166,7 @@ take_over(t, r) ==
     /\ row.state = "CHARGING"
     /\ row.content.request = r
     /\ ~Leased(row)
-    /\ Start(t, s, Claimed(t, row), "Charge", FALSE, TRUE)
+    /\ Start(t, s, Claimed(t, row), IF row.after = "ABANDONED" THEN "Charge" ELSE "Resolve", FALSE, TRUE)
 
 claim_expired(t, s) ==
     LET row == journal[s] IN
@@ -263,7 +264,9 @@ ResolveShipment(t) ==
 Void(t) ==
     LET entry == charges[Key(t)] IN
     /\ tasks[t].pc = "Void"
-    /\ EndAs(t, "VOIDING", IF entry.state \in {"CHARGED", "VOIDED"} THEN "VOIDED" ELSE "NEEDS_REFUND")
+    /\ IF entry.state \in {"CHARGED", "VOIDED"}
+       THEN Continue(t, [pc |-> "Update", before |-> "VOIDING", to |-> "CHARGING", loop |-> "Resolve", after |-> "VOIDED"])
+       ELSE EndAs(t, "VOIDING", "NEEDS_REFUND")
     /\ IF entry.state = "CHARGED"
        THEN /\ charges' = [charges EXCEPT ![Key(t)].state = "VOIDED"]
             /\ UNCHANGED shipments
@@ -278,7 +281,7 @@ Write(t) ==
     /\ Holds(t)
     /\ Row(t).state = task.before
     /\ CASE task.to = "CHARGING" ->
-            LET next == [row EXCEPT !.attempt = @ + 1] IN
+            LET next == [row EXCEPT !.attempt = @ + 1, !.after = task.after] IN
             /\ journal' = [journal EXCEPT ![task.scope] = next]
             /\ tasks' = [tasks EXCEPT ![t] =
                     [pc |-> task.loop, attempt |-> next.attempt, after |-> task.after] @@ Defaults @@ @]
@@ -297,18 +300,18 @@ Write(t) ==
 restore(t) ==
     LET task == tasks[t] IN
     /\ task.pc = "Update"
-    /\ task.new /\ ~task.restored
+    /\ task.new /\ ~task.restored /\ task.to \in Restorable
     /\ Row(t) = NoRow
     /\ CartIsFree(task.scope)
     /\ journal' = [journal EXCEPT ![task.scope] = [
         state |-> "CHARGING", attempt |-> task.attempt, owner |-> task.owner, id |-> task.id,
-        content |-> task.content, outbox |-> {}]]
+        content |-> task.content, outbox |-> {}, after |-> "ABANDONED"]]
     /\ tasks' = [tasks EXCEPT ![t].restored = TRUE]
     /\ UNCHANGED <<standby, peers, notified, quiet>>
 
 Superseded(t) ==
     /\ ~(Holds(t) /\ Row(t).state = tasks[t].before)
-    /\ ~(tasks[t].new /\ ~tasks[t].restored /\ Row(t) = NoRow /\ CartIsFree(tasks[t].scope))
+    /\ ~(tasks[t].new /\ ~tasks[t].restored /\ tasks[t].to \in Restorable /\ Row(t) = NoRow /\ CartIsFree(tasks[t].scope))
     /\ End(t, journal)
 
 Update(t) ==

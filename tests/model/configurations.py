@@ -43,6 +43,8 @@ HOLD = {
     "a shipping without a manifest": FOREIGN_SHIPPING,
     "outbox and cart, failovers": OUTBOX,
     "failovers": FAILOVERS,
+    "a refusal during failovers": replace(FAILOVERS, invariants=REFUSED, max_attempts=3),
+    "settling after failovers": replace(FAILOVERS, settles=True, max_attempts=3),
     "failovers, one worker at a time": FAILOVERS_ONE_WORKER,
     "failovers, one worker, two requests": FAILOVERS_TWO_REQUESTS,
 }
@@ -73,9 +75,4 @@ LIMITS = {
         replace(FAILOVERS_TWO_REQUESTS, invariants=("PlacedOrdersHaveTheirContent",), settles=False),
         "PlacedOrdersHaveTheirContent",
     ),
-    "a refusal during failovers": (
-        replace(FAILOVERS, invariants=REFUSED, max_attempts=3),
-        "RefusedOrdersAreNotCharged",
-    ),
-    "settling after failovers": (replace(FAILOVERS, settles=True, max_attempts=3), NO_PROGRESS),
 }

@@ -19,7 +19,17 @@ from typing_extensions import override
 from chassis import database
 from chassis.money import Money
 from checkout_service import saga
-from checkout_service.domain import OPEN, RELEASED_CART, Address, Order, OrderLine, Refusal, State, order_id_of
+from checkout_service.domain import (
+    OPEN,
+    RELEASED_CART,
+    RESTORABLE,
+    Address,
+    Order,
+    OrderLine,
+    Refusal,
+    State,
+    order_id_of,
+)
 from checkout_service.journal import sqlite
 from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.journal.opening import MIGRATIONS
@@ -230,14 +240,14 @@ class World:
 
     def resume(self, action: str, name: str, request: str, taken: Entry | None, price: int = 1) -> None:
         assert taken is not None
-        steps = saga.charge(resumed=action == "take_over")
+        steps = saga.take_over(taken) if action == "take_over" else saga.charge(resumed=False)
         self.tasks[name] = Task(steps, taken.order, taken.claim, request, None, next(steps))
         self.record(action, name, request, price)
 
     def recover(self, name: str) -> None:
         for state, failed in product(OPEN, (False, True)):
             for entry in now(self.journal.claim_expired(state, 1, failed=failed)):
-                steps = saga.release() if state is State.VOIDING else saga.resolve()
+                steps = saga.recover(entry)
                 self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
                 self.record("claim_expired", name)
                 return
@@ -255,7 +265,8 @@ class World:
     def update(self, name: str, task: Task, command: saga.Update) -> None:
         """Apply a transition as Executor does."""
         updated = now(self.journal.update(task.claim, command.transition))
-        if not updated and task.new and not task.restored and self.entry() is None:
+        is_lost = not updated and not task.restored and self.entry() is None
+        if is_lost and task.new and command.transition.after in RESTORABLE:
             task.restored = True
             lost = replace(task.new, attempt=task.claim.attempt, epoch=task.claim.epoch)
             assert now(self.journal.insert(lost)) is None
@@ -338,7 +349,8 @@ class World:
             return ()
         owner = next((name for name, task in self.tasks.items() if task.claim.owner == entry.owner), "none")
         price = entry.order.total.total_nanos // 10**9
-        return (entry.state.value, entry.attempt, owner, entry.fingerprint, price)
+        after = entry.refused_as or State.ABANDONED if entry.state is State.CHARGING else ""
+        return (entry.state.value, entry.attempt, owner, entry.fingerprint, price, str(after))
 
 
 def now(work: Coroutine[Any, Any, Any]) -> Any:

@@ -159,7 +159,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "case Fenced(existing=False):",
         "case Fenced():",
-        _tests("checkout", "test_saga_schedules.py"),
+        _tests("checkout", "test_saga.py::test_an_order_does_not_end_behind_a_fence_that_existed"),
     ),
     Device(
         "a refused shipment is resolved after a try in doubt",

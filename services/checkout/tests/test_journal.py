@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +173,24 @@ async def test_a_refusal_is_read_back_as_recorded(journal: Journal, new_order: M
     assert (entry.refusal, entry.reason) == (DECLINED.refusal, "CARD_EXPIRED")
 
 
-async def test_voiding_the_charge_does_not_overwrite_the_refusal(journal: Journal, new_order: Make) -> None:
+@pytest.mark.parametrize("refused_as", [State.DECLINED, State.VOIDED])
+async def test_a_pending_refusal_is_read_back_as_recorded(journal: Journal, new_order: Make, refused_as: State) -> None:
     new = new_order()
     await journal.insert(new)
-    await journal.update(new.claim, Transition(State.CHARGING, State.VOIDING, "t", refusal=DECLINED.refusal))
-    await journal.update(new.claim, Transition(State.VOIDING, State.VOIDED))
+    await journal.update(new.claim, replace(NEXT_ATTEMPT, refusal=DECLINED.refusal, refused_as=refused_as))
     entry = await journal.find("scope")
     assert entry is not None
-    assert (entry.state, entry.refusal) == (State.VOIDED, DECLINED.refusal)
+    assert (entry.state, entry.refusal, entry.refused_as) == (State.CHARGING, DECLINED.refusal, refused_as)
+
+
+async def test_a_charge_that_was_found_ends_a_pending_refusal(journal: Journal, new_order: Make) -> None:
+    new = new_order()
+    await journal.insert(new)
+    await journal.update(new.claim, replace(NEXT_ATTEMPT, refusal=DECLINED.refusal, refused_as=State.DECLINED))
+    await journal.update(new.claim.next_attempt(), SHIPPED)
+    entry = await journal.find("scope")
+    assert entry is not None
+    assert (entry.state, entry.refusal, entry.refused_as) == (State.SHIPPED, None, None)
 
 
 async def test_a_leased_order_is_not_taken_over(journal: Journal, other_journal: Journal, new_order: Make) -> None:

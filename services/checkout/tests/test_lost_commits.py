@@ -123,6 +123,21 @@ async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
+async def test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded(
+    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+) -> None:
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
+    gate = peers.ledger.hold("ResolveOrFence")
+    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    await until(is_called(peers.ledger, "ResolveOrFence"))
+    lose()
+    gate.set()
+    assert (await call).reason == "ORDER_IN_PROGRESS"
+    assert await checkout.states() == []
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
 async def test_an_attempt_that_was_fenced_is_followed_by_the_next(
     checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
 ) -> None:

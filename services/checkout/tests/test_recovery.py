@@ -160,7 +160,7 @@ async def test_an_error_while_voiding_ends_in_a_void(
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of(), "key")
         await until_states(checkout, "VOIDED")
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_a_superseded_worker_changes_nothing_and_returns_the_same_order(

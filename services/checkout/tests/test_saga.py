@@ -3,7 +3,7 @@
 from typing import Any
 
 from checkout_service import saga
-from checkout_service.outcomes import Charged, Shipped
+from checkout_service.outcomes import Charged, Fenced, Shipped
 from checkout_service.saga import SagaResult
 
 
@@ -36,3 +36,8 @@ def test_a_superseded_worker_sends_no_notifications() -> None:
     commands, ended = drive(saga.place(), True, Charged("transaction"), Shipped("track"), False)
     assert commands == [saga.Insert, saga.Charge, saga.Ship, saga.Update]
     assert ended is SagaResult.SUPERSEDED
+
+
+def test_an_order_does_not_end_behind_a_fence_that_existed() -> None:
+    commands, ended = drive(saga.resolve(), Fenced(existing=True), True)
+    assert (commands, ended) == ([saga.Resolve, saga.Update, saga.Resolve], None)

@@ -25,6 +25,7 @@ from checkout_service.domain import (
     OPEN,
     REFUSED,
     RELEASED_CART,
+    RESTORABLE,
     Address,
     Order,
     OrderLine,
@@ -261,15 +262,16 @@ class World:
             self.begin(saga.place(), new.order, new.claim, card, new)
         elif entry.fingerprint != card:
             if entry.state in RELEASED_CART:
-                self.resume(now(self.journal.reopen(entry, new)), card, resumed=False)
+                self.resume(now(self.journal.reopen(entry, new)), card)
         elif entry.placed is not None:
             self.answers.add(entry.placed)
         elif entry.state in REFUSED:
             self.refused |= entry.state is not State.NEEDS_REVIEW
         elif entry.state is State.ABANDONED:
-            self.resume(now(self.journal.reopen(entry, replace(new, order=entry.order))), card, resumed=False)
+            self.resume(now(self.journal.reopen(entry, replace(new, order=entry.order))), card)
         elif entry.state is State.CHARGING and not entry.leased:
-            self.resume(now(self.journal.take_over(entry)), card, resumed=True)
+            taken = now(self.journal.take_over(entry))
+            self.begin(saga.take_over(taken), taken.order, taken.claim, card)
 
     def new_order(self, card: str) -> NewOrder:
         self.orders += 1
@@ -279,16 +281,15 @@ class World:
         order = Order(order_id, "user", "a@b.example", "etag", address, lines, Money("EUR", 10**9))
         return NewOrder(SCOPE, card, order, "")
 
-    def resume(self, taken: Entry | None, card: str, *, resumed: bool) -> None:
+    def resume(self, taken: Entry | None, card: str) -> None:
         if taken is not None:
-            self.begin(saga.charge(resumed=resumed), taken.order, taken.claim, card)
+            self.begin(saga.charge(resumed=False), taken.order, taken.claim, card)
 
     def recover(self) -> None:
         """Run one turn of a recovery loop."""
         for state, failed in product(OPEN, (False, True)):
             for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
-                steps = saga.release() if state is State.VOIDING else saga.resolve()
-                self.begin(steps, entry.order, entry.claim)
+                self.begin(saga.recover(entry), entry.order, entry.claim)
 
     def begin(self, steps: saga.Saga, order: Order, claim: Claim, card: str = "", new: NewOrder | None = None) -> None:
         if len(self.tasks) < MAX_TASKS:
@@ -343,7 +344,8 @@ class World:
 
     def update(self, task: Task, transition: Transition) -> bool:
         changed = now(self.journal.update(task.claim, transition))
-        if not changed and task.new and now(self.journal.read(task.claim.order_id)) is None:
+        is_lost = not changed and now(self.journal.read(task.claim.order_id)) is None
+        if is_lost and task.new and transition.after in RESTORABLE:
             lost = replace(task.new, attempt=task.claim.attempt, epoch=task.claim.epoch)
             changed = now(self.journal.insert(lost)) is None and now(self.journal.update(task.claim, transition))
         if changed and transition.after is State.CHARGING:
@@ -385,6 +387,10 @@ class World:
     def settle(self) -> None:
         while self.tasks:
             self.advance(self.tasks[0], 0)
+
+    def settle_all_but(self, task: Task) -> None:
+        while others := [other for other in self.tasks if other is not task]:
+            self.advance(others[0], 0)
 
     def check(self, entry: Entry) -> None:
         """Check the invariants against the peers' ledgers."""
@@ -483,3 +489,63 @@ def test_an_invariant_breaks_without(memory: MemoryDatabase, safeguard: str) -> 
 
     with pytest.raises(Broken):
         holds()
+
+
+def world_of(memory: MemoryDatabase, *, declines: bool = False, records_declines: bool = True) -> World:
+    """Return a shop with our own peers, whose journal may lose commits."""
+    declined = frozenset({ANN}) if declines else frozenset()
+    payment = Payment(declined, records_declines, has_ledger=True)
+    return World(memory, payment, Shipping(accepts=True, has_manifest=True, forgets=False), loses_commits=True)
+
+
+def advance_until(world: World, task: Task, after: State) -> None:
+    """Run the task up to the update to this state."""
+    while not (isinstance(task.command, saga.Update) and task.command.transition.after is after):
+        world.advance(task, 0)
+
+
+def test_a_card_is_not_charged_behind_the_fence_of_a_refusal(memory: MemoryDatabase) -> None:
+    world = world_of(memory, declines=True)
+    world.call(ANN)
+    (refusing,) = world.tasks
+    advance_until(world, refusing, State.DECLINED)
+    world.payment.declined = frozenset()
+    memory.seconds += 16
+    world.call(ANN)
+    world.settle_all_but(refusing)
+    assert world.payment.captured == []
+
+
+def test_a_refusal_is_not_recorded_when_the_journal_has_lost_its_order(memory: MemoryDatabase) -> None:
+    world = world_of(memory, declines=True, records_declines=False)
+    world.call(ANN)
+    (refusing,) = world.tasks
+    advance_until(world, refusing, State.DECLINED)
+    memory.lose(100)
+    world.payment.declined = frozenset()
+    world.call(ANN)
+    world.settle_all_but(refusing)
+    memory.lose(100)
+    world.settle()
+    world.check(world.finish())
+
+
+def test_an_order_is_not_voided_while_a_lost_attempt_is_charged(memory: MemoryDatabase) -> None:
+    world = world_of(memory)
+    world.has_key = world.shipping.accepts = False
+    world.call(ANN)
+    (voiding,) = world.tasks
+    advance_until(world, voiding, State.VOIDING)
+    world.advance(voiding, 2)
+    commits = memory.commits
+    memory.seconds += 31
+    world.recover()
+    world.settle()
+    world.shipping.accepts = True
+    world.price += 1
+    world.call(BEN)
+    world.advance(world.tasks[0], 2)
+    assert len(world.payment.captured) == 1
+    memory.lose(memory.commits - commits)
+    world.callers = {ANN}
+    world.check(world.finish())

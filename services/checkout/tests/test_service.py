@@ -448,7 +448,7 @@ async def test_an_order_that_shipping_refuses_is_voided(
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     error = await refusal(checkout.place(request_of(), "key"))
     assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
     again = await refusal(checkout.place(request_of(), "key"))
     assert (again.message, again.reason) == (error.message, error.reason)
     assert await checkout.states() == ["VOIDED"]
@@ -503,7 +503,7 @@ async def test_a_refused_parcel_is_fenced_before_its_charge_is_voided(
     await refusal(checkout.place(request_of(), "key"))
     (order,) = await checkout.listed()
     assert peers.shipping.fenced == {order.order_id}
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_the_charge_of_a_fenced_parcel_is_voided(
@@ -516,7 +516,7 @@ async def test_the_charge_of_a_fenced_parcel_is_voided(
     peers.shipping.fenced.add(order.order_id)
     gate.set()
     assert (await call).reason == "CHARGE_VOIDED"
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
@@ -525,8 +525,8 @@ async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
     await refusal(checkout.place(request_of()))
     order = (await checkout.place(request_of(email="ann@elsewhere.example"))).response.order
-    assert list(peers.shipping.shipments) == [f"{order.order_id}:2"]
-    assert peers.payment.captured == [f"{order.order_id}:2"]
+    assert list(peers.shipping.shipments) == [f"{order.order_id}:3"]
+    assert peers.payment.captured == [f"{order.order_id}:3"]
 
 
 async def test_an_unimplemented_shipment_is_tried_again(
@@ -549,7 +549,7 @@ async def test_without_a_manifest_a_first_refusal_voids_the_charge(
 ) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     assert (await refusal(checkout_without_manifest.place(request_of(), "key"))).reason == "DEPOT_CLOSED"
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review(

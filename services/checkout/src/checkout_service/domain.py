@@ -64,6 +64,9 @@ NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 """In these states nothing is charged, and the cart may be ordered again. In any other state an order holds its cart."""
 
+RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
+"""A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -173,13 +176,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, and what is recorded with it. From CHARGING to CHARGING is the next attempt."""
+    """A change of an order's state, and what is recorded with it. To CHARGING is the next attempt.
+
+    Attributes:
+        refused_as: for the next attempt: the state in which the refusal ends the order behind a new fence.
+    """
 
     before: State
     after: State
     transaction_id: str = ""
     tracking_id: str = ""
     refusal: Refusal | None = None
+    refused_as: State | None = None
 
 
 def validate(request: OrderRequest) -> tuple[Address, Card]:

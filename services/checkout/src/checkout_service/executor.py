@@ -12,7 +12,7 @@ from chassis import calls
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from checkout_service import saga
-from checkout_service.domain import Card, Order, PlacedOrder, State, Transition
+from checkout_service.domain import RESTORABLE, Card, Order, PlacedOrder, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
@@ -188,7 +188,7 @@ class Executor:
 
     async def _update(self, run: Run, work: Work, transition: Transition) -> bool:
         updated = await self._journal.update(run.claim, transition)
-        if not updated and await self._restore(run, work):
+        if not updated and transition.after in RESTORABLE and await self._restore(run, work):
             updated = await self._journal.update(run.claim, transition)
         if not updated:
             log.warning("stale update rejected", order_id=work.order.order_id, epoch=run.claim.epoch)

@@ -34,7 +34,7 @@ from checkout_service.failpoints import QUOTED
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, NewOrder, Quotes
 from checkout_service.pricing import price
 from checkout_service.refusals import CartOrdered, OrderInFlight, OrderInProgress, QuotesTooSlow, error_of
-from checkout_service.saga import SagaResult
+from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
@@ -237,21 +237,21 @@ class OrderPlacer:
         if entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self._journal.take_over(entry)
-        return self._continue(taken, card, resumed=True) if taken else None
+        return self._continue(taken, card, saga.take_over(taken)) if taken else None
 
     async def _reopen(self, seen: Entry, new: NewOrder, card: Card) -> Run | None:
         """Begin the next attempt of an order. None: it has changed. Raises the conflict with another order's cart."""
         taken = await self._journal.reopen(seen, new)
         if taken is not None:
-            return self._continue(taken, card, resumed=False)
+            return self._continue(taken, card, saga.charge(resumed=False))
         holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
         if holder is not None and holder.order_id != seen.order_id:
             raise _cart_conflict(holder)
         return None
 
-    def _continue(self, taken: Entry, card: Card, *, resumed: bool) -> Run:
+    def _continue(self, taken: Entry, card: Card, steps: Saga) -> Run:
         work = Work(taken.order, taken.claim, card, retry_seconds=self._retry_seconds)
-        return self._executor.start(work, saga.charge(resumed=resumed))
+        return self._executor.start(work, steps)
 
 
 def _answer_by() -> float:

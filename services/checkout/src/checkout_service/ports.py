@@ -111,6 +111,7 @@ class Entry:
         leased: a worker holds the order's lease.
         failures: failed recovery attempts since the last change of state.
         reason: of the last failure or refusal; empty if there was none.
+        refused_as: in CHARGING, if the refusal is pending: the state in which it ends the order behind a new fence.
         stuck: the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
     """
@@ -125,6 +126,7 @@ class Entry:
     failures: int
     reason: str
     refusal: Refusal | None
+    refused_as: State | None
     tracking_id: str
     traceparent: str
     created_at: float

@@ -93,8 +93,7 @@ class Recovery:
         attributes: dict[str, str | int] = {"order.id": entry.order_id, "order.failures": entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             await self._failpoints.reach(TAKEN_OVER)
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            result = await self._executor.start(recovery_work(entry, failures), steps).task
+            result = await self._executor.start(recovery_work(entry, failures), saga.recover(entry)).task
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED

@@ -7,7 +7,8 @@ cannot succeed; and the claim, without which an update is rejected. The lease on
 
 An attempt is a charge and a shipment under keys of its own. The next attempt begins only when the charge of this one
 is declined, voided or fenced, so at most one attempt is ever charged. Which attempts a lost part of the journal had is
-found out by resolving them in order.
+found out by resolving them in order. From the first refusal on, an order is not charged any more, whoever continues it:
+it ends behind a new fence, beyond which no worker charges a later attempt.
 """
 
 from collections.abc import Generator
@@ -30,6 +31,7 @@ from checkout_service.outcomes import (
     Unsupported,
     VoidOutcome,
 )
+from checkout_service.ports import Entry
 
 R = TypeVar("R")
 
@@ -120,6 +122,18 @@ def place() -> Saga:
     return (yield from charge(resumed=False))
 
 
+def take_over(entry: Entry) -> Saga:
+    """Continue an order in CHARGING, with its card, but without charging it if a refusal is pending."""
+    return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
+
+
+def recover(entry: Entry) -> Saga:
+    """Continue an open order without its card."""
+    if entry.state is State.VOIDING:
+        return release(entry.refusal or RELEASED)
+    return resolve(entry.refused_as or State.ABANDONED, entry.refusal)
+
+
 def charge(*, resumed: bool) -> Saga:
     """Continue an order in CHARGING, with its card. `resumed`: another worker may have shipped this attempt."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
@@ -166,19 +180,22 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 after, refusal = State.DECLINED, declined
             case Released() if refusal is None:
                 after, refusal = State.VOIDED, RELEASED
-        if not (yield from perform(Update(_NEXT_ATTEMPT))):
+        pending = after if refusal else None
+        if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
 
 
-def release() -> Saga:
+def release(refusal: Refusal) -> Saga:
     """Continue an order in VOIDING, which was not shipped and cannot be."""
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
-            return (yield from _end(State.VOIDING, State.VOIDED))
+            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
+                return SagaResult.SUPERSEDED
+            return (yield from resolve(State.VOIDED, refusal))
         case Refused() | Unsupported():
-            return (yield from _end(State.VOIDING, State.NEEDS_REFUND))
+            return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
 
@@ -230,7 +247,7 @@ def _displace(transaction_id: str) -> Saga:
 def _void(transaction_id: str, refusal: Refusal) -> Saga:
     if not (yield from perform(Update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal)))):
         return SagaResult.SUPERSEDED
-    return (yield from release())
+    return (yield from release(refusal))
 
 
 def _review(transaction_id: str, refusal: Refusal) -> Saga:
@@ -243,6 +260,12 @@ def _finish(transaction_id: str, tracking_id: str) -> Saga:
         return SagaResult.SUPERSEDED
     yield from perform(Send())
     return SagaResult.SETTLED
+
+
+def _begin_next_attempt(
+    before: State, refusal: Refusal | None, refused_as: State | None
+) -> Generator[Command[Any], Any, bool]:
+    return (yield from perform(Update(Transition(before, State.CHARGING, refusal=refusal, refused_as=refused_as))))
 
 
 def _end(before: State, after: State, refusal: Refusal | None = None, transaction_id: str = "") -> Saga:

@@ -50,21 +50,23 @@ def new_order_to_row(new: NewOrder) -> dict[str, Any]:
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     """Return the transition's parameters of statements.UPDATE."""
-    refusal = transition.refusal
+    refusal, refused_as = transition.refusal, transition.refused_as
+    # Releases that cannot decode a pending refusal would charge such an order.
+    pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,
         "after": transition.after,
         "further_attempts": int(transition.after is State.CHARGING),
         "transaction_id": transition.transaction_id,
         "tracking_id": transition.tracking_id,
-        "refusal": orjson.dumps(asdict(refusal)).decode() if refusal else "",
+        "refusal": orjson.dumps(asdict(refusal) | pending).decode() if refusal else "",
         "reason": refusal.reason if refusal else "",
     }
 
 
 def entry_from_row(row: Row) -> Entry:
     """Return the entry in a row of the fragment `entry`."""
-    state, refusal = State(row["state"]), _load_refusal(row["refusal"])
+    state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
     return Entry(
         order=snapshots.load(row),
         fingerprint=row["fingerprint"],
@@ -76,6 +78,7 @@ def entry_from_row(row: Row) -> Entry:
         failures=row["failures"],
         reason=refusal.reason if refusal and state in REFUSED else row["reason"],
         refusal=refusal,
+        refused_as=refused_as,
         tracking_id=row["tracking_id"],
         traceparent=row["traceparent"],
         created_at=row["created_at"],
@@ -118,9 +121,10 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
             return [*charged, (_STEPS[transition.after], reason)]
 
 
-def _load_refusal(text: str) -> Refusal | None:
+def _load_refusal(text: str) -> tuple[Refusal | None, State | None]:
     if not text:
-        return None
+        return None, None
     fields = orjson.loads(text)
+    refused_as = fields.pop("refused_as", None)
     violations = tuple(FieldViolation(**each) for each in fields.pop("violations"))
-    return Refusal(**fields, violations=violations)
+    return Refusal(**fields, violations=violations), State(refused_as) if refused_as else None

@@ -153,9 +153,8 @@ FAILED = _claims("failures > 0")
 
 UPDATE = """
     UPDATE orders SET
-        state = :after, tracking_id = :tracking_id, reason = :reason,
+        state = :after, tracking_id = :tracking_id, reason = :reason, refusal = :refusal,
         transaction_id = COALESCE(NULLIF(CAST(:transaction_id AS TEXT), ''), transaction_id),
-        refusal = COALESCE(NULLIF(CAST(:refusal AS TEXT), ''), refusal),
         attempt = attempt + :further_attempts, epoch = epoch + :further_attempts,
         failures = 0, updated_at = {now}, lease_until = {now} + :lease_seconds
     WHERE {held} AND state = :before
