@@ -55,9 +55,11 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
     worker = testbed.shop.processes["checkout-1"]
     async with tcp_proxy(testbed.shop.processes["payment"].address) as proxy:
         await testbed.configure({"checkout-1": {"PAYMENT_ADDR": proxy.address}})
-        earlier = await testbed.place_orders(testbed.new_intent())
+        first, intent = testbed.new_intent(), testbed.new_intent(max_tries=1)
+        earlier = await testbed.place_orders(first)
+        # A worker that is paused while it writes would block SQLite for the others, too.
+        await wait_until(lambda: is_in_state(testbed, first, OrderState.ORDER_STATE_DONE))
         proxy.set_mode("half-open")
-        intent = testbed.new_intent(max_tries=1)
         ordering = asyncio.create_task(testbed.place_orders(intent))
         await wait_until(lambda: testbed.capture_count(intent) == 1)
         rejected = stale_writes(worker)

@@ -119,6 +119,8 @@ class SqlJournal(Journal):
     @override
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         claims = statements.FAILED if failed else statements.NEW
+        if not await self._read(claims.any_expired, state=state):
+            return []
         values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
         _, claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
@@ -155,6 +157,8 @@ class SqlJournal(Journal):
     @override
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         claims = statements.FAILED if failed else statements.NEW
+        if not await self._read(claims.any_due, kind=kind):
+            return []
         _, claimed = await self._database.write(
             self._statement(claims.correct_due_times, kind=kind),
             self._statement(claims.claim_outbox, kind=kind, limit=limit),

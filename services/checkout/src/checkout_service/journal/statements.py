@@ -87,6 +87,13 @@ REOPEN = """
     RETURNING {entry}
 """
 
+_ANY_EXPIRED = """
+    SELECT 1 AS found
+    WHERE (SELECT min(lease_until) FROM orders WHERE {open} AND state = :state AND {tries}) <= {now}
+        OR (SELECT max(lease_until) FROM orders WHERE {open} AND state = :state AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
 _CORRECT_LEASES = """
     UPDATE orders SET lease_until = {now}
     WHERE {open} AND state = :state AND {tries} AND lease_until > {now} + :max_ahead_seconds
@@ -116,6 +123,13 @@ CLAIM_EVENTS = """
     ON CONFLICT DO NOTHING
 """
 
+_ANY_DUE = """
+    SELECT 1 AS found
+    WHERE (SELECT min(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries}) <= {now}
+        OR (SELECT max(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
 _CORRECT_DUE_TIMES = """
     UPDATE outbox SET due_at = {now}
     WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at > {now} + :max_ahead_seconds
@@ -135,16 +149,21 @@ _CLAIM_OUTBOX = """
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The statements that claim orders and outbox items."""
+    """The statements that claim orders and outbox items.
 
+    Reading first whether there are any avoids a write transaction, and SQLite has only one at a time.
+    """
+
+    any_expired: str
     correct_leases: str
     claim_expired: str
+    any_due: str
     correct_due_times: str
     claim_outbox: str
 
 
 def _claims(tries: str) -> Claims:
-    texts = (_CORRECT_LEASES, _CLAIM_EXPIRED, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
+    texts = (_ANY_EXPIRED, _CORRECT_LEASES, _CLAIM_EXPIRED, _ANY_DUE, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
     return Claims(*(text.replace("{tries}", tries) for text in texts))
 
 
