@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - the names of tables and columns are those of the schema
-"""A simulated disk: SQLite in memory that outlives processes, knows every commit, and can lose the last ones."""
+"""A simulated disk: SQLite in memory that outlives processes, records every commit, and can lose the last ones."""
 
 import sqlite3
 import tempfile

@@ -7,8 +7,8 @@ cannot succeed; and the claim, without which an update is rejected. The lease on
 
 An attempt is a charge and a shipment under keys of its own. The next attempt begins only when the charge of this one
 is declined, voided or fenced, so at most one attempt is ever charged. Which attempts a lost part of the journal had is
-found out by resolving them in order. From the first refusal on, an order is not charged any more, whoever continues it:
-it ends behind a new fence, beyond which no worker charges a later attempt.
+found out by resolving them in order. From the first refusal on, no worker charges an order any more: it ends
+behind a new fence, beyond which no later attempt is charged.
 """
 
 from collections.abc import Generator
