@@ -105,7 +105,9 @@ class Fleet:
     async def start(self, index: int) -> None:
         stack = self._running[index] = AsyncExitStack()
         backend = Backend(f"backend {index}")
-        address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend), grace_seconds=20))
+        # The drain gives the client the time to see that the backend is not serving any more.
+        served = serve((add_AdServiceServicer_to_server, backend), drain_seconds=1, grace_seconds=20)
+        address = await stack.enter_async_context(served)
         self.proxies[index].target = address
         self.proxies[index].set_mode("pass")
 
