@@ -90,8 +90,9 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
 test: setup  ## Run every test
+	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.
 	@# After a crash xdist can wait for ever for tests that no worker runs.
-	pytest -n auto --dist loadfile --max-worker-restart 0
+	pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 	python tests/bench
