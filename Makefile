@@ -89,10 +89,12 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
 	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
 test: setup  ## Run every test
 	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.
+	@# Tests of faults mostly wait, so there are three workers for two cores.
 	@# After a crash xdist can wait for ever for tests that no worker runs.
-	pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
 	python tests/bench

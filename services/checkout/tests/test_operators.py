@@ -139,13 +139,15 @@ async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_each_change_of_state_is_logged(checkout: Checkout, request_of: Request) -> None:
+async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(
+    checkout: Checkout, request_of: Request
+) -> None:
     with structlog.testing.capture_logs() as lines:
         order_id = (await checkout.place(request_of())).response.order.order_id
     changes = [line for line in lines if line["event"] == "order changed"]
-    assert [(line["order_id"], line["state"]) for line in changes[:2]] == [
-        (order_id, "CHARGING"),
-        (order_id, "SHIPPED"),
+    assert [(line["order_id"], line["state"], line["log_level"]) for line in changes[:2]] == [
+        (order_id, "CHARGING", "debug"),
+        (order_id, "SHIPPED", "info"),
     ]
 
 

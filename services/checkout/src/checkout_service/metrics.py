@@ -11,6 +11,9 @@ from checkout_service.ports import NOTIFICATIONS, Statistics
 
 log = structlog.get_logger()
 
+_ROUTINE = frozenset({State.CHARGING, State.DONE})
+"""Before and after SHIPPED: at the level info, a placed order is one line."""
+
 
 class OrderMetrics:
     """Counts changes of state as they happen, and exports the journal's statistics as gauges.
@@ -45,7 +48,7 @@ class OrderMetrics:
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         """Count and log that an order reached a state."""
         self._changes.add(1, {"state": state.value})
-        write = log.error if state in NEEDS_OPERATOR else log.info
+        write = log.debug if state in _ROUTINE else log.error if state in NEEDS_OPERATOR else log.info
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
 
     def _orders(self, _options: CallbackOptions) -> Iterable[Observation]:

@@ -10,7 +10,7 @@ from email_service.letters import LetterState, Outcome, SpoolStatistics
 
 log = structlog.get_logger()
 
-_LEVELS = {Outcome.REFUSED: "error", Outcome.IN_DOUBT: "error", Outcome.SENT: "info"}
+_LEVELS = {Outcome.REFUSED: "error", Outcome.IN_DOUBT: "error", Outcome.SENT: "debug"}
 
 
 class LetterMetrics:

@@ -43,7 +43,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request)
         await self._failpoints.reach(BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
-        log.info("charged", transaction_id=entry.transaction_id)
+        log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
 

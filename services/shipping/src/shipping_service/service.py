@@ -47,7 +47,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         parcel = _parcel_from_wire(request)
         await self._failpoints.reach(failpoints.BEFORE_SHIP)
         shipment = await self._shipper.ship(key, parcel)
-        log.info("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
+        log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
         await self._failpoints.reach(failpoints.AFTER_SHIP)
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
 
