@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop}
-saved=(1 2 3 4 5 6) lost=(7 8 9 10 11 12) # every third customer sends no idempotency key
+saved=(1 2 3) lost=(4 5 6 7 8 9) # every third customer sends no idempotency key
 run=$(date +%s)
 declare -A first second third
 
@@ -130,7 +130,7 @@ expect() { # WHAT EXPECTED ACTUAL
 
 unknown_orders() { # those of this drill that the reconciliation finds; its exit status is 1 then
     local status=0
-    documented "$reconcile" >"$work/found" 2>"$work/summary" || status=$?
+    documented "$reconcile" >"$work/found" || status=$?
     expect "exit status of the reconciliation" 1 "$status"
     # E-mails are not sent without a relay.
     ! grep -v '^Kind\|^UNKNOWN_ORDER\|^NOT_MAILED' "$work/found" >&2 || fail "the records disagree"
@@ -210,4 +210,4 @@ done
 wait_until_settled
 check_orders
 expect "orders that the reconciliation still finds" "$(ids_of "${keyless[@]}")" "$(unknown_orders)"
-echo "the reconciliation found the ${#lost[@]} lost orders, and after the repeats ${#keyless[@]}: $(cat "$work/summary")"
+echo "the reconciliation listed the ${#lost[@]} lost orders, and after the repeats the ${#keyless[@]} without a key"
