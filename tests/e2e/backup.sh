@@ -22,7 +22,7 @@ PATH=$PWD/.venv/bin:$PATH
 
 # ------------------------------------------------------------------ the commands of the README
 
-# Numbers of the blocks.
+# Their blocks are counted from the beginning of the section.
 if k get statefulset "$release-postgresql" >/dev/null 2>&1; then
     database=postgresql back_up=1 restore=2 reconcile=3
 else
