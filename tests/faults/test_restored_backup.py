@@ -158,6 +158,7 @@ async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         backup.execute("CREATE TABLE of_a_later_release (number integer)")
         await backup.restore()
         repeated = [await testbed.simulator.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
+        await wait_until_quiet(testbed.clients.journal)
         found = await reconcile(testbed)
         completed = {intent: await fill_cart_and_repeat(testbed, intent) for intent in lost if intent.key}
         await wait_until_quiet(testbed.clients.journal)
