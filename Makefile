@@ -93,7 +93,7 @@ test: setup  ## Run every test
 	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n auto --dist loadfile --max-worker-restart 0
 
-bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
+bench: setup  ## Measure speed, memory and disk space: tables and bench.json (needs h2load)
 	python tests/bench
 
 # --- images and clusters ---
