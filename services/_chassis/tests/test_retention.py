@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -52,6 +53,14 @@ async def test_old_rows_are_deleted_batch_by_batch() -> None:
     async with running(rows):
         assert await wait_until(are_deleted(rows))
     assert rows.ages == {2 * 86_400}
+
+
+def test_rows_are_complete_since_the_retention_time_and_at_most_since_1970() -> None:
+    def complete_since(days: float) -> float:
+        return Retention(Rows(0).delete_old, days=days, rows="rows").complete_since
+
+    assert complete_since(2) == pytest.approx(time.time() - 2 * 86_400, abs=60)
+    assert complete_since(1_000_000) == 0.0
 
 
 async def test_rows_are_deleted_after_an_outage_of_the_store() -> None:

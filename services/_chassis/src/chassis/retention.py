@@ -10,8 +10,7 @@ from chassis.errors import Unavailable
 
 log = structlog.get_logger()
 
-DAY_SECONDS = 86_400
-
+_DAY_SECONDS = 86_400
 _TURN_SECONDS = 3600.0
 _BATCH = 200
 _PAUSE_SECONDS = 0.2
@@ -32,13 +31,13 @@ class Retention:
 
     def __init__(self, delete_old: DeleteOld, *, days: float, rows: str) -> None:
         self._delete_old = delete_old
-        self._seconds = days * DAY_SECONDS
+        self._seconds = days * _DAY_SECONDS
         self._rows = rows
 
     @property
     def complete_since(self) -> float:
         """The time, in seconds since 1970, from which on no row was deleted."""
-        return time.time() - self._seconds
+        return max(time.time() - self._seconds, 0.0)
 
     async def run(self) -> None:
         """Delete old rows now and every hour, until cancelled."""

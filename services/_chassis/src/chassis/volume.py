@@ -35,7 +35,7 @@ def observe_volume(meter: Meter, url: str) -> None:
 
 
 def _observe(read: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    """Return a callback of the SDK's. A file or folder that does not exist yet has no observation."""
+    """Return a callback for the SDK. A file or folder that does not exist yet has no observation."""
 
     def callback(_options: CallbackOptions) -> Iterable[Observation]:
         try:
