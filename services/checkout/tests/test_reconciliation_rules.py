@@ -109,6 +109,11 @@ def test_what_may_have_been_deleted_because_of_its_age_is_not_missed(
     assert kinds(records, complete_since=complete_since) == []
 
 
+def test_a_mail_that_was_not_sent_is_a_mismatch_however_old_its_order_is() -> None:
+    records = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(sent=False, detail="failed"))
+    assert kinds(records, complete_since=CompleteSince(mails=15.0)) == [Kind.NOT_MAILED]
+
+
 def test_charges_are_never_deleted() -> None:
     complete_since = CompleteSince(15.0, 15.0, 15.0)
     assert kinds(OrderRecords("id", order(), (), (SHIPMENT,)), complete_since=complete_since) == [

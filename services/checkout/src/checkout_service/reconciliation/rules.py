@@ -119,7 +119,7 @@ def find_mismatches(
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
         Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
-        Kind.NOT_MAILED: complete_since.mails,
+        Kind.NOT_MAILED: complete_since.mails if records.mail is None else 0.0,
     }
     found = [*_doubled(records), *_missing(records)]
     if mails_are_read:
