@@ -96,7 +96,7 @@ test: setup  ## Run every test
 	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
+bench: setup  ## Measure speed, memory and disk space: tables and bench.json (needs h2load)
 	python tests/bench
 
 # --- images and clusters ---

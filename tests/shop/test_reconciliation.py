@@ -195,9 +195,9 @@ async def test_recent_records_are_not_expected_to_agree_yet(own_shop: RunningSho
     assert (await reconcile(own_shop, "--grace-minutes", "10")).kinds[order.order_id] == set()
 
 
-async def age(shop: RunningShop, order: OrderResult) -> None:
-    """Make an order and all its records three days old."""
-    then = time.time() - 3 * DAY
+async def age(shop: RunningShop, order: OrderResult, days: float = 3) -> None:
+    """Make an order and all its records some days old."""
+    then = time.time() - days * DAY
     execute(
         shop,
         "checkout",
@@ -216,6 +216,24 @@ async def test_an_order_from_before_the_window_is_not_compared(own_shop: Running
     await lose_mail(own_shop, order)
     await age(own_shop, order)
     assert (await reconcile(own_shop)).kinds[order.order_id] == set()
+
+
+async def test_a_charge_is_no_mismatch_after_the_retention_of_orders_and_shipments(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await age(own_shop, order, days=400)
+    for process in ("checkout", "shipping"):
+        await own_shop.processes[process].restart()
+
+    async def are_deleted() -> bool:
+        tables = (("checkout", "orders", "order_id"), ("shipping", "shipments", "shipment_key"))
+        found = [
+            execute(own_shop, database, f"SELECT 1 FROM {table} WHERE {column} = ?", order.order_id)  # noqa: S608
+            for database, table, column in tables
+        ]
+        return not any(found)
+
+    assert await wait_until(are_deleted)
+    assert (await reconcile(own_shop, "--window-hours", str(500 * 24))).kinds[order.order_id] == set()
 
 
 async def test_an_order_that_was_charged_again_after_days_is_compared_with_its_earlier_records(

@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -71,16 +72,22 @@ class FindMailsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MAILS_FIELD_NUMBER: _builtins.int
+    COMPLETE_SINCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def mails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mail]: ...
+    @_builtins.property
+    def complete_since(self) -> _timestamp_pb2.Timestamp:
+        """Mails from before this time may have been deleted because of their age. Unset if they never are."""
+
     def __init__(
         self,
         *,
         mails: _abc.Iterable[Global___Mail] | None = ...,
+        complete_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mails", b"mails"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since", "mails", b"mails"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -136,19 +136,25 @@ class ListShipmentsResponse(_message.Message):
 
     SHIPMENTS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    COMPLETE_SINCE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty if this page is, because the list has ended."""
     @_builtins.property
     def shipments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedShipment]: ...
+    @_builtins.property
+    def complete_since(self) -> _timestamp_pb2.Timestamp:
+        """Shipments from before this time may have been deleted because of their age. Unset if they never are."""
+
     def __init__(
         self,
         *,
         shipments: _abc.Iterable[Global___RecordedShipment] | None = ...,
         next_page_token: _builtins.str = ...,
+        complete_since: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "shipments", b"shipments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since", "next_page_token", b"next_page_token", "shipments", b"shipments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

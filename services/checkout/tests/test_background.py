@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from chassis import retention
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.wire import money_to_wire
-from checkout_service import background, outbox, recovery, retention
+from checkout_service import background, outbox, recovery
 from checkout_service.background import CircuitBreaker, Circuits, QueueWorker
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql

@@ -1,6 +1,7 @@
 """The view of operators: orders with their history, metrics, logs and traces."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,11 @@ async def test_an_order_is_returned_with_its_history(checkout: Checkout, request
     assert (shown.order.total.units, shown.order.total.nanos) == (45, 950_000_000)
     assert [event.step for event in shown.history][:3] == ["inserted", "charged", "shipped"]
     assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
+
+
+async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:
+    complete_since = (await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest())).complete_since
+    assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
 
 
 async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:

@@ -1,21 +1,39 @@
 import pytest
 
 from chassis.money import Money
-from checkout_service.reconciliation.rules import Charge, Kind, Mail, Order, OrderRecords, Shipment, find_mismatches
+from checkout_service.reconciliation.rules import (
+    Charge,
+    CompleteSince,
+    Kind,
+    Mail,
+    Order,
+    OrderRecords,
+    Shipment,
+    find_mismatches,
+)
 
 PRICE = Money.of("EUR", 12)
 NOW = 1_000.0
 CHARGE = Charge("id:1", PRICE, 10.0)
 SHIPMENT = Shipment("id", "SHOP-1", 11.0)
 MAIL = Mail(sent=True, detail="sent")
+NOTHING_DELETED = CompleteSince()
 
 
 def order(state: str = "DONE", *, is_open: bool = False, changed_at: float = 12.0) -> Order:
     return Order("id", state, is_open, PRICE, 9.0, changed_at)
 
 
-def kinds(records: OrderRecords, settled_before: float = NOW, *, mails_are_read: bool = True) -> list[Kind]:
-    found = find_mismatches(records, settled_before=settled_before, mails_are_read=mails_are_read)
+def kinds(
+    records: OrderRecords,
+    settled_before: float = NOW,
+    *,
+    mails_are_read: bool = True,
+    complete_since: CompleteSince = NOTHING_DELETED,
+) -> list[Kind]:
+    found = find_mismatches(
+        records, settled_before=settled_before, mails_are_read=mails_are_read, complete_since=complete_since
+    )
     return [mismatch.kind for mismatch in found]
 
 
@@ -76,7 +94,34 @@ def test_mails_that_were_not_read_are_not_missed() -> None:
     assert kinds(OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), mails_are_read=False) == []
 
 
+@pytest.mark.parametrize(
+    ("records", "complete_since"),
+    [
+        (OrderRecords("id", None, (CHARGE,), (SHIPMENT,), MAIL), CompleteSince(orders=15.0)),
+        (OrderRecords("id", order(), (CHARGE,)), CompleteSince(shipments=15.0)),
+        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), CompleteSince(mails=15.0)),
+    ],
+)
+def test_what_may_have_been_deleted_because_of_its_age_is_not_missed(
+    records: OrderRecords, complete_since: CompleteSince
+) -> None:
+    assert len(kinds(records)) == 1
+    assert kinds(records, complete_since=complete_since) == []
+
+
+def test_a_mail_that_was_not_sent_is_a_mismatch_however_old_its_order_is() -> None:
+    records = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(sent=False, detail="failed"))
+    assert kinds(records, complete_since=CompleteSince(mails=15.0)) == [Kind.NOT_MAILED]
+
+
+def test_charges_are_never_deleted() -> None:
+    complete_since = CompleteSince(15.0, 15.0, 15.0)
+    assert kinds(OrderRecords("id", order(), (), (SHIPMENT,)), complete_since=complete_since) == [
+        Kind.SHIPPED_NOT_CHARGED
+    ]
+
+
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
-    (mismatch,) = find_mismatches(records, settled_before=NOW, mails_are_read=True)
+    (mismatch,) = find_mismatches(records, settled_before=NOW, mails_are_read=True, complete_since=NOTHING_DELETED)
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)

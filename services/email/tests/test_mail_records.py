@@ -1,5 +1,6 @@
 """Accepted confirmations are found by order, in the spool and in the outbox folder."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
     (mail,) = await found(outbox, "order/1", "unknown")
     await outbox.close()
     assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
+
+
+async def test_letters_are_complete_since_their_retention_and_files_are_never_deleted(
+    spool: Spool, tmp_path: Path
+) -> None:
+    assert SpooledMailer(spool, SENDER, lambda: None).complete_since == pytest.approx(time.time() - 90 * 86_400, abs=60)
+    assert Outbox(tmp_path, SENDER).complete_since == 0.0
 
 
 async def test_an_accepted_letter_is_queued_until_it_is_sent(spool: Spool) -> None:

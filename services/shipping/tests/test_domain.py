@@ -53,6 +53,10 @@ class FakeManifest(Manifest):
         raise NotImplementedError
 
     @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        raise NotImplementedError
+
+    @override
     async def check(self) -> None:
         pass
 

@@ -23,6 +23,7 @@ from chassis.listener import Listener
 from chassis.serving import Limiter
 from chassis.settings import ServiceSettings, load, load_database_url
 from chassis.telemetry import Telemetry
+from chassis.volume import observe_volume
 
 log = structlog.get_logger()
 
@@ -156,6 +157,8 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    if migrations is not None:
+        observe_volume(telemetry.meter, load_database_url(settings_type))
     problems: list[str] = []
     try:
         uvloop.run(_serve(settings, telemetry, build))

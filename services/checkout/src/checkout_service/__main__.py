@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pydantic import Field, SecretStr
 
+from chassis.retention import Retention
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from checkout_service.executor import Executor
@@ -17,7 +18,6 @@ from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import LEASE_SECONDS, Journal
 from checkout_service.recovery import Recovery
-from checkout_service.retention import Retention
 from checkout_service.service import CheckoutService, OrderJournal
 from shop import checkout_pb2_grpc
 from shop_internal import orders_pb2_grpc
@@ -46,12 +46,14 @@ async def build(
         outbox = Outbox(journal, peers.mailer, peers.cart_clearer, metrics, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
         recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
-        retention = Retention(journal, days=settings.retention_days)
+        retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
         keys = settings.hmac_keys
         placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_internal_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
+        service.add_internal_servicer(
+            orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal, retention)
+        )
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox, retention)]
             yield

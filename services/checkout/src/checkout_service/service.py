@@ -9,8 +9,9 @@ from chassis import paging
 from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
+from chassis.retention import Retention
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire, parse_wire_time
+from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from checkout_service.domain import State
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -50,8 +51,9 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     """The internal service: shows orders to operators, and requeues dead letters."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, retention: Retention) -> None:
         self._journal = journal
+        self._retention = retention
 
     @override
     async def ListOrders(
@@ -69,7 +71,11 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, [], []) for entry in page]
-        return orders_pb2.ScanOrdersResponse(orders=orders, next_page_token=paging.next_page_token(page))
+        return orders_pb2.ScanOrdersResponse(
+            orders=orders,
+            next_page_token=paging.next_page_token(page),
+            complete_since=time_to_wire(self._retention.complete_since),
+        )
 
     @override
     async def GetOrder(

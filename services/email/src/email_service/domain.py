@@ -131,3 +131,7 @@ class MailIndex(Protocol):
 
     async def find(self, order_id: str) -> MailRecord | None:
         """Return the confirmation of an order, None if there is none. Raises Unavailable."""
+
+    @property
+    def complete_since(self) -> float:
+        """The time, in seconds since 1970, from which on no e-mail was deleted because of its age."""

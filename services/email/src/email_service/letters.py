@@ -10,6 +10,10 @@ from chassis.errors import NotFound, Unavailable
 NO_RESPONSE = "NO_RESPONSE"
 """The reason of a letter that is in doubt."""
 
+RETENTION_SECONDS = 90 * 86_400.0
+"""How long a letter is remembered after its last change. A repeated request within this time is the same letter, and
+checkout by default deletes its order after the same time."""
+
 
 class SpoolUnavailable(Unavailable):
     """The spool cannot be read or written."""

@@ -4,6 +4,7 @@ from typing_extensions import override
 
 from chassis.fields import limit_count
 from chassis.serving import ServicerContext
+from chassis.wire import time_to_wire
 from email_service.domain import MailIndex, MailRecord
 from shop_internal import mail_records_pb2, mail_records_pb2_grpc
 
@@ -23,7 +24,7 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
         limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
         found = [(order_id, await self._index.find(order_id)) for order_id in request.order_ids]
         mails = [_record_to_wire(order_id, record) for order_id, record in found if record is not None]
-        return mail_records_pb2.FindMailsResponse(mails=mails)
+        return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=time_to_wire(self._index.complete_since))
 
 
 def _record_to_wire(order_id: str, record: MailRecord) -> mail_records_pb2.Mail:

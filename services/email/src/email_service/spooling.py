@@ -1,5 +1,6 @@
 """Accepts e-mails into the spool."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -15,7 +16,7 @@ from email_service.domain import (
     RecipientRefused,
     key_of,
 )
-from email_service.letters import LetterState, Spool, SpoolUnavailable
+from email_service.letters import RETENTION_SECONDS, LetterState, Spool, SpoolUnavailable
 from email_service.mime import Sender, to_mime
 
 _STATES = {
@@ -50,3 +51,8 @@ class SpooledMailer(Mailer, MailIndex):
     async def find(self, order_id: str) -> MailRecord | None:
         letter = await self._spool.read(key_of(order_id))
         return None if letter is None else MailRecord(_STATES[letter.state], letter.reason)
+
+    @property
+    @override
+    def complete_since(self) -> float:
+        return time.time() - RETENTION_SECONDS

@@ -41,6 +41,11 @@ class Outbox(Mailer, MailIndex):
         written = (self._folder / f"{key_of(order_id)}.eml").exists()
         return MailRecord(MailState.SENT) if written else None
 
+    @property
+    @override
+    def complete_since(self) -> float:
+        return 0.0
+
     async def close(self) -> None:
         """Finish pending writes."""
         await self._writes.close()

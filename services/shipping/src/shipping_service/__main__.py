@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pydantic import FilePath, SecretStr
+from pydantic import Field, FilePath, SecretStr
 
 from chassis.datafile import DataFile
+from chassis.retention import Retention
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
 from shipping_service.domain import Shipper
@@ -23,24 +24,32 @@ class Settings(DatabaseSettings, ServiceSettings):
 
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
+    # How long entries remain in the manifest. A key that is used again later ships again.
+    retention_days: float = Field(default=365, gt=0)
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Open the manifest, watch the rate card, and register both servicers."""
+    """Open the manifest, run the background tasks, and register both servicers."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value()) as manifest, asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(rate_card.watch(), name="watch rate card")
+        retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
+        running = [
+            tasks.create_task(rate_card.watch(), name="watch rate card"),
+            tasks.create_task(retention.run(), name="retention"),
+        ]
         shipper, failpoints = Shipper(manifest), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(
             shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)
         )
         service.add_internal_servicer(
-            shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, failpoints)
+            shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
+            ShipmentManifest(shipper, failpoints, retention),
         )
         yield
-        watch.cancel()
+        for task in running:
+            task.cancel()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Shipping quotes, and shipments under idempotency keys.
 
-A key has one entry in the manifest for ever. The first write, be it a shipment or a fence, decides; every later write
-gets that entry back. So a repeated shipment is one shipment, and one that is requested after its key was fenced fails.
+A key has one entry in the manifest, until the retention deletes it. The first write, be it a shipment or a fence,
+decides; every later write gets that entry back. So a repeated shipment is one shipment, and one that is requested after
+its key was fenced fails.
 """
 
 import uuid
@@ -183,6 +184,9 @@ class Manifest(Protocol):
 
     async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
         """Return up to `limit` shipments that follow a position, in their order."""
+
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` entries, the oldest first. Return how many: their keys are free again."""
 
     async def check(self) -> None:
         """Return if the manifest can be read."""

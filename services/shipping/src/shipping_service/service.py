@@ -11,6 +11,7 @@ from chassis.calls import metadata_value
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
+from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from shipping_service import failpoints
@@ -53,11 +54,15 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service: for callers in doubt about a shipment, and for reconciliation."""
+    """The internal service: for callers in doubt about a shipment, and for reconciliation.
 
-    def __init__(self, shipper: Shipper, active_failpoints: Failpoints) -> None:
+    `retention` deletes old entries; None if they are never deleted.
+    """
+
+    def __init__(self, shipper: Shipper, active_failpoints: Failpoints, retention: Retention | None = None) -> None:
         self._shipper = shipper
         self._failpoints = active_failpoints
+        self._retention = retention
 
     @override
     async def ResolveOrFence(
@@ -78,7 +83,9 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         page = await self._shipper.manifest.list_shipments(after, paging.PAGE_SIZE)
         shipments = [_shipment_to_wire(shipment) for shipment in page]
         return shipment_manifest_pb2.ListShipmentsResponse(
-            shipments=shipments, next_page_token=paging.next_page_token(page)
+            shipments=shipments,
+            next_page_token=paging.next_page_token(page),
+            complete_since=time_to_wire(self._retention.complete_since) if self._retention else None,
         )
 
 

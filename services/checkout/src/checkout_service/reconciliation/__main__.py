@@ -92,7 +92,12 @@ def _mismatches(records: Records, settings: ReconciliationSettings) -> list[Mism
         (
             mismatch
             for each in records.orders
-            for mismatch in find_mismatches(each, settled_before=settled_before, mails_are_read=records.mails_are_read)
+            for mismatch in find_mismatches(
+                each,
+                settled_before=settled_before,
+                mails_are_read=records.mails_are_read,
+                complete_since=records.complete_since,
+            )
         ),
         key=lambda mismatch: (mismatch.since, mismatch.order_id),
     )

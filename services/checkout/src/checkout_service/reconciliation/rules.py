@@ -96,14 +96,31 @@ class Mismatch:
     detail: str
 
 
-def find_mismatches(records: OrderRecords, *, settled_before: float, mails_are_read: bool) -> Iterator[Mismatch]:
+@dataclass(frozen=True, slots=True)
+class CompleteSince:
+    """Times from which on no order, shipment or mail was deleted because of its age. Charges are never deleted."""
+
+    orders: float = 0.0
+    shipments: float = 0.0
+    mails: float = 0.0
+
+
+def find_mismatches(
+    records: OrderRecords, *, settled_before: float, mails_are_read: bool, complete_since: CompleteSince
+) -> Iterator[Mismatch]:
     """Yield what disagrees.
 
     Args:
         records: of one order.
         settled_before: a missing counterpart is a mismatch only of records from before this time.
         mails_are_read: whether a missing mail is one that does not exist.
+        complete_since: the counterpart of an older record may have been deleted.
     """
+    counterparts_since = {
+        Kind.UNKNOWN_ORDER: complete_since.orders,
+        Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
+        Kind.NOT_MAILED: complete_since.mails if records.mail is None else 0.0,
+    }
     found = [*_doubled(records), *_missing(records)]
     if mails_are_read:
         found += _unmailed(records)
@@ -111,7 +128,7 @@ def find_mismatches(records: OrderRecords, *, settled_before: float, mails_are_r
         found.append((Kind.OPEN_TOO_LONG, records.order.changed_at, ""))
     state = records.order.state if records.order else ""
     for kind, since, detail in found:
-        if since < settled_before:
+        if counterparts_since.get(kind, 0.0) <= since < settled_before:
             yield Mismatch(kind, records.order_id, state, since, detail)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from email_service.letters import Letter, LetterRecord, LetterState, Spool, SpoolStatistics
+from email_service.letters import RETENTION_SECONDS, Letter, LetterRecord, LetterState, Spool, SpoolStatistics
 from email_service.spool import statements
 from email_service.spool.database import Database, Row
 
@@ -15,10 +15,6 @@ CLAIM_SECONDS = 30.0
 
 SENDING_SECONDS = 660.0
 """For longer than the relay's response is awaited; after it a letter of a process that died is in doubt."""
-
-RETENTION_SECONDS = 90 * 86_400.0
-"""How long a letter is remembered after its last change. A repeated request within this time is the same letter, and
-checkout by default deletes its order after the same time."""
 
 _HORIZON_SECONDS = 7_200.0
 _DELETIONS = 1_000

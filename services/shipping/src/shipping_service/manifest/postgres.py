@@ -21,6 +21,12 @@ _LIST = """
     WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(%(at)s), %(key)s)
     ORDER BY recorded_at, shipment_key LIMIT %(limit)s
 """
+DELETE_OLD = """
+    DELETE FROM shipments WHERE shipment_key IN (
+        SELECT shipment_key FROM shipments WHERE recorded_at < now() - make_interval(secs => %(older_than_seconds)s)
+        ORDER BY recorded_at LIMIT %(limit)s
+    ) RETURNING 1
+"""
 
 _CHECK_WITHIN_SECONDS = 1
 
@@ -42,8 +48,8 @@ class PostgresManifest(Manifest):
     async def record(self, entry: Entry) -> Recorded:
         if await self._fetch(_RECORD, entry_to_row(entry)):
             return Recorded(entry, existing=False)
-        # The insert waits for a concurrent one of the same key to commit, and no row is ever deleted: this read finds
-        # that entry, unless a failover lost it in between.
+        # The insert waits for a concurrent one of the same key to commit: this read finds that entry, unless a failover
+        # lost it, or the retention deleted it, in between.
         found = await self.find(entry.key)
         if found is None:
             raise ManifestUnavailable
@@ -58,6 +64,10 @@ class PostgresManifest(Manifest):
     async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
         rows = await self._fetch(_LIST, {"at": after.at, "key": after.key, "limit": limit})
         return [Shipment(key, float(seconds)) for key, seconds in rows]
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        return len(await self._fetch(DELETE_OLD, {"older_than_seconds": older_than_seconds, "limit": limit}))
 
     @override
     async def check(self) -> None:

@@ -23,6 +23,13 @@ _LIST = """
     WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (datetime(:at, 'unixepoch'), :key)
     ORDER BY recorded_at, shipment_key LIMIT :limit
 """
+DELETE_OLD = """
+    DELETE FROM shipments WHERE shipment_key IN (
+        SELECT shipment_key FROM shipments
+        WHERE recorded_at < datetime(strftime('%s', 'now') - :older_than_seconds, 'unixepoch')
+        ORDER BY recorded_at LIMIT :limit
+    )
+"""
 
 T = TypeVar("T")
 
@@ -65,6 +72,11 @@ class SqliteManifest(Manifest):
         parameters = {"at": after.at, "key": after.key, "limit": limit}
         rows = await self._run(lambda connection: connection.execute(_LIST, parameters).fetchall())
         return [Shipment(key, float(seconds)) for key, seconds in rows]
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        parameters = {"older_than_seconds": older_than_seconds, "limit": limit}
+        return await self._run(lambda connection: connection.execute(DELETE_OLD, parameters).rowcount)
 
     @override
     async def check(self) -> None:
