@@ -177,6 +177,14 @@ async def test_records_that_disagree_are_found(
     assert (reconciled.exit_status, reconciled.kinds[order.order_id]) == (1, kinds)
 
 
+async def test_a_confirmation_that_waits_for_the_relay_is_no_mismatch(own_shop: RunningShop) -> None:
+    email = own_shop.processes["email"]
+    await email.restart(SMTP_URL="smtp://127.0.0.1:1")
+    order = await place(own_shop)
+    assert (await reconcile(own_shop)).kinds[order.order_id] == set()
+    await email.restart()
+
+
 async def test_without_json_mismatches_are_a_table(own_shop: RunningShop) -> None:
     order = await place(own_shop)
     await lose_mail(own_shop, order)

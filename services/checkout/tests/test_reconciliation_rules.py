@@ -16,7 +16,7 @@ PRICE = Money.of("EUR", 12)
 NOW = 1_000.0
 CHARGE = Charge("id:1", PRICE, 10.0)
 SHIPMENT = Shipment("id", "SHOP-1", 11.0)
-MAIL = Mail(sent=True, detail="sent")
+MAIL = Mail(failed=False, detail="sent")
 NOTHING_DELETED = CompleteSince()
 
 
@@ -70,7 +70,7 @@ SECOND_SHIPMENT = Shipment("id:2", "SHOP-2", 20.0)
             Kind.AMOUNT_DIFFERS,
         ),
         (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), Kind.NOT_MAILED),
-        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(sent=False, detail="failed")), Kind.NOT_MAILED),
+        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(failed=True, detail="failed")), Kind.NOT_MAILED),
         (OrderRecords("id", order("CHARGING", is_open=True)), Kind.OPEN_TOO_LONG),
         (OrderRecords("id", None, (CHARGE,), (SHIPMENT,), MAIL), Kind.UNKNOWN_ORDER),
     ],
@@ -110,7 +110,7 @@ def test_what_may_have_been_deleted_because_of_its_age_is_not_missed(
 
 
 def test_a_mail_that_was_not_sent_is_a_mismatch_however_old_its_order_is() -> None:
-    records = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(sent=False, detail="failed"))
+    records = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Mail(failed=True, detail="failed"))
     assert kinds(records, complete_since=CompleteSince(mails=15.0)) == [Kind.NOT_MAILED]
 
 

@@ -192,7 +192,7 @@ def _order_from_wire(order: orders_pb2.Order) -> Order:
 
 def _mail_from_wire(mail: mail_records_pb2.Mail) -> Mail:
     state = mail_records_pb2.MailState.Name(mail.state).removeprefix("MAIL_STATE_")
-    return Mail(mail.state == mail_records_pb2.MAIL_STATE_SENT, f"{state.lower()} {mail.reason}".rstrip())
+    return Mail(mail.state == mail_records_pb2.MAIL_STATE_FAILED, f"{state.lower()} {mail.reason}".rstrip())
 
 
 def _seconds(at: Timestamp) -> float:

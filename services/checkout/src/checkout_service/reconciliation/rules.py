@@ -57,9 +57,12 @@ class Shipment:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A confirmation that the email service has accepted."""
+    """A confirmation that the email service has accepted.
 
-    sent: bool
+    `failed`: it will not be sent. One that still waits for the relay is not missing: email has a gauge of its own for it.
+    """
+
+    failed: bool
     detail: str
 
 
@@ -160,6 +163,6 @@ def _missing(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _unmailed(records: OrderRecords) -> Iterator[_Found]:
-    if records.shipments and not (records.mail and records.mail.sent):
+    if records.shipments and (records.mail is None or records.mail.failed):
         detail = records.mail.detail if records.mail else "the email service has no confirmation"
         yield Kind.NOT_MAILED, records.shipments[0].recorded_at, detail
