@@ -59,7 +59,7 @@ class Shipment:
 class Mail:
     """A confirmation that the email service has accepted.
 
-    `failed`: it will not be sent. One that still waits for the relay is not missing: email has a gauge of its own for it.
+    `failed`: it will not be sent. One that waits for the relay is no mismatch: email has a gauge of its own for it.
     """
 
     failed: bool
