@@ -15,7 +15,7 @@ from shop_cli.prove.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCa
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.histories import Times
-from shop_cli.prove.peer_stubs import NoDelivery
+from shop_cli.prove.peer_stubs import CardRefused, NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
@@ -25,8 +25,8 @@ _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
-"""Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it."""
+ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it."""
 ALLOWED_AFTER_A_LOSS = frozenset({"CHARGE_VOIDED"})
 """The same for a journal that has lost that shipping had refused the order."""
 
@@ -88,6 +88,8 @@ class CustomerSimulator(CustomerCalls):
                 result.responses[intent.number] = await self._fill_cart_and_order(intent, result)
             finally:
                 await self._gate.finish()
+            if intent.refill is not None and await self._is_cart_emptied(intent.number, result):
+                await self._add_late(intent, intent.refill, "refill", result)
         return result
 
     async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
@@ -105,8 +107,8 @@ class CustomerSimulator(CustomerCalls):
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
-        if result.responses and not await self._is_cart_emptied(intent, result):
-            return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
+        if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
+            return OrderResponse(ClientOutcome.SKIPPED)
         if failure := await self._fill_cart(intent, result):
             return failure
         async with asyncio.TaskGroup() as tasks:
@@ -124,15 +126,15 @@ class CustomerSimulator(CustomerCalls):
             result.added[line.product_id] += line.quantity
         return None
 
-    async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
-        """Wait until the previous order's items are removed; items still in the cart would be bought again.
+    async def _is_cart_emptied(self, number: int, result: CustomerResult) -> bool:
+        """Wait until an order's items are removed; items still in the cart would be bought again.
 
-        Return False if the previous order was not placed, or on timeout.
+        Return False if the order was not placed, or on timeout.
         """
-        if result.responses[intent.number - 1].outcome is not ClientOutcome.PLACED:
+        if result.responses[number].outcome is not ClientOutcome.PLACED:
             return False
         deadline = time.monotonic() + _NEXT_CART_SECONDS
-        while await self.cart_contents(intent.user_id) != {}:
+        while await self.cart_contents(result.customer.user_id) != {}:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -140,7 +142,10 @@ class CustomerSimulator(CustomerCalls):
 
     async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
         await asyncio.sleep(delay_seconds)
-        if await self.add_line(intent.user_id, line, f"{intent.number}-late"):
+        await self._add_late(intent, line, "late", result)
+
+    async def _add_late(self, intent: Intent, line: Line, name: str, result: CustomerResult) -> None:
+        if await self.add_line(intent.user_id, line, f"{intent.number}-{name}"):
             result.added_late[line.product_id] += line.quantity
         else:
             result.cart_known = False
@@ -169,7 +174,7 @@ class CustomerSimulator(CustomerCalls):
                 return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
-                await asyncio.sleep(rng.uniform(0.05, 0.3))
+                await asyncio.sleep(intent.returns_after_seconds or rng.uniform(0.05, 0.3))
             else:
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response

@@ -31,8 +31,10 @@ from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_faults import ShopFaults
 from shop_cli.prove.shop_under_test import (
+    LATE_LINKS,
     LEASE_SECONDS,
     LINKED,
+    REFUSERS,
     START_SECONDS,
     Database,
     ShopUnderTest,
@@ -141,7 +143,9 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    targets = Targets(weights, failpoints, LINKED, shop.checkouts)
+    links = [name for name in LATE_LINKS if name in shop.links]
+    disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, disks)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 
