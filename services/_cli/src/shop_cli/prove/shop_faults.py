@@ -89,7 +89,7 @@ class ShopFaults:
                 process.pause()
                 await asyncio.sleep(fault.seconds)
                 process.resume()
-            case FaultKind.FULL_DISK if isinstance(process, Process) and process.running:
+            case FaultKind.FULL_DISK if isinstance(process, Process):
                 with _full_disk(process):
                     await asyncio.sleep(fault.seconds)
             case FaultKind.HUNG_DATABASE if isinstance(process, Process):
