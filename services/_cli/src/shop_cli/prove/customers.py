@@ -57,6 +57,8 @@ class CustomerSimulator(CustomerCalls):
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
         allowed_refusals: the reasons for which a valid order may be refused.
+        max_unanswered: after so many customers have waited in vain for a definite response, the rest skip their orders:
+            the run has failed, and each of them would wait for a minute.
     """
 
     def __init__(
@@ -69,12 +71,15 @@ class CustomerSimulator(CustomerCalls):
         hangup_share: float = HANGUP_SHARE,
         repeat_share: float = REPEAT_SHARE,
         allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
+        max_unanswered: int | None = None,
     ) -> None:
         super().__init__(cart, checkouts, timeout_seconds)
         self._gate = gate
         self._hangup_share = hangup_share
         self._repeat_share = repeat_share
         self._allowed_refusals = allowed_refusals
+        self._max_unanswered = max_unanswered
+        self._unanswered = 0
 
     async def run(self, customer: Customer) -> CustomerResult:
         """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
@@ -92,10 +97,15 @@ class CustomerSimulator(CustomerCalls):
                 await self._add_late(intent, intent.refill, "refill", result)
         return result
 
+    @property
+    def _has_failed(self) -> bool:
+        return self._max_unanswered is not None and self._unanswered > self._max_unanswered
+
     async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
         """Fill the cart once and place all orders of it."""
         await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
-        failure = await self._fill_cart(customer.intents[0], result)
+        skipped = OrderResponse(ClientOutcome.SKIPPED) if self._has_failed else None
+        failure = skipped or await self._fill_cart(customer.intents[0], result)
 
         async def order(intent: Intent) -> None:
             rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
@@ -106,6 +116,8 @@ class CustomerSimulator(CustomerCalls):
         await asyncio.gather(*map(order, customer.intents))
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
+        if self._has_failed:
+            return OrderResponse(ClientOutcome.SKIPPED)
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
             return OrderResponse(ClientOutcome.SKIPPED)
@@ -179,6 +191,7 @@ class CustomerSimulator(CustomerCalls):
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
             tries += 1
+        self._unanswered += intent.max_tries is None
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
     def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:

@@ -22,7 +22,7 @@ class ClientOutcome(Enum):
     NOT_SUBMITTED = auto()
     """No order was placed because the cart could not be filled."""
     SKIPPED = auto()
-    """The customer placed no second order, because the cart still had items of the first one."""
+    """The customer placed no second order, because the cart still had items of the first one; or the run had failed."""
 
 
 @dataclass(frozen=True, slots=True)

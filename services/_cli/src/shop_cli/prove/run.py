@@ -25,6 +25,7 @@ from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.invariants import PROGRESS_SHARE
 from shop_cli.prove.mail_relay import mail_relay
 from shop_cli.prove.peer_stubs import serve_peer_stubs
 from shop_cli.prove.postgres_cluster import Replication
@@ -131,6 +132,7 @@ def _simulator(trial: Trial, shop: ShopUnderTest, clients: ShopClients, gate: Pr
         gate,
         hangup_share=0 if trial.patient else HANGUP_SHARE,
         repeat_share=0 if trial.patient else REPEAT_SHARE,
+        max_unanswered=round(trial.orders * (1 - PROGRESS_SHARE)),
         allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
     )
 
