@@ -27,6 +27,7 @@ class Prove:
 
 
 SQLITE = Prove("--orders 160 --kills 6 --pauses 1 --network 3 --replaced 4 --relay 1 --late 4 --disks 1")
+REFUSALS = Prove("--orders 160 --kills 2 --pauses 0 --network 0 --replaced 15 --relay 0 --late 0 --disks 0")
 POSTGRES = Prove(
     "--database postgres --orders 160 --restarts 4 --kills 4 --pauses 1 --network 2 --replaced 3 --relay 1 --late 3"
 )
@@ -134,6 +135,7 @@ DEVICES = (
         "return await self.manifest.record(Entry(key))",
         "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
         _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
+        REFUSALS,
     ),
     Device(
         "one shipment or fence per key",
@@ -204,6 +206,7 @@ DEVICES = (
         "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
         "            return (yield from _void(transaction_id, refusal))\n",
         _tests("checkout", "test_saga_schedules.py"),
+        REFUSALS,
     ),
     Device(
         "the order is recorded before the charge",
