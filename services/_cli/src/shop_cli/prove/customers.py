@@ -25,10 +25,11 @@ _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
-"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it."""
-ALLOWED_AFTER_A_LOSS = frozenset({"CHARGE_VOIDED"})
-"""The same for a journal that has lost that shipping had refused the order."""
+ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
+
+CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.
+"""
 
 
 @dataclass

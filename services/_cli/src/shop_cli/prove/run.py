@@ -14,8 +14,6 @@ from shop_cli.prove.clients import ShopClients, open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
 from shop_cli.prove.customers import (
-    ALLOWED_AFTER_A_LOSS,
-    ALLOWED_REFUSALS,
     HANGUP_SHARE,
     REPEAT_SHARE,
     CustomerResult,
@@ -106,7 +104,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         open_clients(shop) as clients,
         serve_peer_stubs() as stubs,
     ):
-        simulator = _simulator(trial, shop, clients, gate)
+        simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
@@ -125,7 +123,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
-def _simulator(trial: Trial, shop: ShopUnderTest, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
+def _simulator(trial: Trial, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
     return CustomerSimulator(
         clients.cart,
         clients.checkouts,
@@ -133,7 +131,6 @@ def _simulator(trial: Trial, shop: ShopUnderTest, clients: ShopClients, gate: Pr
         hangup_share=0 if trial.patient else HANGUP_SHARE,
         repeat_share=0 if trial.patient else REPEAT_SHARE,
         max_unanswered=round(trial.orders * (1 - PROGRESS_SHARE)),
-        allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
     )
 
 
