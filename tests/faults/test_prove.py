@@ -8,7 +8,7 @@ from shop_testkit.prove_runs import WITHOUT_FAULTS, run_prove
 
 pytestmark = pytest.mark.timeout(600)
 
-SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "2")
+SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3")
 
 
 def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
@@ -16,15 +16,17 @@ def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
     assert verdict["verdict"] == "holds", output
     assert status == 0
     assert verdict["faults"] == {
+        "hung database": 1,
         "kill": 13,
         "kill at a failpoint": 7,
+        "late requests": 1,
         "mail relay fault": 1,
         "network fault": 2,
         "pause": 2,
-        "refusing shipping": 1,
+        "refusing peer": 2,
         "unimplemented peer": 1,
     }
-    assert [name for name in verdict["invariants"] if name in output] == [f"I{number}" for number in range(1, 11)]
+    assert [name for name in verdict["invariants"] if name in output] == [f"I{number}" for number in range(1, 12)]
     assert '"seed": 7' in output
 
 

@@ -1,85 +1,70 @@
 """`python tests/mutants` removes each safety device in a copy of the repository: its fast tests must then fail.
 
-With `--simulate` the simulation searches each copy for a violation, and with `--prove` five seeds of `shop prove` do.
+With `--simulate` the simulation searches each copy for a violation as well. With `--prove` five seeds of `shop prove`
+run on each copy instead, all of which must find a violation, and none in a copy that has all devices.
 """
 
 import argparse
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])
 
-from mutants.devices import DEVICES, ROOT, Device  # noqa: E402
+from mutants.copies import Copy, copy_repository  # noqa: E402
+from mutants.devices import DEVICES, Device  # noqa: E402
+from mutants.prove_runs import CONTROL, ResultsFile, control_options, prove_with_all_seeds, row  # noqa: E402
 
 _FAILED = 1
-_SEEDS = range(1, 6)
-_PROVE = ("-m", "shop_cli", "prove", "--orders", "300")
-_TIMEOUT_SECONDS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A copy of the repository, whose packages replace the installed ones."""
-
-    folder: Path
-
-    def run(self, *arguments: str) -> int:
-        """Run Python in the copy and return its exit status; -1 if it takes too long."""
-        sources = [*self.folder.glob("services/*/src"), self.folder / "employee-api/src", self.folder / "protos/gen"]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sources)), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, *arguments]
-        try:
-            done = subprocess.run(
-                command, cwd=self.folder, env=environment, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return -1
-        return done.returncode
-
-    def fails(self, tests: Sequence[str]) -> bool:
-        """Return whether one of the tests fails; a test that cannot even run is an error."""
-        status = self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
-        if status not in {0, _FAILED}:
-            raise RuntimeError(f"pytest ended with status {status}: {' '.join(tests)}")
-        return status == _FAILED
+def fails(copy: Copy, tests: Iterable[str]) -> bool:
+    """Return whether one of the tests fails, or hangs; a test that cannot even run is an error."""
+    status = copy.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+    if status not in {0, _FAILED, None}:
+        raise RuntimeError(f"pytest ended with status {status}: {' '.join(tests)}")
+    return status != 0
 
 
-def copy_repository(folder: Path) -> Copy:
-    """Copy all files that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return Copy(folder)
+def check_with_tests(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> bool:
+    """Print a line for each device. Return whether each is caught by a fast test."""
+    if fails(copy, sorted({test for device in devices for test in device.tests})):
+        print("the tests fail without any mutation", file=sys.stderr)  # noqa: T201
+        return False
+    missed = 0
+    for device in devices:
+        with copy.without(device):
+            caught = fails(copy, device.tests)
+            cells = ["fast test fails" if caught else "NOT CAUGHT"]
+            if simulate_seconds:
+                search = ("tests/simulation", "--seconds", str(simulate_seconds), "--seed", "0")
+                cells.append("simulation fails" if copy.run(*search) == _FAILED else "-")
+        missed += not caught
+        _print_row(device.name, " | ".join(cells))
+    return missed == 0
 
 
-def check(copy: Copy, device: Device, *, simulate: float, prove: bool) -> tuple[bool, str]:
-    """Remove one device. Return whether its fast tests fail, and a line of the table."""
-    file = copy.folder / device.file
-    source = file.read_text()
-    file.write_text(device.mutate(source))
-    try:
-        caught = copy.fails(device.tests)
-        cells = ["fast test fails" if caught else "NOT CAUGHT"]
-        if simulate:
-            found = copy.run("tests/simulation", "--seconds", str(simulate), "--seed", "0") == _FAILED
-            cells.append("simulation fails" if found else "-")
-        if prove:
-            killed = sum(copy.run(*_PROVE, "--seed", str(seed)) == _FAILED for seed in _SEEDS)
-            cells.append(f"prove fails for {killed} of {len(_SEEDS)} seeds")
-    finally:
-        file.write_text(source)
-    return caught, f"{device.name:54} {' | '.join(cells)}"
+def check_with_prove(copy: Copy, devices: Sequence[Device], results: ResultsFile, jobs: int) -> bool:
+    """Print a line for each device, and each set of options. Return whether all runs have the expected verdict."""
+    unexpected = 0
+    for options in control_options(devices):
+        runs = prove_with_all_seeds(copy, CONTROL, options, results, jobs)
+        unexpected += any(run.is_caught for run in runs)
+        _print_row(CONTROL, f"{row(runs)} | {options}")
+    for device in devices:
+        if device.prove.impossible:
+            _print_row(device.name, f"not by prove: {device.prove.impossible}")
+            continue
+        with copy.without(device):
+            runs = prove_with_all_seeds(copy, device.name, device.prove.options, results, jobs)
+        unexpected += not all(run.is_caught for run in runs)
+        _print_row(device.name, row(runs))
+    return unexpected == 0
+
+
+def _print_row(name: str, cells: str) -> None:
+    print(f"{name:54} {cells}", flush=True)  # noqa: T201
 
 
 def main() -> int:
@@ -87,21 +72,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="devices; by default all")
     parser.add_argument("--simulate", type=float, default=0, metavar="SECONDS")
-    parser.add_argument("--prove", action="store_true")
+    parser.add_argument("--prove", type=Path, metavar="FILE", help="of results: runs that it contains are not repeated")
+    parser.add_argument("--jobs", type=int, default=1, help="runs of prove at a time")
     given = parser.parse_args()
-    chosen = [device for device in DEVICES if not given.names or device.name in given.names]
-    missed = 0
+    devices = [device for device in DEVICES if not given.names or device.name in given.names]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = copy_repository(Path(folder))
-        tests = sorted({test for device in chosen for test in device.tests})
-        if copy.fails(tests):
-            print("the tests fail without any mutation", file=sys.stderr)  # noqa: T201
-            return 1
-        for device in chosen:
-            caught, line = check(copy, device, simulate=given.simulate, prove=given.prove)
-            missed += not caught
-            print(line, flush=True)  # noqa: T201
-    return 1 if missed else 0
+        if given.prove:
+            is_caught = check_with_prove(copy, devices, ResultsFile(given.prove), given.jobs)
+        else:
+            is_caught = check_with_tests(copy, devices, given.simulate)
+    return 0 if is_caught else 1
 
 
 if __name__ == "__main__":

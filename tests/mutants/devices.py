@@ -14,6 +14,30 @@ _CHASSIS = "services/_chassis/src/chassis"
 
 
 @dataclass(frozen=True, slots=True)
+class Prove:
+    """How `shop prove` is expected to notice that a device is missing.
+
+    Attributes:
+        options: with which its runs exercise the device.
+        impossible: why it cannot notice; otherwise empty.
+    """
+
+    options: str = ""
+    impossible: str = ""
+
+
+SQLITE = Prove("--orders 160 --kills 6 --pauses 1 --network 3 --replaced 4 --relay 1 --late 4 --disks 1")
+REFUSALS = Prove("--orders 160 --kills 2 --pauses 0 --network 0 --replaced 15 --relay 0 --late 0 --disks 0")
+POSTGRES = Prove(
+    "--database postgres --orders 160 --restarts 4 --kills 4 --pauses 1 --network 2 --replaced 3 --relay 1 --late 3"
+)
+LOSSES = Prove(
+    "--database postgres --replication async --orders 200 --failovers 5 --restarts 0 --kills 2 --pauses 1 --network 1 "
+    "--replaced 1 --relay 0 --late 2"
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """A safety device, and its removal by replacing one text of one file.
 
@@ -28,6 +52,7 @@ class Device:
     text: str
     replacement: str
     tests: tuple[str, ...]
+    prove: Prove = SQLITE
 
     def mutate(self, source: str) -> str:
         """Return a file's content without the device. Raise ValueError unless the text occurs once."""
@@ -40,12 +65,16 @@ def _tests(folder: str, *names: str) -> tuple[str, ...]:
     return tuple(f"services/{folder}/tests/{name}" for name in names)
 
 
+_FOREIGN_CART = Prove(impossible="only a cart service without our internal service is emptied by EmptyCart")
+_MEMORY = Prove(impossible="the carts of `shop prove` are in Valkey")
+
 DEVICES = (
     Device(
         "fence",
         f"{_PAYMENT}/domain.py",
         "return await self.ledger.record(Entry(key, State.FENCED))",
-        "return await self.ledger.find(key) or Entry(key, State.FENCED)",
+        "found = await self.ledger.find(key)\n"
+        "        return Recorded(found or Entry(key, State.FENCED), existing=found is not None)",
         _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
     ),
     Device(
@@ -61,6 +90,7 @@ DEVICES = (
         ") ON CONFLICT DO NOTHING RETURNING",
         ") ON CONFLICT (charge_key) DO UPDATE SET state = EXCLUDED.state RETURNING",
         _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+        POSTGRES,
     ),
     Device(
         "transaction ids derive from keys",
@@ -68,6 +98,7 @@ DEVICES = (
         "return str(uuid.uuid5(_TRANSACTIONS, self.key))",
         "return str(uuid.uuid4())",
         _tests("payment", "test_service.py::test_a_repeated_charge_returns_the_same_transaction"),
+        Prove(impossible="no invariant compares transaction ids"),
     ),
     Device(
         "only a charge is voided",
@@ -75,6 +106,7 @@ DEVICES = (
         "WHERE charge_key = :charge_key AND state = 'CHARGED'",
         "WHERE charge_key = :charge_key",
         _tests("payment", "test_ledger.py::test_only_a_charge_is_voided"),
+        Prove(impossible="checkout voids no other entry"),
     ),
     Device(
         "a charge sends its key",
@@ -103,6 +135,7 @@ DEVICES = (
         "return await self.manifest.record(Entry(key))",
         "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
         _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
+        REFUSALS,
     ),
     Device(
         "one shipment or fence per key",
@@ -125,6 +158,7 @@ DEVICES = (
         " AND epoch = :epoch AND owner = :owner",
         " AND epoch = :epoch",
         _tests("checkout", "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker"),
+        Prove(impossible="an epoch is handed out twice only after a loss, while both workers live on"),
     ),
     Device(
         "one live order per cart",
@@ -139,6 +173,7 @@ DEVICES = (
         'hashlib.sha256(f"order\\0{scope}".encode())',
         "hashlib.sha256(uuid.uuid4().bytes)",
         _tests("checkout", "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release"),
+        LOSSES,
     ),
     Device(
         "an order is settled under a lock",
@@ -146,6 +181,7 @@ DEVICES = (
         "ORDER BY order_id {for_update}",
         "ORDER BY order_id",
         _tests("checkout", "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order"),
+        Prove(impossible="the sweep repairs it in time"),
     ),
     Device(
         "complete orders are swept",
@@ -153,6 +189,7 @@ DEVICES = (
         'return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []',
         "return [] if found else found",
         _tests("checkout", "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed"),
+        Prove(impossible="only needed without the lock of a settlement"),
     ),
     Device(
         "an order ends behind a new fence only",
@@ -160,6 +197,7 @@ DEVICES = (
         "case Fenced(existing=False):",
         "case Fenced():",
         _tests("checkout", "test_saga.py::test_an_order_does_not_end_behind_a_fence_that_existed"),
+        LOSSES,
     ),
     Device(
         "a refused shipment is resolved after a try in doubt",
@@ -168,6 +206,7 @@ DEVICES = (
         "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
         "            return (yield from _void(transaction_id, refusal))\n",
         _tests("checkout", "test_saga_schedules.py"),
+        REFUSALS,
     ),
     Device(
         "the order is recorded before the charge",
@@ -243,6 +282,7 @@ DEVICES = (
         'metadata = (("if-match", etag),) if etag else ()',
         "metadata = ()",
         _tests("checkout", "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone"),
+        _FOREIGN_CART,
     ),
     Device(
         "a stale etag empties no cart",
@@ -250,6 +290,7 @@ DEVICES = (
         " and if_match in {None, contents.etag}:",
         ":",
         _tests("cart", "test_store.py::test_a_stale_etag_leaves_the_cart_unchanged"),
+        _FOREIGN_CART,
     ),
     Device(
         "ordered items are removed once per order",
@@ -257,6 +298,7 @@ DEVICES = (
         "        if purchase.order_id in orders:\n            return\n",
         "",
         _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        _MEMORY,
     ),
     Device(
         "an addition takes effect once",
@@ -264,12 +306,35 @@ DEVICES = (
         "        if addition.key is not None and self._is_repeated(addition, addition.key):\n            return\n",
         "",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        _MEMORY,
     ),
     Device(
         "each change of a cart changes its etag",
         f"{_CART}/store.py",
         "contents.etag = new_etag()",
         "contents.etag = contents.etag or new_etag()",
+        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        _MEMORY,
+    ),
+    Device(
+        "ordered items are removed once per order, Valkey",
+        f"{_CART}/remove_ordered.lua",
+        "if redis.call('LPOS', orders, order) then return end\n",
+        "",
+        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+    ),
+    Device(
+        "an addition takes effect once, Valkey",
+        f"{_CART}/add.lua",
+        "  if fingerprint == ARGV[7] then return 'done' end\n",
+        "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
+        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+    ),
+    Device(
+        "each change of a cart changes its etag, Valkey",
+        f"{_CART}/add.lua",
+        "redis.call('HSET', cart, '', etag)",
+        "redis.call('HSETNX', cart, '', etag)",
         _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
     ),
     Device(
@@ -292,6 +357,7 @@ DEVICES = (
         'connection.execute("PRAGMA synchronous = FULL")',
         'connection.execute("PRAGMA synchronous = OFF")',
         ("tests/mutants/test_durability.py::test_a_commit_to_sqlite_is_flushed",),
+        Prove(impossible="only a crash of the machine loses what was written"),
     ),
     Device(
         "synchronous_commit = on, PostgreSQL",
@@ -299,6 +365,7 @@ DEVICES = (
         '"-c synchronous_commit=on"',
         '"-c synchronous_commit=off"',
         ("tests/mutants/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
+        POSTGRES,
     ),
     Device(
         "a batch is committed before its callers get results",

@@ -15,7 +15,7 @@ from shop_cli.prove.peer_stubs import PeerStubs
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_faults import ShopFaults
 
-NO_STUBS = PeerStubs("", "")
+NO_STUBS = PeerStubs("", {})
 RELAY = MailRelay(Path())
 LOOKAHEAD = 100
 

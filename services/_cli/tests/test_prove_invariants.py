@@ -20,7 +20,7 @@ from shop_cli.prove.evidence import (
     OrderResponse,
     Shipment,
 )
-from shop_cli.prove.invariants import check_invariants
+from shop_cli.prove.invariants import check_invariants, summary_counts
 
 TOTAL = Money.of("EUR", 12, 500_000_000)
 ORDER = OrderResult(
@@ -252,14 +252,33 @@ def test_an_order_that_the_journal_lost_has_at_most_one_effect_of_each_kind(
     assert invariant in violated_after_losses(lost)
 
 
+def of_one_cart(*orders: OrderEvidence, key: str | None) -> tuple[OrderEvidence, ...]:
+    return tuple(
+        replace(order, intent=replace(INTENT, number=number, rival=3 - number, key=key))
+        for number, order in enumerate(orders, start=1)
+    )
+
+
 @pytest.mark.parametrize(("key", "expected"), [(None, {"I1"}), ("key", set())])
 def test_two_keys_may_order_one_cart_only_after_a_loss(key: str | None, expected: set[str]) -> None:
-    orders = tuple(
-        replace(PLACED, intent=replace(INTENT, number=number, rival=3 - number, key=key)) for number in (1, 2)
-    )
-    evidence = Evidence(orders, journal_loses_commits=True)
+    evidence = Evidence(of_one_cart(LOST, PLACED, key=key), journal_loses_commits=True)
     assert {invariant.name for invariant in check_invariants(evidence) if not invariant.holds} == expected
-    assert violated(*orders) == {"I1"}
+    assert violated(*of_one_cart(PLACED, PLACED, key=key)) == {"I1"}
+
+
+def test_two_orders_of_one_cart_in_the_journal_are_not_due_to_a_loss() -> None:
+    evidence = Evidence(of_one_cart(PLACED, PLACED, key="key"), journal_loses_commits=True)
+    assert {invariant.name for invariant in check_invariants(evidence) if not invariant.holds} == {"I1"}
+
+
+def test_a_cart_that_was_ordered_twice_after_a_loss_is_counted() -> None:
+    evidence = Evidence(of_one_cart(LOST, PLACED, key="key"), journal_loses_commits=True)
+    assert summary_counts(evidence)["carts_ordered_twice"] == 1
+
+
+def test_an_unexpected_error_of_a_service_violates_i11() -> None:
+    evidence = Evidence((PLACED,), unexpected_errors=("payment: Traceback ...",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I11"]
 
 
 def test_an_order_in_the_journal_is_complete_even_if_others_were_lost() -> None:
@@ -276,6 +295,11 @@ def test_an_order_that_operators_must_settle_may_be_charged_and_not_shipped(stat
 def test_too_many_orders_without_a_definite_response_violate_i9() -> None:
     unanswered = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.UNKNOWN))
     assert violated(*[PLACED] * 18, unanswered, unanswered) == {"I9"}
+
+
+def test_orders_that_customers_skipped_do_not_count_for_i9() -> None:
+    skipped = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.SKIPPED))
+    assert violated(*[PLACED] * 18, skipped, skipped) == set()
 
 
 def test_customers_who_give_up_do_not_count_for_i9() -> None:

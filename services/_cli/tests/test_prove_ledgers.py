@@ -93,6 +93,10 @@ def test_a_charge_that_was_not_captured_does_not_count(outbox: Path, state: str)
     assert match_ledgers([INTENT], [charge(state)], [], read_outbox(outbox), HMAC_KEY).charges == {}
 
 
+def test_a_charge_that_a_fence_has_overwritten_was_captured(outbox: Path) -> None:
+    assert match_ledgers([INTENT], [charge("FENCED")], [], read_outbox(outbox), HMAC_KEY).charges == {5: (EUROS,)}
+
+
 def test_entries_that_belong_to_no_order_are_reported(outbox: Path) -> None:
     elsewhere = [("elsewhere", Shipment("a", {"mug": 1}))]
     unmatched = match_ledgers(

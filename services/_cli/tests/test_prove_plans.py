@@ -17,7 +17,13 @@ def intents_of(planned: list[Customer]) -> list[Intent]:
 
 def some_faults(seed: int) -> list[Fault]:
     targets = Targets(
-        {"checkout": 3, "payment": 1}, {"checkout": ["checkout.charge.before"]}, ["email", "cart"], ["checkout"]
+        {"checkout": 3, "payment": 1},
+        {"checkout": ["checkout.charge.before"]},
+        ["email", "cart"],
+        ["checkout"],
+        links=["payment", "cart-internal"],
+        refusers=["payment", "shipping"],
+        disks=["payment"],
     )
     return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
 
@@ -58,6 +64,8 @@ def test_customers_vary_in_every_choice() -> None:
     assert {intent.late_line is None for intent in intents} == {True, False}
     assert {intent.max_tries is None for intent in intents} == {True, False}
     assert {intent.rival is None for intent in intents} == {True, False}
+    assert {intent.refill is None for intent in intents} == {True, False}
+    assert {intent.returns_after_seconds > 0 for intent in intents} == {True, False}
     assert {len(customer.intents) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
 
 
@@ -87,6 +95,18 @@ def test_the_network_has_every_fault_and_reaches_peers_only() -> None:
     faults = [fault for fault in some_faults(1) if fault.kind is FaultKind.NETWORK]
     assert {fault.detail for fault in faults} == set(NETWORK_MODES)
     assert {fault.target for fault in faults} == {"email", "cart"}
+
+
+def test_late_requests_and_refusals_hit_the_peers_that_are_named_for_them() -> None:
+    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
+    assert targets[FaultKind.LATE] == {"payment", "cart-internal"}
+    assert targets[FaultKind.REFUSAL] == {"payment", "shipping"}
+    assert targets[FaultKind.FULL_DISK] == targets[FaultKind.HUNG_DATABASE] == {"payment"}
+
+
+def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
+    assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]
 
 
 def test_restarts_and_failovers_hit_the_database_and_no_other_fault_does() -> None:

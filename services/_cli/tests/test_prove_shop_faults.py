@@ -11,6 +11,8 @@ from chassis.client import channel
 from chassis.errors import DomainError, FailedPrecondition, Unimplemented
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
+from shop.payment_pb2 import ChargeRequest
+from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.local.ports import reserved
@@ -24,7 +26,7 @@ from shop_cli.prove.shop_faults import ShopFaults
 from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
-NO_STUBS = PeerStubs("", "")
+NO_STUBS = PeerStubs("", {})
 RELAY = MailRelay(Path())
 PARCEL = ShipOrderRequest(
     address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
@@ -60,6 +62,59 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
         assert (await shipping.GetQuote(GetQuoteRequest())).cost_usd.units > 0
         with pytest.raises(FailedPrecondition):
             await shipping.ShipOrder(ShipOrderRequest())
+
+
+async def test_a_refusing_payment_charges_no_card() -> None:
+    async with serve_peer_stubs() as stubs:
+        opened = channel(stubs.refusing["payment"], "shop.PaymentService", timeout_seconds=30)
+        with pytest.raises(FailedPrecondition):
+            await PaymentServiceStub(opened).Charge(ChargeRequest())
+        await opened.close()
+
+
+async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does() -> None:
+    received: list[bytes] = []
+
+    async def record(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        received.append(await reader.readline())
+
+    server = await asyncio.start_server(record, "127.0.0.1", 0)
+    async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as link:
+        host, _, port = link.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await wait_until(lambda: link.connections == 1)
+        faults = ShopFaults({}, {"payment": link}, NO_STUBS, RELAY, 1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.LATE, "payment", 0.5)))
+        await wait_until(lambda: link.mode == "blackhole")
+        writer.write(b"charge\n")
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
+        assert received == []
+        await injecting
+        await wait_until(lambda: received == [b"charge\n"])
+
+
+@pytest.mark.parametrize("kind", [FaultKind.FULL_DISK, FaultKind.HUNG_DATABASE])
+async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path: Path, kind: FaultKind) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        await process.start()
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        shipping = ShippingServiceStub(opened)
+        try:
+            await process.wait_until_serving()
+            faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, 30)
+            injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 5)))
+            refused = 0
+            while not injecting.done():
+                refused += not await try_to_ship(shipping)
+            assert refused
+            assert await try_to_ship(shipping)
+        finally:
+            await opened.close()
+            await process.stop()
 
 
 async def test_the_network_is_as_before_after_a_fault() -> None:

@@ -105,6 +105,30 @@ async def test_reset_ends_open_and_new_connections(echo: EchoServer) -> None:
                 await asyncio.wait_for(second.readexactly(1), WAIT_SECONDS)
 
 
+async def test_requests_of_clients_that_were_cut_off_arrive_when_they_are_released(echo: EchoServer) -> None:
+    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+        await send_hello(reader, writer)
+        proxy.set_mode("blackhole")
+        writer.write(b"late\n")
+        await asyncio.sleep(0.1)  # the proxy has read it, or has yet to
+        released = proxy.cut_off_clients()
+        proxy.set_mode("reset")
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.readexactly(1), WAIT_SECONDS)
+        assert echo.lines == [b"hello\n"]
+        released.set()
+        await echo.wait_for_lines(2)
+        assert echo.lines == [b"hello\n", b"late\n"]
+
+
+async def test_new_connections_pass_while_requests_of_old_ones_are_held(echo: EchoServer) -> None:
+    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+        await send_hello(reader, writer)
+        proxy.cut_off_clients()
+        async with connect_to(proxy) as (second_reader, second_writer):
+            assert await send_hello(second_reader, second_writer) == b"hello\n"
+
+
 async def test_duplicate_delivers_requests_twice_and_responses_once(echo: EchoServer) -> None:
     async with proxy_to(echo) as proxy:
         proxy.set_mode("duplicate")

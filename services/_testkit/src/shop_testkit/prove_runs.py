@@ -6,20 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-WITHOUT_FAULTS = (
-    "--orders",
-    "120",
-    "--kills",
-    "0",
-    "--pauses",
-    "0",
-    "--network",
-    "0",
-    "--replaced",
-    "0",
-    "--relay",
-    "0",
-)
+_FAULTS = ("kills", "pauses", "network", "replaced", "relay", "late", "disks")
+WITHOUT_FAULTS = ("--orders", "120", *(argument for fault in _FAULTS for argument in (f"--{fault}", "0")))
 
 
 def run_prove(tmp_path: Path, *options: str) -> tuple[int, str, dict[str, Any]]:

@@ -70,7 +70,23 @@ Replaced = Annotated[
     typer.Option(
         min=0,
         show_default=False,
-        help="Number of times that a peer implements nothing, or shipping refuses. Default: one per 200 orders.",
+        help="Number of times that a peer implements nothing, or refuses every order. Default: one per 150 orders.",
+    ),
+]
+Late = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that requests arrive long after checkout gave them up. Default: one per 200 orders.",
+    ),
+]
+Disks = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that a SQLite database is full or hangs. Default: one per 200 orders.",
     ),
 ]
 Relay = Annotated[
@@ -111,6 +127,8 @@ async def prove(
     replication: ReplicationOption = "sync",
     network: Network = None,
     replaced: Replaced = None,
+    late: Late = None,
+    disks: Disks = None,
     relay: Relay = None,
     naive: Naive = False,
     patient: Patient = False,
@@ -124,7 +142,8 @@ async def prove(
     if failovers and database != "postgres":
         raise typer.BadParameter("only PostgreSQL has standbys: add --database postgres", param_hint="--failovers")
     kills = orders // 40 if kills is None else kills
-    replaced = orders // 200 if replaced is None else replaced
+    replaced = orders // 150 if replaced is None else replaced
+    disks = (orders // 200 if disks is None else disks) if database == "sqlite" else 0
     aimed = round(kills * _AIMED_SHARE)
     faults = {
         FaultKind.KILL: kills - aimed,
@@ -134,8 +153,11 @@ async def prove(
         FaultKind.FAILOVER: failovers,
         FaultKind.NETWORK: orders // 100 if network is None else network,
         FaultKind.MAIL_RELAY: orders // 200 if relay is None else relay,
-        FaultKind.UNIMPLEMENTED: replaced - replaced // 2,
-        FaultKind.REFUSAL: replaced // 2,
+        FaultKind.UNIMPLEMENTED: replaced // 3,
+        FaultKind.REFUSAL: replaced - replaced // 3,
+        FaultKind.LATE: orders // 200 if late is None else late,
+        FaultKind.FULL_DISK: disks // 2,
+        FaultKind.HUNG_DATABASE: disks - disks // 2,
     }
     trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
@@ -176,6 +198,9 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
     for invariant in invariants:
         for violation in invariant.violations[:_PRINTED_VIOLATIONS]:
             console.print(f"  {invariant.name}: {escape(violation)}", soft_wrap=True)
+    twice = report["counts"]["carts_ordered_twice"]
+    if twice and invariants[0].holds:
+        console.print(f"after lost commits, {twice} carts were ordered twice, under different keys")
     for exercise in exercises:
         if not exercise.is_sufficient:
             console.print(f"[bold]the run did not exercise {exercise.name}: {exercise.count} of {exercise.floor}")

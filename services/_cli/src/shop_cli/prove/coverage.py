@@ -35,7 +35,6 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
 _EFFECTS = {
     DEATHS_AT_FAILPOINTS: FaultKind.KILL_AT_FAILPOINT,
     LAGGING_FAILOVERS: FaultKind.FAILOVER,
-    VOIDS: FaultKind.REFUSAL,
 }
 
 _STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
@@ -99,8 +98,9 @@ def compare_with_floors(
     floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
     # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
     floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
-    effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
     planned = Counter((fault.kind, fault.target) for fault in plan)
+    floors[VOIDS] = planned[FaultKind.REFUSAL, "shipping"] // 6
+    effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
     faults = [
         Exercise(f"{kind.value} of {target}", injected.get((kind, target), 0), count)
         for (kind, target), count in sorted(planned.items(), key=lambda item: (item[0][0].value, item[0][1]))

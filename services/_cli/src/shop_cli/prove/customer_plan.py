@@ -10,6 +10,9 @@ _LUHN_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY")
 _RIVAL_SHARE = 0.08
 _SECOND_SHARE = 0.15
+_RETURN_SHARE = 0.15
+_RETURNS_AFTER_SECONDS = (1.5, 5.0)
+_REFILL_SHARE = 0.3
 WITHDRAWN_PRODUCT_ID = "withdrawn-product"
 
 
@@ -40,8 +43,11 @@ class Intent:
         key: the idempotency key; without one checkout derives the key from the cart's etag.
         late_line: added to the cart while the order is being placed; not part of the order.
         max_tries: the customer gives up after so many tries; None for no limit.
-        rival: the number of another order of the same cart contents, of which at most one may be placed.
         seed: of the customer's random choices while ordering.
+        rival: the number of another order of the same cart contents, of which at most one may be placed.
+        returns_after_seconds: between a failed try and the next one, of a customer who leaves and comes back; 0 for one
+            who retries at once.
+        refill: afterwards added to the emptied cart and not ordered.
     """
 
     number: int
@@ -58,6 +64,8 @@ class Intent:
     max_tries: int | None
     seed: int
     rival: int | None = None
+    returns_after_seconds: float = 0.0
+    refill: Line | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,12 @@ def plan_customers(orders: int, seed: int, products: Sequence[str], *, patient: 
             intents = _rivals(rng, first)
         elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE:
             intents.append(_second_intent(rng, first))
+        elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE + _REFILL_SHARE:
+            intents = [replace(first, refill=first.lines[0])]
         if patient:
-            intents = [replace(intent, late_line=None, rival=None) for intent in intents]
+            intents = [
+                replace(intent, late_line=None, rival=None, refill=None, returns_after_seconds=0) for intent in intents
+            ]
         planned.append(Customer(user_id, tuple(intents)))
         number += len(intents)
     return planned
@@ -139,6 +151,7 @@ def _random_intent(rng: random.Random, number: int, user_id: str, products: Sequ
         late_line=Line(late, 1) if has_late_line else None,
         max_tries=rng.randint(1, 3) if rng.random() < 0.1 else None,  # noqa: PLR2004
         seed=rng.getrandbits(32),
+        returns_after_seconds=rng.uniform(*_RETURNS_AFTER_SECONDS) if rng.random() < _RETURN_SHARE else 0.0,
     )
 
 

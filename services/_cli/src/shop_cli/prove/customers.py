@@ -15,7 +15,7 @@ from shop_cli.prove.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCa
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.histories import Times
-from shop_cli.prove.peer_stubs import NoDelivery
+from shop_cli.prove.peer_stubs import CardRefused, NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
@@ -25,10 +25,11 @@ _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-ALLOWED_REFUSALS = frozenset({NoDelivery("").reason, "ORDER_NEEDS_REVIEW"})
-"""Reasons for which even a valid order is refused: shipping refuses it, as a fault, or operators must settle it."""
-ALLOWED_AFTER_A_LOSS = frozenset({"CHARGE_VOIDED"})
-"""The same for a journal that has lost that shipping had refused the order."""
+ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
+
+CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.
+"""
 
 
 @dataclass
@@ -57,6 +58,8 @@ class CustomerSimulator(CustomerCalls):
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
         allowed_refusals: the reasons for which a valid order may be refused.
+        max_unanswered: after so many customers have waited in vain for a definite response, the rest skip their orders:
+            the run has failed, and each of them would wait for a minute.
     """
 
     def __init__(
@@ -69,12 +72,15 @@ class CustomerSimulator(CustomerCalls):
         hangup_share: float = HANGUP_SHARE,
         repeat_share: float = REPEAT_SHARE,
         allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
+        max_unanswered: int | None = None,
     ) -> None:
         super().__init__(cart, checkouts, timeout_seconds)
         self._gate = gate
         self._hangup_share = hangup_share
         self._repeat_share = repeat_share
         self._allowed_refusals = allowed_refusals
+        self._max_unanswered = max_unanswered
+        self._unanswered = 0
 
     async def run(self, customer: Customer) -> CustomerResult:
         """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
@@ -88,12 +94,19 @@ class CustomerSimulator(CustomerCalls):
                 result.responses[intent.number] = await self._fill_cart_and_order(intent, result)
             finally:
                 await self._gate.finish()
+            if intent.refill is not None and await self._is_cart_emptied(intent.number, result):
+                await self._add_late(intent, intent.refill, "refill", result)
         return result
+
+    @property
+    def _has_failed(self) -> bool:
+        return self._max_unanswered is not None and self._unanswered > self._max_unanswered
 
     async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
         """Fill the cart once and place all orders of it."""
         await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
-        failure = await self._fill_cart(customer.intents[0], result)
+        skipped = OrderResponse(ClientOutcome.SKIPPED) if self._has_failed else None
+        failure = skipped or await self._fill_cart(customer.intents[0], result)
 
         async def order(intent: Intent) -> None:
             rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
@@ -104,9 +117,11 @@ class CustomerSimulator(CustomerCalls):
         await asyncio.gather(*map(order, customer.intents))
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
+        if self._has_failed:
+            return OrderResponse(ClientOutcome.SKIPPED)
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
-        if result.responses and not await self._is_cart_emptied(intent, result):
-            return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
+        if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
+            return OrderResponse(ClientOutcome.SKIPPED)
         if failure := await self._fill_cart(intent, result):
             return failure
         async with asyncio.TaskGroup() as tasks:
@@ -124,15 +139,15 @@ class CustomerSimulator(CustomerCalls):
             result.added[line.product_id] += line.quantity
         return None
 
-    async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
-        """Wait until the previous order's items are removed; items still in the cart would be bought again.
+    async def _is_cart_emptied(self, number: int, result: CustomerResult) -> bool:
+        """Wait until an order's items are removed; items still in the cart would be bought again.
 
-        Return False if the previous order was not placed, or on timeout.
+        Return False if the order was not placed, or on timeout.
         """
-        if result.responses[intent.number - 1].outcome is not ClientOutcome.PLACED:
+        if result.responses[number].outcome is not ClientOutcome.PLACED:
             return False
         deadline = time.monotonic() + _NEXT_CART_SECONDS
-        while await self.cart_contents(intent.user_id) != {}:
+        while await self.cart_contents(result.customer.user_id) != {}:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -140,7 +155,10 @@ class CustomerSimulator(CustomerCalls):
 
     async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
         await asyncio.sleep(delay_seconds)
-        if await self.add_line(intent.user_id, line, f"{intent.number}-late"):
+        await self._add_late(intent, line, "late", result)
+
+    async def _add_late(self, intent: Intent, line: Line, name: str, result: CustomerResult) -> None:
+        if await self.add_line(intent.user_id, line, f"{intent.number}-{name}"):
             result.added_late[line.product_id] += line.quantity
         else:
             result.cart_known = False
@@ -169,11 +187,12 @@ class CustomerSimulator(CustomerCalls):
                 return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
-                await asyncio.sleep(rng.uniform(0.05, 0.3))
+                await asyncio.sleep(intent.returns_after_seconds or rng.uniform(0.05, 0.3))
             else:
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
             tries += 1
+        self._unanswered += intent.max_tries is None
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
     def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:

@@ -21,6 +21,8 @@ class ClientOutcome(Enum):
     """No definite response before the customer gave up or the time limit."""
     NOT_SUBMITTED = auto()
     """No order was placed because the cart could not be filled."""
+    SKIPPED = auto()
+    """The customer placed no second order, because the cart still had items of the first one; or the run had failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Evidence:
             were left after the time limit.
         unmatched_entries: ledger entries that belong to no order, in words.
         contradictions: histories of a cart or key that no sequence of the same calls explains, in words.
+        unexpected_errors: of the services, as their logs have them.
         has_journal: whether the checkout under test has a journal.
         journal_loses_commits: the journal may have lost what it had acknowledged, by asynchronous failovers.
     """
@@ -141,5 +144,6 @@ class Evidence:
     quiet_seconds: float | None = 0.0
     unmatched_entries: tuple[str, ...] = field(default=())
     contradictions: tuple[str, ...] = ()
+    unexpected_errors: tuple[str, ...] = ()
     has_journal: bool = True
     journal_loses_commits: bool = False

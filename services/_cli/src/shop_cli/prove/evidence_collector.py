@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from chassis import errors
@@ -23,6 +23,8 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 QUIET_SECONDS = 30.0
 _MAX_CONCURRENT = 16
+_UNEXPECTED, _INJECTED = "Traceback", "FailpointReached"
+_MAX_LINE = 400
 _REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 _UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
 
@@ -76,6 +78,7 @@ async def collect_evidence(
         quiet_seconds,
         ledgers.unmatched_entries,
         tuple(contradictions),
+        tuple(_unexpected_errors(shop)),
         has_journal=journal is not None,
         journal_loses_commits=shop.journal_loses_commits,
     )
@@ -131,6 +134,13 @@ def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: I
     user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in excused}
     keys = {intent.key for intent in intents if intent.key} - {intent.key for intent in excused}
     return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
+
+
+def _unexpected_errors(shop: ShopUnderTest) -> Iterator[str]:
+    for process in shop.processes:
+        for line in process.log_path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if _UNEXPECTED in line and _INJECTED not in line:
+                yield f"{process.name}: {line[:_MAX_LINE]}"
 
 
 def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:

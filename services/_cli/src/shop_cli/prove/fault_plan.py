@@ -9,7 +9,6 @@ from shop_cli.prove.mail_relay import RelayMode
 from shop_cli.prove.tcp_proxy import Mode
 
 DATABASE = "postgres"
-_LONGEST_LAG_SECONDS = 0.6
 
 
 class FaultKind(Enum):
@@ -26,8 +25,14 @@ class FaultKind(Enum):
     """The connections from checkout to the process are delayed, duplicated, cut or silent."""
     UNIMPLEMENTED = "unimplemented peer"
     """Another server, which implements none of the methods, answers instead of the process."""
-    REFUSAL = "refusing shipping"
-    """Another server, which quotes but refuses to ship, answers instead of shipping."""
+    REFUSAL = "refusing peer"
+    """Another server, which refuses every charge or shipment, answers instead; earlier requests arrive after it."""
+    LATE = "late requests"
+    """Requests to the process arrive when checkout has long given them up; meanwhile it cannot be reached."""
+    FULL_DISK = "full disk"
+    """The process cannot write to its database."""
+    HUNG_DATABASE = "hung database"
+    """Writes of the process to its database wait, as if the disk hung."""
 
     MAIL_RELAY = "mail relay fault"
     """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
@@ -40,8 +45,19 @@ _FIXED_TARGETS = {
     FaultKind.MAIL_RELAY: RELAY,
     FaultKind.RESTART_DATABASE: DATABASE,
     FaultKind.FAILOVER: DATABASE,
-    FaultKind.REFUSAL: "shipping",
 }
+_DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
+_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.LATE})
+_SECONDS: Mapping[FaultKind, tuple[float, float]] = {
+    FaultKind.FAILOVER: (0, 0.6),
+    # At most a little longer than a service waits.
+    FaultKind.HUNG_DATABASE: (0.5, 5),
+    **dict.fromkeys(
+        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.REFUSAL, FaultKind.FULL_DISK),
+        (0.2, 2),
+    ),
+}
+"""The range of a fault's duration; of any other, up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +87,19 @@ class Targets:
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
         leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
+        links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
+            another one meanwhile.
+        refusers: the peers that can change their mind about all orders.
+        disks: the processes whose database may be full or hang.
     """
 
     weights: Mapping[str, int]
     failpoints: Mapping[str, Sequence[str]]
     peers: Sequence[str]
     leaseholders: Sequence[str]
+    links: Sequence[str]
+    refusers: Sequence[str]
+    disks: Sequence[str]
 
 
 def plan_faults(
@@ -98,22 +121,26 @@ def plan_faults(
 def _random_fault(
     rng: random.Random, after_orders: int, kind: FaultKind, targets: Targets, pause_seconds: float
 ) -> Fault:
-    detail = ""
+    target = _FIXED_TARGETS.get(kind) or _random_target(rng, kind, targets)
+    details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
+    lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
+    return Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details))
+
+
+def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:
     (target,) = rng.choices(list(targets.weights), list(targets.weights.values()))
-    seconds = rng.uniform(0, 1)
+    candidates: Sequence[str] = [target]
     match kind:
         case FaultKind.KILL_AT_FAILPOINT:
-            target = rng.choice([name for name, points in targets.failpoints.items() if points])
-            detail = rng.choice(targets.failpoints[target])
+            candidates = [name for name, points in targets.failpoints.items() if points]
         case FaultKind.PAUSE:
-            seconds = pause_seconds * rng.uniform(1, 1.5)
-            target = rng.choice([target, rng.choice(targets.leaseholders)])
-        case FaultKind.FAILOVER:
-            seconds = rng.uniform(0, _LONGEST_LAG_SECONDS)
-        case FaultKind.NETWORK:
-            target, detail, seconds = rng.choice(targets.peers), rng.choice(NETWORK_MODES), rng.uniform(0.2, 2)
-        case FaultKind.MAIL_RELAY:
-            detail, seconds = rng.choice(RELAY_MODES), rng.uniform(0.2, 2)
-        case FaultKind.UNIMPLEMENTED:
-            target, seconds = rng.choice(targets.peers), rng.uniform(0.2, 2)
-    return Fault(after_orders, kind, _FIXED_TARGETS.get(kind, target), round(seconds, 3), detail)
+            candidates = [target, rng.choice(targets.leaseholders)]
+        case FaultKind.NETWORK | FaultKind.UNIMPLEMENTED:
+            candidates = targets.peers
+        case FaultKind.REFUSAL:
+            candidates = targets.refusers
+        case FaultKind.LATE:
+            candidates = targets.links
+        case FaultKind.FULL_DISK | FaultKind.HUNG_DATABASE:
+            candidates = targets.disks
+    return rng.choice(candidates)

@@ -25,6 +25,8 @@ _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FRO
 _ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 _SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
+_CAPTURED = frozenset({"CHARGED", "FENCED"})
+"""A fence has no card, so an entry with one was a charge that a fence has overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def match_ledgers(
     shipment_matcher = _Matcher[Shipment]({intent.street: intent.number for intent in intents})
     confirmation_matcher = _Matcher[Confirmation]({intent.email: intent.number for intent in intents})
     for charge in charges:
-        if charge.state == "CHARGED":
+        if charge.state in _CAPTURED:
             charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
     for street, shipment in shipments:
         shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")

@@ -1,6 +1,6 @@
-"""Servers that answer instead of a service for a while: one without any method, and a shipping that refuses."""
+"""Servers that answer instead of a service for a while: one without any method, and two that refuse everything."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 from chassis.errors import FailedPrecondition
 from chassis.serving import ServicerContext
 from chassis.status import to_status
-from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
+from shop import money_pb2, payment_pb2, payment_pb2_grpc, shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.ports import HOST
 
 
@@ -34,24 +34,37 @@ class RefusingShipping(shipping_pb2_grpc.ShippingServiceServicer):
         await context.abort_with_status(to_status(NoDelivery("no delivery to this address")))
 
 
+class CardRefused(FailedPrecondition):
+    """The card is not accepted."""
+
+
+class RefusingPayment(payment_pb2_grpc.PaymentServiceServicer):
+    """Refuses every card."""
+
+    @override
+    async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
+        await context.abort_with_status(to_status(CardRefused("this card is not accepted")))
+
+
 @dataclass(frozen=True, slots=True)
 class PeerStubs:
-    """The addresses of the servers."""
+    """The addresses of the servers; `refusing` by the name of the service that they answer for."""
 
     unimplemented: str
-    refusing_shipping: str
+    refusing: Mapping[str, str]
 
 
 @asynccontextmanager
 async def serve_peer_stubs() -> AsyncIterator[PeerStubs]:
     """Run the servers on free ports of loopback while in the context."""
-    unimplemented, refusing = grpc.aio.server(), grpc.aio.server()
-    shipping_pb2_grpc.add_ShippingServiceServicer_to_server(RefusingShipping(), refusing)
-    ports = [server.add_insecure_port(f"{HOST}:0") for server in (unimplemented, refusing)]
-    await unimplemented.start()
-    await refusing.start()
+    servers = unimplemented, payment, shipping = [grpc.aio.server() for _ in range(3)]
+    payment_pb2_grpc.add_PaymentServiceServicer_to_server(RefusingPayment(), payment)
+    shipping_pb2_grpc.add_ShippingServiceServicer_to_server(RefusingShipping(), shipping)
+    addresses = {server: f"{HOST}:{server.add_insecure_port(f'{HOST}:0')}" for server in servers}
+    for server in servers:
+        await server.start()
     try:
-        yield PeerStubs(*(f"{HOST}:{port}" for port in ports))
+        yield PeerStubs(addresses[unimplemented], {"payment": addresses[payment], "shipping": addresses[shipping]})
     finally:
-        await unimplemented.stop(0)
-        await refusing.stop(0)
+        for server in servers:
+            await server.stop(0)

@@ -14,8 +14,6 @@ from shop_cli.prove.clients import ShopClients, open_clients
 from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
 from shop_cli.prove.customers import (
-    ALLOWED_AFTER_A_LOSS,
-    ALLOWED_REFUSALS,
     HANGUP_SHARE,
     REPEAT_SHARE,
     CustomerResult,
@@ -25,14 +23,17 @@ from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.invariants import PROGRESS_SHARE
 from shop_cli.prove.mail_relay import mail_relay
 from shop_cli.prove.peer_stubs import serve_peer_stubs
 from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_faults import ShopFaults
 from shop_cli.prove.shop_under_test import (
+    LATE_LINKS,
     LEASE_SECONDS,
     LINKED,
+    REFUSERS,
     START_SECONDS,
     Database,
     ShopUnderTest,
@@ -103,7 +104,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         open_clients(shop) as clients,
         serve_peer_stubs() as stubs,
     ):
-        simulator = _simulator(trial, shop, clients, gate)
+        simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate)
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
@@ -122,14 +123,14 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
-def _simulator(trial: Trial, shop: ShopUnderTest, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
+def _simulator(trial: Trial, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
     return CustomerSimulator(
         clients.cart,
         clients.checkouts,
         gate,
         hangup_share=0 if trial.patient else HANGUP_SHARE,
         repeat_share=0 if trial.patient else REPEAT_SHARE,
-        allowed_refusals=ALLOWED_REFUSALS | (ALLOWED_AFTER_A_LOSS if shop.journal_loses_commits else frozenset()),
+        max_unanswered=round(trial.orders * (1 - PROGRESS_SHARE)),
     )
 
 
@@ -141,7 +142,9 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    targets = Targets(weights, failpoints, LINKED, shop.checkouts)
+    links = [name for name in LATE_LINKS if name in shop.links]
+    disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, disks)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 

@@ -1,10 +1,14 @@
 """How each kind of fault is done to a shop under test."""
 
 import asyncio
+import resource
+import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import cast
 
+from chassis.database import sqlite_path
 from shop_cli.local.control import ControllableProcess
 from shop_cli.local.processes import Process, ProcessDied
 from shop_cli.local.workspace import internal_name
@@ -17,6 +21,10 @@ from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
 _REACH_SECONDS = 3.0
+_FREE_BYTES = 16_384
+_LOCK_SECONDS = 5.0
+_COLLECT_SECONDS = 0.3
+"""How long requests are held before their clients are cut off: all that is sent within this time arrives late."""
 
 
 class ShopFaults:
@@ -60,8 +68,16 @@ class ShopFaults:
             case FaultKind.UNIMPLEMENTED:
                 await _replace(self._links_to(fault.target), self._stubs.unimplemented, fault.seconds)
             case FaultKind.REFUSAL:
-                # Its internal services are still those of the real one, as after a change of shipping's rules.
-                await _replace([self._links[fault.target]], self._stubs.refusing_shipping, fault.seconds)
+                # Its internal services are still those of the real one, as after a change of its rules.
+                link = self._links[fault.target]
+                released = await _cut_off_clients(link)
+                await _replace([link], self._stubs.refusing[fault.target], fault.seconds)
+                released.set()
+            case FaultKind.LATE:
+                link = self._links[fault.target]
+                released = await _cut_off_clients(link)
+                await _disturb([link], "reset", fault.seconds)
+                released.set()
             case _:
                 process = self._processes[fault.target]
                 await self._inject_into(process, fault)
@@ -73,6 +89,12 @@ class ShopFaults:
                 process.pause()
                 await asyncio.sleep(fault.seconds)
                 process.resume()
+            case FaultKind.FULL_DISK if isinstance(process, Process):
+                with _full_disk(process):
+                    await asyncio.sleep(fault.seconds)
+            case FaultKind.HUNG_DATABASE if isinstance(process, Process):
+                with _locked(process.environment["DATABASE_URL"]):
+                    await asyncio.sleep(fault.seconds)
             case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
                 self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
             case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
@@ -118,6 +140,42 @@ async def _disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> Non
 def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
     for link in links:
         link.set_mode(mode, _DELAY_SECONDS)
+
+
+async def _cut_off_clients(link: TcpProxy) -> asyncio.Event:
+    """Hold requests for a moment, then cut off their clients; the requests arrive once the returned event is set."""
+    link.set_mode("blackhole")
+    await asyncio.sleep(_COLLECT_SECONDS)
+    released = link.cut_off_clients()
+    link.set_mode("pass")
+    return released
+
+
+@contextmanager
+def _full_disk(process: Process) -> Iterator[None]:
+    """Limit the size of a process's files to little more than that of its log, so that writes to its database fail."""
+    pid = process.pid
+    if pid is None:
+        raise AssertionError
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    size = process.log_path.stat().st_size + _FREE_BYTES
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def _locked(database_url: str) -> Iterator[None]:
+    """Hold the lock that a SQLite database has for all its writers."""
+    path = sqlite_path(database_url)
+    if path is None:
+        raise AssertionError
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
 
 
 async def _replace(links: Sequence[TcpProxy], address: str, seconds: float) -> None:

@@ -25,8 +25,13 @@ _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "
 LINKED = ("cart", "shipping", "payment", "email")
 """The peers of checkout that have a proxy."""
 
+LATE_LINKS = ("payment", "shipping", "cart-internal", "email")
+"""The ports at which a request has an effect of an order."""
+
+REFUSERS = ("payment", "shipping")
+
 _DATABASES = ("payment", "shipping", "email", "checkout")
-_INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+_INHERITED = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
 
 
 @dataclass(frozen=True)

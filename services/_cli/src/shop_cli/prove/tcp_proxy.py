@@ -12,6 +12,16 @@ from shop_cli.local.ports import HOST
 
 Mode = Literal["pass", "delay", "blackhole", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536
+_LATE_REQUESTS_SECONDS = 2.0
+"""How long a connection without a client remains open, for requests that are answered as long as they are wanted."""
+
+
+@dataclass(eq=False)
+class _Connection:
+    """An open connection: its writers, the client's first. `released`: its client is gone until that event is set."""
+
+    writers: list[asyncio.StreamWriter]
+    released: asyncio.Event | None = None
 
 
 @dataclass
@@ -33,14 +43,15 @@ class TcpProxy:
     delay_seconds: float = 0.0
     address: str = ""
     connections: int = 0
-    _open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = field(default_factory=dict)
+    _open: dict[asyncio.Task[None], _Connection] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def set_mode(self, mode: Mode, delay_seconds: float = 0.0) -> None:
         self.mode, self.delay_seconds = mode, delay_seconds
         if mode == "reset":
-            for writers in self._open.values():
-                _reset(*writers)
+            for connection in self._open.values():
+                if connection.released is None:
+                    _reset(*connection.writers)
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -51,21 +62,33 @@ class TcpProxy:
         self.set_mode("reset")
         self.set_mode(mode)
 
+    def cut_off_clients(self) -> asyncio.Event:
+        """Reset the clients of all open connections. What they have sent arrives once the returned event is set.
+
+        It arrives as from a client that still waits: nothing cancels the requests.
+        """
+        released = asyncio.Event()
+        for connection in self._open.values():
+            if connection.released is None:
+                connection.released = released
+                _reset(connection.writers[0])
+        return released
+
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one client connection until either side closes it."""
         self.connections += 1
         task = asyncio.current_task()
         if task is None:
             raise AssertionError
-        writers = self._open[task] = [writer]
+        connection = self._open[task] = _Connection([writer])
         try:
             if self.mode != "reset":
-                await self._forward(reader, writer, writers)
+                await self._forward(reader, connection)
         except OSError:
             pass  # nothing listens at the target
         finally:
             del self._open[task]
-            _reset(*writers)
+            _reset(*connection.writers)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -74,32 +97,41 @@ class TcpProxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _forward(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, writers: list[asyncio.StreamWriter]
-    ) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
         host, _, port = self.target.rpartition(":")
         target_readers = []
         for _ in range(2 if self.mode == "duplicate" else 1):
             target_reader, target_writer = await asyncio.open_connection(host, int(port))
             target_readers.append(target_reader)
-            writers.append(target_writer)
+            connection.writers.append(target_writer)
+        client, *targets = connection.writers
         async with asyncio.TaskGroup() as tasks:
             pumps = [
-                tasks.create_task(self._pump(reader, writers[1:], "requests")),
-                tasks.create_task(self._pump(target_readers[0], [writer], "responses")),
-                *(tasks.create_task(self._pump(each, [], "responses")) for each in target_readers[1:]),
+                tasks.create_task(self._pump(connection, reader, targets, "requests")),
+                tasks.create_task(self._pump(connection, target_readers[0], [client], "responses")),
+                *(tasks.create_task(self._pump(connection, each, [], "responses")) for each in target_readers[1:]),
             ]
             await asyncio.wait(pumps[:2], return_when=asyncio.FIRST_COMPLETED)
+            if connection.released is not None:
+                await asyncio.sleep(_LATE_REQUESTS_SECONDS)
             for pump in pumps:
                 pump.cancel()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writers: list[asyncio.StreamWriter], kind: Literal["requests", "responses"]
+        self,
+        connection: _Connection,
+        reader: asyncio.StreamReader,
+        writers: list[asyncio.StreamWriter],
+        kind: Literal["requests", "responses"],
     ) -> None:
         with suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 while self.mode == "blackhole" or (self.mode == "half-open" and kind == "responses"):
                     await self._changed.wait()
+                if connection.released is not None:
+                    if kind == "responses":
+                        continue
+                    await connection.released.wait()
                 if self.mode == "delay":
                     await asyncio.sleep(self.delay_seconds)
                 for writer in writers:
