@@ -11,7 +11,7 @@ from runs import Step
 
 SIMULATION = Path(__file__).parents[1] / "simulation"
 SEED = 1
-SIMULATIONS = 400
+SIMULATIONS = 300
 
 LONGEST = 300
 """How many orders TLC checks: those with the most steps, and one of each sequence of actions."""

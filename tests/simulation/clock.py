@@ -79,15 +79,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Return the simulated seconds since 1970."""
         return EPOCH + self._seconds
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    @override
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         handle = _Handle(callback, args, context, self._seconds)
         self._soon.append(handle)
         return handle
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    @override
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         return self.call_at(self._seconds + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    @override
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
         handle = _Handle(callback, args, context, when)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle

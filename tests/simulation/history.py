@@ -173,21 +173,21 @@ class Tables:
         return Row(state, row["attempt"], row["owner"], Content(self._numbers[row["email"]], price), pending)
 
     def charge(self, values: Values | None) -> PeerEntry:
-        row = self._by_name("charges", values) if values else {"state": "NONE", "card_hmac": None}
-        if row["card_hmac"] is None:
-            return PeerEntry(row["state"])
+        row = self._by_name("charges", values or ())
+        if row.get("card_hmac") is None:
+            return PeerEntry(row.get("state", "NONE"))
         price = (row["currency_code"], row["units"], row["nanos"])
         return PeerEntry(row["state"], Content(self._numbers[row["card_hmac"]], price))
 
     def shipment(self, values: Values | None) -> PeerEntry:
-        row = self._by_name("shipments", values) if values else {"state": "NONE", "parcel": None}
-        if row["parcel"] is None:
-            return PeerEntry(row["state"])
+        row = self._by_name("shipments", values or ())
+        if row.get("parcel") is None:
+            return PeerEntry(row.get("state", "NONE"))
         street = orjson.loads(row["parcel"])["address"]["street_address"]
         return PeerEntry(row["state"], Content(self._numbers[street], ()))
 
     def _by_name(self, table: str, values: Values) -> dict[str, Any]:
-        return dict(zip(self._columns[table], values, strict=True))
+        return dict(zip(self._columns[table], values, strict=True)) if values else {}
 
 
 class OrderHistory:

@@ -1,11 +1,13 @@
 """Simulates runs for tests/model: the steps of each order, as actions of the model."""
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from simulation import services
 from simulation.history import OrderHistory, Tables
-from simulation.plan import Plan, Scope, intents_of, plan
+from simulation.plan import LostCommits, Plan, Scope, intents_of, plan
 from simulation.projection import Projection, Replay, Unprojectable
 from simulation.recording import Began, Recorder
 from simulation.run import run
@@ -26,10 +28,22 @@ def record_orders(seeds: range) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     left_out: list[str] = []
     for seed in seeds:
-        found, reasons = steps_of_orders(plan(seed, SCOPE))
+        found, reasons = steps_of_orders(_plan(seed))
         runs += found
         left_out += reasons
     return runs, left_out
+
+
+def _plan(seed: int) -> Plan:
+    """Plan a run. In every third one commits are lost while an order is being placed, which is rare otherwise."""
+    planned = plan(seed, SCOPE)
+    if seed % 3:
+        return planned
+    rng = random.Random(f"loss {seed}")  # noqa: S311 - a schedule, not a secret
+    begins_at = rng.choice(planned.shoppers).visits[0].at
+    loss = LostCommits(begins_at + rng.uniform(0.005, 0.06), rng.randint(1, 3), restart=False)
+    others = [fault for fault in planned.faults if not isinstance(fault, LostCommits)]
+    return replace(planned, faults=(*others, loss))
 
 
 def steps_of_orders(planned: Plan) -> tuple[list[Run], list[str]]:
