@@ -14,7 +14,7 @@ SEED = 1
 SIMULATIONS = 300
 
 LONGEST = 300
-"""How many orders TLC checks: those with the most steps, and one of each sequence of actions."""
+"""How many orders TLC checks at most: of each distinct sequence of actions one, those with the most steps first."""
 
 ACTIONS = (
     "Charge", "Delay", "Deliver", "Die", "FailOver", "Insert", "Replicate", "Resolve", "ResolveShipment", "Ship",
