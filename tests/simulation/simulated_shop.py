@@ -93,7 +93,7 @@ class SimulatedShop:
         self.manifest.close()
 
     def kill(self, process: Process) -> None:
-        """Kill a process and restart it soon, unless the faults have ended: a call may have met its fate long before."""
+        """Kill a process and restart it soon, unless the faults have ended: a call may have met its fate before."""
         if process.alive and not self.calm:
             self._end(process)
             self._restart_after(self._rng.uniform(*_RESTART_SECONDS), process)
