@@ -25,9 +25,17 @@ View ==
     row |-> IF row = NoRow THEN <<>>
             ELSE <<row.state, row.attempt, row.owner, row.content.request, row.content.price,
                    IF row.state = "CHARGING" THEN row.after ELSE "">>,
-    charges |-> [attempt \in 1..MaxAttempts |-> charges[key(attempt)].state],
+    charges |-> [attempt \in 1..MaxAttempts |->
+        LET entry == charges[key(attempt)] IN <<entry.state, entry.content.request, entry.content.price>>],
     shipments |-> [attempt \in 1..MaxAttempts |-> shipments[key(attempt)]],
-    tasks |-> <<Observed("w1"), Observed("w2")>>]
+    tasks |-> [n \in 1..Cardinality(Tasks) |-> Observed("w" \o ToString(n))]]
+
+\* The next command of a worker that died before it could begin it is unknown.
+Matches(seen, recorded) ==
+    /\ seen.row = recorded.row
+    /\ seen.charges = recorded.charges
+    /\ seen.shipments = recorded.shipments
+    /\ \A n \in DOMAIN seen.tasks : recorded.tasks[n] \in {seen.tasks[n], <<"unknown", "">>}
 
 Take(step) ==
     LET t == step.task
@@ -58,7 +66,7 @@ ConformanceNext ==
     /\ \/ /\ at < Len(Runs[run])
           /\ at' = at + 1
           /\ Take(Runs[run][at'])
-          /\ View' = Runs[run][at'].view
+          /\ Matches(View', Runs[run][at'].view)
        \/ /\ at = Len(Runs[run])
           /\ UNCHANGED <<vars, at>>
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from configurations import CONFORMANCE, HOLD, LIMITS, SAFEGUARDS
 from rich.console import Console
 from runs import module_of, record_runs
+from simulated_runs import simulate_runs, wrong_runs
 from tlc import Configuration, Tlc
 
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
@@ -43,7 +44,9 @@ def main(jar: Path) -> int:
     """Check everything. Return the exit status."""
     if hashlib.sha256(jar.read_bytes()).hexdigest() != SHA256:
         sys.exit(f"{jar} is not the expected release of TLC: its SHA-256 differs")
-    tlc = Tlc(jar, module_of(record_runs(RUNS)))
+    simulated = simulate_runs()
+    runs = {"recorded": record_runs(RUNS), "simulated": simulated, **wrong_runs(simulated)}
+    tlc = Tlc(jar, {name: module_of(each) for name, each in runs.items()})
     results = [report(tlc, *check) for check in checks()]
     return 0 if all(results) else 1
 

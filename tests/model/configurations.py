@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from runs import MAX_ATTEMPTS, PRICES, REQUESTS
+from simulated_runs import WRONG_RUNS
 from tlc import NO_PROGRESS, Configuration
 
 ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "PlacedOrdersAreShipped")
@@ -25,14 +26,18 @@ FAILOVERS_TWO_REQUESTS = Configuration(
 )
 OUTBOX = Configuration(ALWAYS + NOTIFIED, tasks=1, max_attempts=1, failovers=True, outbox=True)
 
-RUNS = Configuration(
-    (), REQUESTS, prices=PRICES, has_key=False, max_attempts=MAX_ATTEMPTS, failovers=True, conformance=True
+RECORDED = Configuration(
+    (), REQUESTS, prices=PRICES, has_key=False, max_attempts=MAX_ATTEMPTS, failovers=True, runs="recorded"
 )
+SIMULATED = replace(RECORDED, requests=(*REQUESTS, "cid"), prices=(1, 2, 3), tasks=4, runs="simulated")
 
 CONFORMANCE = {
-    "recorded runs": (RUNS, ""),
-    # The control: these runs are not those of a code without a fence.
-    "recorded runs without fence": (replace(RUNS, without="fence"), NO_PROGRESS),
+    "recorded runs": (RECORDED, ""),
+    "simulated runs": (SIMULATED, ""),
+    # The controls: these runs are not those of a code without a fence, and TLC notices a wrong one.
+    "recorded runs without fence": (replace(RECORDED, without="fence"), NO_PROGRESS),
+    "simulated runs without fence": (replace(SIMULATED, without="fence"), NO_PROGRESS),
+    **{name: (replace(SIMULATED, runs=name), NO_PROGRESS) for name in WRONG_RUNS},
 }
 
 HOLD = {

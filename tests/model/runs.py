@@ -7,12 +7,12 @@ import json
 import random
 import sqlite3
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from typing_extensions import override
 
@@ -158,18 +158,8 @@ class Task:
         return type(self.command).__name__, detail
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An action of the model, and what can be observed after it."""
-
-    action: str
-    task: str
-    request: str
-    price: int
-    row: tuple[Any, ...]
-    charges: list[str]
-    shipments: list[str]
-    tasks: list[tuple[str, str]]
+Step: TypeAlias = dict[str, Any]
+"""An action of the model with its task, request and price, and what can be observed after it."""
 
 
 class World:
@@ -338,10 +328,12 @@ class World:
 
     def record(self, action: str, task: str, request: str = "ann", price: int = 1) -> None:
         claims = [replace(self.first_claim, attempt=attempt) for attempt in range(1, MAX_ATTEMPTS + 1)]
-        charges = [self.peers.charges.get(claim.charge_key, ("NONE", None))[0] for claim in claims]
+        entries = [self.peers.charges.get(claim.charge_key, ("NONE", None)) for claim in claims]
+        charges = [(state, *(("none", 0) if content is None else astuple(content))) for state, content in entries]
         shipments = [self.peers.shipments.get(claim.ship_key, "NONE") for claim in claims]
         tasks = [self.tasks[name].observed() if name in self.tasks else ("idle", "") for name in ("w1", "w2")]
-        self.steps.append(Step(action, task, request, price, self.row(), charges, shipments, tasks))
+        view = {"row": self.row(), "charges": charges, "shipments": shipments, "tasks": tasks}
+        self.steps.append({"action": action, "task": task, "request": request, "price": price, "view": view})
 
     def row(self) -> tuple[Any, ...]:
         entry = self.entry()
@@ -373,22 +365,16 @@ def record_runs(count: int) -> list[list[Step]]:
     return [World(seed, schema).run() for seed in range(count)]
 
 
-def module_of(runs: list[list[Step]]) -> str:
+def module_of(runs: Sequence[Sequence[Step]]) -> str:
     """Return the TLA+ module that defines the runs."""
-    text = ",\n".join(f"<<{', '.join(_record(step) for step in run)}>>" for run in runs)
+    text = ",\n".join(_value(run) for run in runs)
     return f"---- MODULE Runs ----\nEXTENDS Sequences\nRuns == <<\n{text}\n>>\n====\n"
 
 
-def _record(step: Step) -> str:
-    view = f"[row |-> {_tuple(step.row)}, charges |-> {_tuple(step.charges)}, "
-    view += f"shipments |-> {_tuple(step.shipments)}, tasks |-> {_tuple(step.tasks)}]"
-    call = f'action |-> "{step.action}", task |-> "{step.task}", request |-> "{step.request}", price |-> {step.price}'
-    return f"[{call}, view |-> {view}]"
-
-
-def _tuple(values: Iterable[Any]) -> str:
-    return f"<<{', '.join(_value(each) for each in values)}>>"
-
-
 def _value(value: Any) -> str:
-    return _tuple(value) if isinstance(value, tuple) else json.dumps(value)
+    """Return a value in TLA+: a dictionary as a record, a list or a tuple as a sequence."""
+    if isinstance(value, dict):
+        return f"[{', '.join(f'{name} |-> {_value(each)}' for name, each in value.items())}]"
+    if isinstance(value, list | tuple):
+        return f"<<{', '.join(map(_value, value))}>>"
+    return json.dumps(value)

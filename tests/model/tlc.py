@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ class Configuration:
         tasks: how many.
         settles: also check that orders settle once the faults end.
         without: the safeguard that is removed.
-        conformance: take the steps of recorded runs, and no others.
+        runs: take the steps of these runs, and no others; the name of a module Runs, empty for the whole model.
     """
 
     invariants: tuple[str, ...]
@@ -39,11 +39,11 @@ class Configuration:
     outbox: bool = False
     settles: bool = False
     without: str = ""
-    conformance: bool = False
+    runs: str = ""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the configuration file."""
-        yield f"SPECIFICATION {'Conforms' if self.conformance else 'Spec'}"
+        yield f"SPECIFICATION {'Conforms' if self.runs else 'Spec'}"
         yield "CONSTANTS"
         yield f"Requests = {_set(self._names(self.requests))}"
         yield f"Malformed = {_set(self._names(self.malformed))}"
@@ -57,15 +57,15 @@ class Configuration:
         yield f"Outbox = {_boolean(self.outbox)}"
         yield f"Quiet = {_boolean(self.settles)}"
         yield f'Without = "{self.without}"'
-        yield f"CHECK_DEADLOCK {_boolean(self.settles or self.conformance)}"
-        if not self.conformance:
+        yield f"CHECK_DEADLOCK {_boolean(bool(self.settles or self.runs))}"
+        if not self.runs:
             yield "CONSTRAINT Bounded"
             yield "SYMMETRY Symmetry"
             yield f"INVARIANTS {' '.join(self.invariants)}"
 
     def _names(self, names: Iterable[str]) -> Iterator[str]:
         """Yield names as strings for recorded runs, otherwise as symmetric model values."""
-        return (f'"{name}"' if self.conformance else name for name in names)
+        return (f'"{name}"' if self.runs else name for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +92,22 @@ class Tlc:
 
     Args:
         jar: of TLC.
-        runs: the module Runs, for the configurations with conformance.
+        runs: modules Runs, by the names that configurations have for them.
     """
 
-    def __init__(self, jar: Path, runs: str) -> None:
+    def __init__(self, jar: Path, runs: Mapping[str, str]) -> None:
         self._command = ["java", "-XX:+UseSerialGC", "-Xmx2g", "-cp", str(jar.resolve()), "tlc2.TLC"]
         self._runs = runs
 
     def check(self, configuration: Configuration) -> Outcome:
         """Run TLC to its end. Raises RuntimeError if it neither completes nor finds a violation."""
         began = time.monotonic()
-        name = "Conformance" if configuration.conformance else "Orders"
+        name = "Conformance" if configuration.runs else "Orders"
         with tempfile.TemporaryDirectory() as folder:
             for module in MODULES:
                 shutil.copy(module, folder)
-            Path(folder, "Runs.tla").write_text(self._runs)
+            if configuration.runs:
+                Path(folder, "Runs.tla").write_text(self._runs[configuration.runs])
             Path(folder, f"{name}.cfg").write_text("\n".join(configuration.lines()))
             command = [*self._command, "-workers", "1", "-nowarning", f"{name}.tla"]
             output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout

@@ -232,6 +232,39 @@ DEVICES = (
         _tests("checkout", "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first"),
     ),
     Device(
+        "a pending refusal is not charged",
+        f"{_CHECKOUT}/saga.py",
+        "return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)",
+        "return charge(resumed=True)",
+        _tests("checkout", "test_saga_schedules.py::test_a_card_is_not_charged_behind_the_fence_of_a_refusal"),
+    ),
+    Device(
+        "a pending refusal is recorded",
+        f"{_CHECKOUT}/journal/rows.py",
+        'pending = {"refused_as": refused_as} if refused_as else {}',
+        "pending: dict[str, Any] = {}",
+        _tests("checkout", "test_journal.py::test_a_pending_refusal_is_read_back_as_recorded"),
+    ),
+    Device(
+        "a voided order ends behind a new fence only",
+        f"{_CHECKOUT}/saga.py",
+        "            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):\n"
+        "                return SagaResult.SUPERSEDED\n"
+        "            return (yield from resolve(State.VOIDED, refusal))\n",
+        "            return (yield from _end(State.VOIDING, State.VOIDED, refusal))\n",
+        _tests("checkout", "test_saga_schedules.py::test_an_order_is_not_voided_while_a_lost_attempt_is_charged"),
+    ),
+    Device(
+        "a lost order is restored in three states only",
+        f"{_CHECKOUT}/domain.py",
+        "RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})",
+        "RESTORABLE = frozenset(State)",
+        _tests(
+            "checkout",
+            "test_lost_commits.py::test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded",
+        ),
+    ),
+    Device(
         "one order per scope",
         f"{_CHECKOUT}/domain.py",
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',

@@ -1,6 +1,7 @@
 """`python tests/simulation` simulates random plans until one violates an invariant, and shrinks that one."""
 
 import argparse
+import json
 import multiprocessing
 import random
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from typing import Any
 
+from simulation.model_runs import record_orders
 from simulation.plan import Scope, plan
 from simulation.run import Report, run
 from simulation.shrink import shrink
@@ -71,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60, help="how long to search")
     parser.add_argument("--seed", type=int, help="the first seed; by default a random one")
     parser.add_argument("--replay", action="store_true", help="run only this seed, and print what happens")
+    parser.add_argument("--record", type=int, metavar="RUNS", help="print the steps of so many runs' orders as JSON")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--leave-out", nargs="*", default=[], choices=LEAVE_OUT, help="kinds of events not to plan")
     given = parser.parse_args(arguments)
@@ -79,10 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = random.SystemRandom().getrandbits(31) if given.seed is None else given.seed
     if given.replay:
         return _show(run(plan(seed, scope)))
+    if given.record:
+        return _record(range(seed, seed + given.record))
     found = search(scope, seed, given.seconds, given.processes)
     rate = 60 * found.runs / found.seconds
     print(f"seeds from {seed}: {found.runs} runs in {found.seconds:.1f} s, {rate:.0f} a minute")  # noqa: T201
     return 0 if found.failed is None else _show(shrink(found.failed))
+
+
+def _record(seeds: range) -> int:
+    runs, left_out = record_orders(seeds)
+    sys.stdout.write(json.dumps({"runs": runs, "left_out": left_out}))
+    return 0
 
 
 def _show(report: Report) -> int:

@@ -3,12 +3,13 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from chassis import database
 
@@ -95,11 +96,46 @@ def _describe(connection: sqlite3.Connection, name: str) -> Table:
 
 def _add_triggers(connection: sqlite3.Connection, table: Table) -> None:
     for event, sides in (("INSERT", ("NEW",)), ("DELETE", ("OLD",)), ("UPDATE", ("OLD", "NEW"))):
-        calls = " ".join(
-            f"SELECT record_change('{table.name}', {', '.join(f'{side}.{column}' for column in table.key)});"
-            for side in sides
+        calls = []
+        for side in sides:
+            columns = (*table.key, *(table.columns if side == "OLD" else ()))
+            arguments = ", ".join(f"{side}.{column}" for column in columns)
+            calls.append(f"SELECT record_change('{table.name}', {arguments});")
+        connection.execute(
+            f"CREATE TRIGGER {table.name}_{event} AFTER {event} ON {table.name} BEGIN {' '.join(calls)} END"
         )
-        connection.execute(f"CREATE TRIGGER {table.name}_{event} AFTER {event} ON {table.name} BEGIN {calls} END")
+
+
+class _Memory:
+    """A database in memory that one run after the other uses, because a new one prepares every statement anew."""
+
+    free: ClassVar[dict[int, list["_Memory"]]] = defaultdict(list)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        with closing(sqlite3.connect(":memory:")) as stored:
+            stored.deserialize(schema.image)
+            stored.backup(self.connection)
+        for name, arguments in (("record_change", -1), ("unix_time", 0)):
+            self.connection.create_function(name, arguments, partial(self._call, name))
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self.functions[name](*arguments)
+
+    @classmethod
+    def open(cls, schema: Schema) -> "_Memory":
+        """Return an empty database."""
+        free = cls.free[id(schema)]
+        return free.pop() if free else cls(schema)
+
+    def close(self) -> None:
+        """Delete all rows, for the next run."""
+        self.functions["record_change"] = lambda *_: None
+        for table in self.schema.tables:
+            self.connection.execute(f"DELETE FROM {table}")
+        self.free[id(self.schema)].append(self)
 
 
 class Disk:
@@ -107,18 +143,19 @@ class Disk:
 
     Attributes:
         commits: every commit, oldest first.
+        on_commit, on_loss: called after a commit, and after commits were lost.
         connection: to the committed rows; changes by it must go through `recording` and `append`.
     """
 
-    def __init__(self, schema: Schema, **functions: Callable[[], Any]) -> None:
+    def __init__(self, schema: Schema, unix_time: Callable[[], float]) -> None:
         self.schema = schema
         self.commits: list[tuple[Change, ...]] = []
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        self.connection.deserialize(schema.image)
-        self.connection.create_function("record_change", -1, self._record)
-        for name, function in functions.items():
-            self.connection.create_function(name, 0, function)
-        self._changed: dict[RowId, None] | None = None
+        self.on_commit: Callable[[tuple[Change, ...]], None] = lambda _: None
+        self.on_loss: Callable[[], None] = lambda: None
+        self._memory = _Memory.open(schema)
+        self._memory.functions.update(record_change=self._record, unix_time=unix_time)
+        self.connection = self._memory.connection
+        self._changed: dict[RowId, Values | None] | None = None
 
     def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run work in one transaction, and return its result. If it raises, nothing has changed."""
@@ -127,22 +164,20 @@ class Disk:
         try:
             with self.recording() as changed:
                 result = work(connection)
-            after = {row: self.read_row(row) for row in changed}
+            changes = tuple(Change(row, before, self.read_row(row)) for row, before in changed.items())
         except BaseException:
             connection.execute("ROLLBACK")
             raise
-        connection.execute("ROLLBACK")  # `append` reads the rows as they were before
-        self.append(after)
+        connection.execute("COMMIT")
+        self._add_commit(changes)
         return result
 
     def append(self, rows: dict[RowId, Values | None]) -> None:
         """Commit rows."""
-        if not rows:
-            return
         changes = tuple(Change(row, self.read_row(row), after) for row, after in rows.items())
         for change in changes:
             self.write_row(change.row, change.after)
-        self.commits.append(changes)
+        self._add_commit(changes)
 
     def lose_suffix(self, count: int) -> int:
         """Undo the last commits, as a restored back-up or a failover does. Return how many there were to lose."""
@@ -151,11 +186,12 @@ class Disk:
             for change in reversed(self.commits.pop()):
                 self.write_row(change.row, change.before)
             lost += 1
+        self.on_loss()
         return lost
 
     @contextmanager
-    def recording(self) -> Any:
-        """Yield the rows that statements within the context change."""
+    def recording(self) -> Iterator[dict[RowId, Values | None]]:
+        """Yield the rows that statements within the context change, as they were before."""
         self._changed = {}
         try:
             yield self._changed
@@ -197,11 +233,19 @@ class Disk:
         return keys
 
     def close(self) -> None:
-        self.connection.close()
+        del self.connection  # another run may use it
+        self._memory.close()
 
-    def _record(self, table: str, *key: Any) -> None:
+    def _add_commit(self, changes: tuple[Change, ...]) -> None:
+        if changes:
+            self.commits.append(changes)
+            self.on_commit(changes)
+
+    def _record(self, table: str, *values: Any) -> None:
+        """Record a changed row: its key, and its values before unless it is new."""
         if self._changed is not None:
-            self._changed[RowId(table, key)] = None
+            length = len(self.schema.tables[table].key)
+            self._changed.setdefault(RowId(table, values[:length]), values[length:] or None)
 
 
 def rows_of(cursor: sqlite3.Cursor, text: str, parameters: Any) -> Sequence[Any]:

@@ -240,8 +240,8 @@ class PostgresModel(SimulatedDatabase):
                     return None
                 results.append(rows)
                 await self._pause("statement")
-            if transaction.aborted:
-                return None
+                if transaction.aborted:  # it must not lock anything any more: nothing would release it
+                    return None
             self._server.end(transaction, commit=True)
             return results
         finally:

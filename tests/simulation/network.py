@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import struct
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ Metadata = Sequence[tuple[str, str]]
 
 _RESET_SECONDS = 0.0005
 _RETRY_PAUSES = (0.05, 0.1)
+_FOUR_INTEGERS = struct.Struct(">4I")
+_UNIT = 2.0**-32
 _NANOSECONDS_OF_LATENCY = (200_000, 2_000_000)
 
 
@@ -38,13 +41,14 @@ class Chance:
     """Numbers that depend on the seed and the name of an event only, not on any event before it."""
 
     def __init__(self, seed: int) -> None:
-        self._key = seed.to_bytes(8)
+        self._hash = hashlib.blake2b(digest_size=16, key=seed.to_bytes(8))
 
     def of(self, name: str) -> tuple[float, float, float, float]:
         """Return four independent numbers of [0, 1) for an event."""
-        digest = hashlib.blake2b(name.encode(), digest_size=16, key=self._key).digest()
-        first, second, third, fourth = (int.from_bytes(digest[at : at + 4]) / 2**32 for at in (0, 4, 8, 12))
-        return first, second, third, fourth
+        hashed = self._hash.copy()
+        hashed.update(name.encode())
+        first, second, third, fourth = _FOUR_INTEGERS.unpack(hashed.digest())
+        return first * _UNIT, second * _UNIT, third * _UNIT, fourth * _UNIT
 
 
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
@@ -137,10 +141,15 @@ class Network:
         self._loop = asyncio.get_running_loop()
         self._numbers: Counter[str] = Counter()
         self._open: dict[str, list[_Call]] = {}
+        self._requests = 0
 
     def channel(self, address: str, timeout_seconds: float, retryable: Sequence[str] = ()) -> Any:
         """Open a channel, for generated stubs."""
         return _Channel(self, address, timeout_seconds, retryable)
+
+    def is_idle(self) -> bool:
+        """Return whether no request is on its way or being served."""
+        return not self._requests and not any(self._open.values())
 
     def connection_lost(self, process: Process) -> None:
         """Fail the calls that a dead process was serving."""
@@ -184,17 +193,30 @@ class Network:
         if call.fate is Fate.LOSE_REQUEST:
             return
         delay = call.latency + (_delay_of(call) if call.fate is Fate.DELAY_REQUEST else 0.0)
-        self._loop.call_later(delay, self._deliver, address, call)
+        self._deliver_later(delay, address, call)
         if call.fate is Fate.DOUBLE_REQUEST:
-            self._loop.call_later(delay + _delay_of(call), self._deliver, address, call)
+            self._deliver_later(delay + _delay_of(call), address, call)
+
+    def _deliver_later(self, seconds: float, address: str, call: _Call) -> None:
+        self._requests += 1
+        self._loop.call_later(seconds, self._deliver, address, call)
 
     def _deliver(self, address: str, call: _Call) -> None:
+        self._requests -= 1
         process = self._find(address)
         if process is None or not process.alive or process.stopping.is_set():
             self._loop.call_later(_RESET_SECONDS, call.resolve, _Reply(error=errors.Unavailable("connection refused")))
             return
         self._open.setdefault(process.name, []).append(call)
-        call.handlers.append(process.spawn(self._serve(process, call), call.name))
+        handler = process.spawn(self._serve(process, call), call.name)
+        handler.add_done_callback(lambda _: self._close(process, call))
+        call.handlers.append(handler)
+
+    def _close(self, process: Process, call: _Call) -> None:
+        """Close a call that was cancelled where it was served."""
+        served = self._open.get(process.name, [])
+        if call in served:
+            served.remove(call)
 
     async def _serve(self, process: Process, call: _Call) -> None:
         await process.running()

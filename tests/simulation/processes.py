@@ -49,6 +49,10 @@ class Process:
             task.cancel()
         self._tasks.clear()
 
+    def serves(self) -> bool:
+        """Return whether the process is neither dead nor paused nor about to end."""
+        return self.alive and self._resumed is None and not self.stopping.is_set()
+
     def pause(self) -> None:
         """Suspend the process as SIGSTOP does: its calls and writes wait, while its timers run on."""
         if self._resumed is None:

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,12 @@ from simulation.customers import CustomerClient, ShopperResult
 from simulation.invariants import FLAGGED, Outcome, violations_of
 from simulation.plan import CALM_AT, CHECKOUTS, CallFault, LostCommits, Plan, Refusals, intents_of
 from simulation.processes import create_task
+from simulation.recording import Recorder
 from simulation.simulated_shop import SimulatedShop
 
 _QUIET_SECONDS = 400.0
+_IDLE_SECONDS = 0.25
+_IDLE_CHECKS = 2
 _OPEN = "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED') ORDER BY order_id"
 _DEAD = "SELECT DISTINCT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY order_id"
 _PLACED = frozenset({"SHIPPED", "DONE"})
@@ -68,7 +71,7 @@ def _errors_in_trace(trace: list[str]) -> Iterator[None]:
         structlog.configure(**previous)
 
 
-def run(plan: Plan) -> Report:
+def run(plan: Plan, recorder: Recorder | None = None) -> Report:
     """Simulate a plan. The same plan gives the same report."""
     loop = VirtualLoop()
     loop.set_task_factory(create_task)
@@ -76,22 +79,24 @@ def run(plan: Plan) -> Report:
     gc.disable()
     try:
         trace: list[str] = []
-        with deterministic(loop, plan.seed), _errors_in_trace(trace):
-            return run_to_end(loop, _run(plan, loop, trace))
+        recording = recorder.recording() if recorder else nullcontext()
+        with deterministic(loop, plan.seed), _errors_in_trace(trace), recording:
+            return run_to_end(loop, _run(plan, loop, trace, recorder))
     finally:
         if collecting:
             gc.enable()
 
 
-async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
+async def _run(plan: Plan, loop: VirtualLoop, trace: list[str], recorder: Recorder | None) -> Report:
     shop = SimulatedShop(plan, loop, trace)
+    if recorder is not None:
+        recorder.attach(shop.journal, shop.ledger, shop.manifest)
     shop.start_all()
     refusals = any(isinstance(fault, Refusals) for fault in plan.faults)
     clients = [CustomerClient(shop.network, shopper, refusals=refusals) for shopper in plan.shoppers]
     visits = [asyncio.create_task(client.run(), name=f"customer {index}") for index, client in enumerate(clients)]
-    await asyncio.sleep(CALM_AT)
-    shop.record("calm")
-    shop.start_missing()
+    await _wait_until_calm(shop, visits)
+    shop.end_faults()
     results = [await visit for visit in visits]
     unfinished = await _wait_until_quiet(shop)
     outcome = await _collect(shop, clients, results, unfinished)
@@ -100,6 +105,15 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
     shop.stop_all()
     await asyncio.sleep(0.001)
     return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.injected))
+
+
+async def _wait_until_calm(shop: SimulatedShop, visits: list[asyncio.Task[ShopperResult]]) -> None:
+    """Wait until the faults end, or until nothing is left that they could affect: then only idle loops would run."""
+    idle_checks = 0
+    while shop.now() < CALM_AT and idle_checks < _IDLE_CHECKS:
+        await asyncio.sleep(_IDLE_SECONDS)
+        is_idle = all(visit.done() for visit in visits) and shop.is_idle() and not shop.journal.query(_OPEN)
+        idle_checks = idle_checks + 1 if is_idle else 0
 
 
 async def _wait_until_quiet(shop: SimulatedShop) -> tuple[str, ...]:

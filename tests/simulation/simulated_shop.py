@@ -11,7 +11,6 @@ from simulation.disk import Disk
 from simulation.journals import PostgresModel, PostgresServer, SimulatedWriter, SqliteModel
 from simulation.network import CallFates, Chance, Fate, Network
 from simulation.plan import (
-    CALM_AT,
     CHECKOUTS,
     PROCESSES,
     CallFault,
@@ -37,22 +36,24 @@ class SimulatedShop:
     Attributes:
         trace: everything that happened, in order.
         injected: the faults of calls that occurred.
+        calm: the faults have ended.
     """
 
     def __init__(self, plan: Plan, loop: VirtualLoop, trace: list[str]) -> None:
         self.plan = plan
         self.trace = trace
         self.injected: list[CallFault] = []
+        self.calm = False
         self._loop = loop
         self._chance = Chance(plan.seed)
         self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
         self._processes: dict[str, Process] = {}
         self.network = Network(self._chance, _PlannedFates(self), self._find, self.kill, self.record)
-        self.journal = Disk(services.journal_schema(), unix_time=loop.wall_clock)
-        self.ledger = Disk(services.ledger_schema())
+        self.journal = Disk(services.journal_schema(), loop.wall_clock)
+        self.ledger = Disk(services.ledger_schema(), loop.wall_clock)
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
-        self.manifest = Disk(services.manifest_schema())
+        self.manifest = Disk(services.manifest_schema(), loop.wall_clock)
         self.mailer = services.MemoryMailer()
 
     def now(self) -> float:
@@ -69,11 +70,18 @@ class SimulatedShop:
         for fault in self.plan.faults:
             self._loop.call_later(fault.at, self._begin, fault)
 
-    def start_missing(self) -> None:
-        """Restart what is down, and resume what is paused."""
+    def is_idle(self) -> bool:
+        """Return whether every planned fault has begun, all processes serve, and no call is in progress."""
+        faults_begun = all(fault.at <= self.now() for fault in self.plan.faults)
+        return faults_begun and self.network.is_idle() and all(self._processes[name].serves() for name in PROCESSES)
+
+    def end_faults(self) -> None:
+        """End all faults: restart what is down, and resume what is paused."""
+        self.record("calm")
+        self.calm = True
         for name in PROCESSES:
             self._processes[name].resume()
-            if not self._processes[name].alive or self._processes[name].stopping.is_set():
+            if not self._processes[name].serves():
                 self._start(name)
 
     def stop_all(self) -> None:
@@ -85,8 +93,8 @@ class SimulatedShop:
         self.manifest.close()
 
     def kill(self, process: Process) -> None:
-        """Kill a process and restart it soon."""
-        if process.alive:
+        """Kill a process and restart it soon, unless the faults have ended: a call may have met its fate before."""
+        if process.alive and not self.calm:
             self._end(process)
             self._restart_after(self._rng.uniform(*_RESTART_SECONDS), process)
 
@@ -194,16 +202,18 @@ class _PlannedFates(CallFates):
         return fate
 
     def _random(self, chance: tuple[float, float, float, float]) -> Fate | None:
-        if chance[0] >= self._plan.call_fault_rate or self._shop.now() >= CALM_AT:
+        if chance[0] >= self._plan.call_fault_rate or self._shop.calm:
             return None
         return self._plan.fates[int(chance[3] * len(self._plan.fates))]
 
     def slowness_of(self, path: str, seconds: float) -> float:
+        if self._shop.calm:
+            return 0.0
         faults = [fault for fault in self._plan.faults if isinstance(fault, Slowness) and fault.path == path]
         return max((fault.delay for fault in faults if fault.at <= seconds < fault.at + fault.seconds), default=0.0)
 
     def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
-        for fault in self._plan.faults:
+        for fault in () if self._shop.calm else self._plan.faults:
             if isinstance(fault, Refusals) and fault.path == path and fault.at <= seconds < fault.at + fault.seconds:
                 if fault.kind == "InvalidArgument":
                     return errors.InvalidArgument.field("address", "is refused")
@@ -226,13 +236,13 @@ class _PlannedLatencies:
         ]
 
     def seconds(self, step: str) -> float:
-        if self._shop.now() >= CALM_AT:
+        if self._shop.calm:
             return 0.0002
         first, second, third, _ = self._chance.of(step)
         return float(10 ** (third * 3 - 3)) if first < self._plan.slow_rate else 0.0001 + second * 0.001
 
     def is_down(self) -> bool:
-        return any(begin <= self._shop.now() < end for begin, end in self._outages)
+        return not self._shop.calm and any(begin <= self._shop.now() < end for begin, end in self._outages)
 
     def loses_reply(self, step: str) -> bool:
-        return self._shop.now() < CALM_AT and self._chance.of(step)[0] < self._plan.lost_reply_rate
+        return not self._shop.calm and self._chance.of(step)[0] < self._plan.lost_reply_rate

@@ -52,6 +52,12 @@ def test_a_seed_replays_in_another_process() -> None:
     assert printed.partition("\n\n")[0].splitlines() == list(run(plan(11)).trace)
 
 
+def test_no_process_dies_after_the_faults_have_ended() -> None:
+    trace = run(plan(678)).trace
+    calm = next(index for index, event in enumerate(trace) if event.endswith(" calm"))
+    assert not [event for event in trace[calm:] if " kill " in event]
+
+
 def test_orders_without_faults_are_placed() -> None:
     report = run(quiet_plan(1))
     assert report.violations == ()
