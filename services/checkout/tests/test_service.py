@@ -152,16 +152,18 @@ async def test_an_item_added_during_checkout_does_not_leave_the_ordered_items_in
 
 
 async def test_a_cart_service_without_ordered_items_empties_the_cart(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
         await checkout.place(request_of())
     assert "ann" not in peers.cart.lines
 
 
 async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
         gate = peers.payment.hold("Charge")
         call = asyncio.create_task(checkout.place(request_of()))
@@ -169,17 +171,8 @@ async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
         peers.cart.fill("ann", lamp=1)
         gate.set()
         await call
+    assert peers.cart.calls["EmptyCart"] == 1
     assert peers.cart.lines["ann"] == {"mug": 2, "lamp": 1}
-
-
-async def test_a_cart_service_that_once_lacked_ordered_items_is_called_again(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unimplemented("no such method"), times=1)
-    await checkout.place(request_of())
-    peers.cart.fill("ann", mug=1)
-    await checkout.place(request_of())
-    assert (peers.ordered_cart.calls["RemoveOrdered"], peers.cart.calls["EmptyCart"]) == (2, 1)
 
 
 async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout, request_of: Request) -> None:

@@ -4,6 +4,7 @@ from typing_extensions import override
 
 from chassis.errors import Unimplemented
 from checkout_service.domain import PlacedOrder
+from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import lines_to_wire, placed_order_to_wire
 from checkout_service.ports import CartClearer, Mailer
 from shop import cart_pb2, cart_pb2_grpc, email_pb2, email_pb2_grpc
@@ -34,6 +35,7 @@ class CartClient(CartClearer):
     ) -> None:
         self._carts = carts
         self._ordered_carts = ordered_carts
+        self._internal = InternalService("shop.internal.OrderedCart")
 
     @override
     async def remove_ordered(self, placed: PlacedOrder) -> None:
@@ -42,7 +44,7 @@ class CartClient(CartClearer):
             user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
         )
         try:
-            await self._ordered_carts.RemoveOrdered(request)
+            await self._internal.call(self._ordered_carts.RemoveOrdered, request)
         except Unimplemented:
             await self._empty(order.user_id, order.cart_etag)
 
