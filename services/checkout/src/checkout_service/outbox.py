@@ -113,8 +113,11 @@ class Outbox:
 
     async def _settle_with_timeout(self) -> None:
         # A settlement that hangs must not block the ones after it; its items are sent again.
-        async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
-            await self.settle()
+        try:
+            async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
+                await self.settle()
+        except TimeoutError:
+            log.warning("settling the outbox takes too long")
 
     async def _try_once(self, kind: str, placed: PlacedOrder) -> None:
         """Send an item of a new order, even while the circuit is open. Raises DomainError."""
