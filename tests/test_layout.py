@@ -23,7 +23,7 @@ PACKAGE_FILES = ("__init__.py", "__main__.py", "domain.py", "py.typed", "service
 TEST_FILES = ("test_domain.py", "test_service.py")
 
 # What a domain may import beside itself and the standard library.
-DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.money", "chassis.fields"}
+DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.fields", "chassis.hmac_keys", "chassis.money", "chassis.paging"}
 
 each_service = pytest.mark.parametrize("service", SERVICES)
 
@@ -66,14 +66,39 @@ def test_skaffold_builds_every_image() -> None:
 
 def test_skaffold_forwards_every_service_to_its_local_port() -> None:
     forwarded = {
-        forward["resourceName"].rpartition("shop-")[2]: forward["localPort"] for forward in skaffold()["portForward"]
+        (forward["resourceName"].removeprefix("shop-"), forward["port"]): forward["localPort"]
+        for forward in skaffold()["portForward"]
     }
-    assert forwarded == {image: project_of(image)["tool"]["shop"]["port"] for image in IMAGES}
+    ports = {image: project_of(image)["tool"]["shop"] for image in IMAGES}
+    public = {(image, 8000 if image == "employee-api" else 50051): ports[image]["port"] for image in IMAGES}
+    internal = {(image, 50052): ports[image]["internal-port"] for image in IMAGES if "internal-port" in ports[image]}
+    assert forwarded == public | internal
 
 
 def test_no_two_services_share_a_local_port() -> None:
-    ports = [project_of(image)["tool"]["shop"]["port"] for image in IMAGES]
+    tables = [project_of(image)["tool"]["shop"] for image in IMAGES]
+    ports = [table[name] for table in tables for name in ("port", "internal-port") if name in table]
     assert len(set(ports)) == len(ports)
+
+
+def test_the_chart_generates_the_secrets_of_every_service() -> None:
+    generated = {image: service.get("secrets", []) for image, service in chart_values()["services"].items()}
+    assert generated == {image: project_of(image)["tool"]["shop"].get("secrets", []) for image in IMAGES}
+
+
+@each_service
+def test_a_service_with_internal_services_has_a_port_for_them_everywhere(service: str) -> None:
+    serves = "add_internal_servicer" in (package_of(service) / "__main__.py").read_text()
+    has_local_port = "internal-port" in project_of(service)["tool"]["shop"]
+    has_port_in_the_chart = (chart_values()["services"][service] or {}).get("internal", False)
+    assert [has_local_port, has_port_in_the_chart] == [serves, serves]
+
+
+def test_internal_services_are_registered_on_the_internal_port_only() -> None:
+    sources = [path.read_text() for path in (ROOT / "services").glob("*/src/*_service/**/*.py")]
+    registered = [call for text in sources for call in re.findall(r"add_servicer\(\s*(\w+)", text)]
+    internal = {f"{proto.stem}_pb2_grpc" for proto in (ROOT / "protos/shop_internal").glob("*.proto")}
+    assert set(registered) & internal == set()
 
 
 @each_service

@@ -1,4 +1,4 @@
-"""`make bench`: speed and memory of the whole shop, as tables and as bench.json.
+"""`make bench`: speed, memory and disk space of the whole shop, as tables and as bench.json.
 
 Absolute figures depend on the machine; compare the ratios to the bare echo of the same run.
 """
@@ -14,17 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-import grpc
 from rich.console import Console
 from rich.table import Table
 
-from shop import empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import discover_services, root
+from shop_cli.local.workspace import default_ports, discover_services, root
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import disk
 import employees
 import orders
 import reads
@@ -50,21 +49,15 @@ async def running(
     found = discover_services()
     programs = [replace(program, module=(modules or {}).get(program.name, program.module)) for program in found]
     here = Path(__file__).parent
-    with reserved(len(programs) + 2) as ports, tempfile.TemporaryDirectory() as folder:
+    names = default_ports(programs)
+    with reserved(len(names) + 2) as ports, tempfile.TemporaryDirectory() as folder:
         *own, sink, spare = ports
         environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
-        names = [program.name for program in programs]
         shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment)
         async with running_script(here / "sink_service.py", sink), shop:
             begun = min(process.started_at for process in shop)
             await shop.wait_until_serving()
             yield shop, spare, asyncio.get_running_loop().time() - begun
-
-
-async def product_ids(shop: Shop) -> list[str]:
-    async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
-        listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
-    return [product.id for product in listed.products]
 
 
 async def start_times() -> Rows:
@@ -96,7 +89,7 @@ async def order_runs() -> Rows:
         running(_SAMPLED) as (with_journal, _, _),
         running(_SAMPLED, modules=_WITHOUT_JOURNAL) as (without, _, _),
     ):
-        ids = await product_ids(with_journal)
+        ids = await orders.product_ids(with_journal)
         for shop in (with_journal, without):
             await orders.run(shop, ids, lines=9, in_flight=16, orders=200)
         for _ in range(_ORDER_ROUNDS):
@@ -138,6 +131,8 @@ def show(title: str, rows: Rows) -> None:
 def main() -> None:
     """Measure everything and write bench.json to the repository's root."""
     found = asyncio.run(measure_all())
+    found["bytes on disk"] = disk.main()
+    show("bytes on disk per finished order", found["bytes on disk"])
     found["employee-api"] = employees.main()
     path = root() / "bench.json"
     path.write_text(json.dumps(found, indent=2) + "\n")

@@ -10,7 +10,16 @@ from statistics import median, quantiles
 import grpc
 from measure import cpu_seconds
 
-from shop import address_pb2, cart_pb2, cart_pb2_grpc, checkout_pb2, checkout_pb2_grpc, payment_pb2
+from shop import (
+    address_pb2,
+    cart_pb2,
+    cart_pb2_grpc,
+    checkout_pb2,
+    checkout_pb2_grpc,
+    empty_pb2,
+    payment_pb2,
+    product_catalog_pb2_grpc,
+)
 from shop_cli.local.processes import Shop
 
 _CARD = payment_pb2.CreditCardInfo(
@@ -22,6 +31,12 @@ _CARD = payment_pb2.CreditCardInfo(
 _ADDRESS = address_pb2.Address(
     street_address="1 Long Road", city="Bremen", state="HB", country="Germany", zip_code=28195
 )
+
+
+async def product_ids(shop: Shop) -> list[str]:
+    async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
+        listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
+    return [product.id for product in listed.products]
 
 
 async def _fill(address: str, users: Sequence[str], product_ids: Sequence[str], lines: int) -> None:

@@ -42,6 +42,8 @@ class Manifests:
         for found in [*self.objects, *self.hooks]:
             if found["kind"] in {"Deployment", "StatefulSet"}:
                 yield found["metadata"]["name"], found["spec"]["template"]
+            elif found["kind"] == "CronJob":
+                yield found["metadata"]["name"], found["spec"]["jobTemplate"]["spec"]["template"]
             elif found["kind"] == "Pod":
                 yield found["metadata"]["name"], found
 

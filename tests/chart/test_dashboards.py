@@ -1,4 +1,7 @@
-"""Dashboards query only metrics that the code or the collector exports, and count the failures that the code counts."""
+"""Dashboards and alerts query only metrics that the code or the collector exports.
+
+Dashboards count the failures that the code counts.
+"""
 
 import ast
 import json
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from chassis.serving import _SERVER_FAULTS
 from chassis.telemetry import durations
@@ -18,7 +22,16 @@ DASHBOARDS = sorted(DASHBOARD_FOLDER.glob("*.json"))
 SOURCES = [*ROOT.glob("services/*/src/**/*.py"), *ROOT.glob("employee-api/src/**/*.py")]
 # The name that the collector's spanmetrics connector derives from its default namespace.
 COLLECTOR_METRICS = {"traces_span_metrics_calls_total"}
-GAUGES_OF_SHARED_STATE = ("checkout_orders", "checkout_outbox_backlog", "checkout_oldest_open_order_age")
+ALERTS = ROOT / "charts" / "shop" / "files" / "observability" / "alerts.yaml"
+GAUGES_OF_SHARED_STATE = (
+    "checkout_orders",
+    "checkout_outbox_backlog",
+    "checkout_oldest_open_order_age",
+    "checkout_dead_letters",
+    "checkout_future_orders",
+    "email_letters",
+    "email_oldest_queued_letter_age",
+)
 
 
 def prometheus_names(name: str, unit: str, kind: str) -> set[str]:
@@ -57,11 +70,17 @@ def queries(dashboard: Path) -> Iterator[tuple[str, str]]:
         yield variable["name"], variable["query"]["query"]
 
 
+def alerts() -> dict[str, str]:
+    """Return the PromQL of each alert."""
+    groups: dict[str, Any] = yaml.safe_load(ALERTS.read_text())
+    return {rule["alert"]: rule["expr"] for group in groups["groups"] for rule in group["rules"]}
+
+
 def metric_names(query: str) -> set[str]:
     """Return the metrics in a query: the names that labels in braces, a range or a list of labels do not belong to."""
     without_labels = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\bby \([^)]*\)|\"[^\"]*\"", " ", query)
     words = re.findall(r"\b[a-z_]{2,}\b(?!\s*\()", without_labels.partition("label_values(")[2] or without_labels)
-    return {word for word in words if word not in {"le", "service_name", "by"}}
+    return {word for word in words if word not in {"le", "service_name", "by", "unless", "and", "or"}}
 
 
 def test_the_code_exports_the_metrics_that_this_test_reads() -> None:
@@ -83,6 +102,35 @@ def test_dashboards_query_metrics_that_are_exported(dashboard: Path) -> None:
         assert names <= exported, title
 
 
+@pytest.mark.parametrize(("alert", "query"), alerts().items())
+def test_alerts_query_metrics_that_are_exported(alert: str, query: str) -> None:
+    names = metric_names(query)
+    assert names, alert
+    assert names <= exported_names()
+
+
+@pytest.mark.parametrize(
+    "gauge",
+    [
+        "checkout_dead_letters",
+        "checkout_outbox_backlog",
+        "checkout_future_orders",
+        "shop_store_volume_usage_bytes",
+        "NEEDS_REFUND",
+        "NEEDS_REVIEW",
+        "reconciliation_mismatches",
+    ],
+)
+def test_what_needs_an_operator_raises_an_alert(gauge: str) -> None:
+    assert [alert for alert, query in alerts().items() if gauge in query]
+
+
+def test_prometheus_evaluates_the_alerts(render: Any) -> None:
+    files = render({"observability": {"enabled": True}}).one("ConfigMap", "shop-prometheus")["data"]
+    assert yaml.safe_load(files["alerts.yml"])["groups"]
+    assert yaml.safe_load(files["prometheus.yml"])["rule_files"] == ["/etc/prometheus/alerts.yml"]
+
+
 def test_the_failure_panel_counts_the_codes_that_make_a_server_span_an_error() -> None:
     (query,) = [
         query for title, query in queries(DASHBOARD_FOLDER / "services.json") if title == "Share of failed calls"
@@ -92,11 +140,7 @@ def test_the_failure_panel_counts_the_codes_that_make_a_server_span_an_error() -
 
 
 def test_gauges_of_shared_state_are_not_summed_over_replicas() -> None:
-    shared = [
-        query
-        for dashboard in DASHBOARDS
-        for _, query in queries(dashboard)
-        if any(name in query for name in GAUGES_OF_SHARED_STATE)
-    ]
-    assert len(shared) == 2
+    all_queries = [query for dashboard in DASHBOARDS for _, query in queries(dashboard)] + list(alerts().values())
+    shared = [query for query in all_queries if any(name in query for name in GAUGES_OF_SHARED_STATE)]
+    assert len(shared) == 12
     assert [query for query in shared if not re.match(r"max( by \(\w+\) )?\(", query)] == []

@@ -136,7 +136,8 @@ async def becomes_ready(service: str, environment: dict[str, str]) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     module = f"{service.replace('-', '_')}_service"
-    variables = {**os.environ, **environment, "HOST": "127.0.0.1", "PORT": str(port)}
+    ports = {"PORT": str(port), "INTERNAL_PORT": "0"}
+    variables = {**os.environ, **environment, "HOST": "127.0.0.1", **ports}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, env=variables, stdout=subprocess.DEVNULL
     )

@@ -1,4 +1,4 @@
-"""The rendered network policies, evaluated as a cluster does, allow what `calls` and `store` need, and nothing more."""
+"""The rendered network policies, evaluated as a cluster does, allow what services call and store, and nothing more."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -79,15 +79,15 @@ OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
 ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
 GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
-ALL_PORTS = [50051, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
+ALL_PORTS = [50051, 50052, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
 
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
+    tests = {found["metadata"]["name"] for found in manifests.hooks}
     return {
-        found["metadata"]["name"].removeprefix("shop-"): Pod(
-            found["metadata"]["name"], found["spec"]["template"]["metadata"]["labels"], NAMESPACE
-        )
-        for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+        name.removeprefix("shop-"): Pod(name, template["metadata"]["labels"], NAMESPACE)
+        for name, template in manifests.pod_templates()
+        if name not in tests
     }
 
 
@@ -123,6 +123,10 @@ def one_sided_matrix(manifests: Any, direction: str, more: tuple[Pod, ...] = ())
 def expected_calls(services: dict[str, Any]) -> set[tuple[str, str, int]]:
     stores = {"postgresql": 5432, "valkey": 6379}
     calls = {(name, callee, 50051) for name, service in services.items() for callee in service.get("calls", [])}
+    calls |= {
+        (name, callee, 50052) for name, service in services.items() for callee in service.get("internalCalls", [])
+    }
+    calls |= {("reconciliation", name, 50052) for name in ("checkout", "payment", "shipping", "email")}
     return calls | {
         (name, service["store"], stores[service["store"]]) for name, service in services.items() if "store" in service
     }
@@ -140,7 +144,7 @@ def test_each_side_s_policies_suffice_alone(
 
 
 def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, Any]) -> None:
-    telemetry = {(name, "otel-collector", 4317) for name in values["services"]} | {
+    telemetry = {(name, "otel-collector", 4317) for name in [*values["services"], "reconciliation"]} | {
         ("otel-collector", "jaeger", 4317),
         ("otel-collector", "prometheus", 9090),
         ("grafana", "jaeger", 16686),
@@ -159,9 +163,28 @@ def test_a_new_call_adds_one_edge(render: Any) -> None:
 def test_callers_from_outside_reach_only_exposed_services(render: Any, values: dict[str, Any]) -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
     manifests = render({"networkPolicy": {"ingressFrom": peers}})
-    reached = {target for source, target, _ in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"}
-    assert reached == {name for name, service in values["services"].items() if service.get("exposed")}
-    assert reached & {"payment", "email", "postgresql", "valkey"} == set()
+    reached = {
+        (target, port) for source, target, port in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"
+    }
+    assert reached == {
+        (name, 8000 if service.get("protocol") == "http" else 50051)
+        for name, service in values["services"].items()
+        if service.get("exposed")
+    }
+    assert {target for target, _ in reached} & {"payment", "email", "postgresql", "valkey"} == set()
+
+
+def test_operators_reach_internal_services_only(render: Any, values: dict[str, Any]) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
+    manifests = render({"networkPolicy": {"internalFrom": peers}})
+    reached = {(target, port) for source, target, port in matrix_of(manifests, (GATEWAY,)) if source == "gateway"}
+    assert reached == {(name, 50052) for name, service in values["services"].items() if service.get("internal")}
+    assert ("checkout", 50052) in reached
+
+
+def test_a_new_internal_call_adds_one_edge(render: Any) -> None:
+    opened = matrix_of(render({"services": {"ad": {"internalCalls": ["checkout"]}}})) - matrix_of(render())
+    assert opened == {("ad", "checkout", 50052)}
 
 
 def test_every_pod_reaches_dns_and_nothing_else_outside_the_release(render: Any) -> None:

@@ -55,7 +55,7 @@ def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
 def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
     notes = render({"services": {"email": None, "checkout": None, "employee-api": None}}).notes
     assert "port-forward" not in notes
-    assert "outbox" not in notes
+    assert "spool" not in notes
     assert "helm test" not in notes
 
 

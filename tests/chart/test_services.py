@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -21,13 +22,21 @@ def test_a_call_sets_the_address_of_the_callee(render: Any, values: dict[str, An
     manifests = render()
     for name, entry in values["services"].items():
         addresses = {key: value for key, value in manifests.environment(name).items() if key.endswith("_ADDR")}
-        callees = (entry or {}).get("calls", [])
-        assert addresses == {f"{callee.upper().replace('-', '_')}_ADDR": f"shop-{callee}:50051" for callee in callees}
+        assert addresses == {
+            f"{callee.upper().replace('-', '_')}_{suffix}": f"shop-{callee}:{port}"
+            for calls, suffix, port in (("calls", "ADDR", 50051), ("internalCalls", "INTERNAL_ADDR", 50052))
+            for callee in (entry or {}).get(calls, [])
+        }
 
 
 def test_an_unknown_callee_fails_the_render(render: Any) -> None:
     with pytest.raises(ValueError, match=r'services\.ad\.calls: there is no service "basket"'):
         render({"services": {"ad": {"calls": ["basket"]}}})
+
+
+def test_an_internal_call_of_a_service_without_internal_services_fails_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r'ad\.internalCalls: there is no service "currency" with internal services'):
+        render({"services": {"ad": {"internalCalls": ["currency"]}}})
 
 
 def test_removing_a_callee_fails_the_render(render: Any) -> None:
@@ -42,6 +51,8 @@ def test_removing_a_callee_fails_the_render(render: Any) -> None:
         {"services": {"cart": {"replica": 2}}},
         {"services": {"cart": {"replicas": -1}}},
         {"services": {"cart": {"protocol": "thrift"}}},
+        {"services": {"cart": {"exposed": True}}},
+        {"services": {"cart": {"exposed": ["shop.CartService/AddItem"]}}},
         {"services": {"cart": {"image": {"digest": "sha256:short"}}}},
         {"services": {"Cart": {}}},
         {"services": {"cart": {"env": {"lower": "x"}}}},
@@ -100,10 +111,23 @@ def test_services_of_grpc_are_headless_and_use_the_port_of_the_container(render:
     manifests = render()
     for name in grpc_services:
         service = manifests.one("Service", f"shop-{name}")["spec"]
-        (port,) = service["ports"]
+        port = service["ports"][0]
         assert service["clusterIP"] == "None"
         assert port["port"] == manifests.container(name)["ports"][0]["containerPort"] == 50051
         assert port["appProtocol"] == "kubernetes.io/h2c"
+
+
+def test_internal_services_have_a_port_of_their_own(
+    render: Any, values: dict[str, Any], grpc_services: list[str]
+) -> None:
+    manifests = render()
+    for name in grpc_services:
+        internal = (values["services"][name] or {}).get("internal", False)
+        ports = {port["name"]: port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]}
+        container = {port["name"]: port["containerPort"] for port in manifests.container(name)["ports"]}
+        expected = {"grpc": 50051} | ({"grpc-internal": 50052} if internal else {})
+        assert ports == container == expected
+        assert manifests.environment(name).get("INTERNAL_PORT") == ("50052" if internal else None)
 
 
 def test_an_autoscaler_sets_the_number_of_replicas(render: Any) -> None:
@@ -136,14 +160,42 @@ def test_routes_without_a_gateway_fail_the_render(render: Any) -> None:
         render({"gateway": {"enabled": True}})
 
 
-def test_routes_lead_to_exposed_services_only(render: Any, values: dict[str, Any], grpc_services: list[str]) -> None:
+def test_routes_lead_to_the_methods_of_a_storefront_only(render: Any) -> None:
     manifests = render({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}})
     rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
-    backends = [rule["backendRefs"][0]["name"].removeprefix("shop-") for rule in rules]
-    exposed = [name for name in grpc_services if (values["services"][name] or {}).get("exposed")]
-    assert sorted(backends) == sorted(exposed)
-    assert not {"payment", "email"} & set(backends)
-    assert manifests.has("HTTPRoute", "shop-employee-api")
+    assert {
+        (rule["backendRefs"][0]["name"], match["method"]["service"], match["method"]["method"])
+        for rule in rules
+        for match in rule["matches"]
+    } == {
+        ("shop-cart", "shop.CartService", "AddItem"),
+        ("shop-cart", "shop.CartService", "GetCart"),
+        ("shop-cart", "shop.CartService", "EmptyCart"),
+        ("shop-recommendation", "shop.RecommendationService", "ListRecommendations"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "ListProducts"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "GetProduct"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "SearchProducts"),
+        ("shop-shipping", "shop.ShippingService", "GetQuote"),
+        ("shop-currency", "shop.CurrencyService", "GetSupportedCurrencies"),
+        ("shop-currency", "shop.CurrencyService", "Convert"),
+        ("shop-checkout", "shop.CheckoutService", "PlaceOrder"),
+        ("shop-ad", "shop.AdService", "GetAds"),
+    }
+    assert {backend["port"] for rule in rules for backend in rule["backendRefs"]} == {50051}
+
+
+def test_every_exposed_method_exists(values: dict[str, Any], grpc_services: list[str]) -> None:
+    for name in grpc_services:
+        file = import_module(f"shop.{name.replace('-', '_')}_pb2").DESCRIPTOR
+        (service,) = file.services_by_name.values()
+        assert set((values["services"][name] or {}).get("exposed", [])) <= set(service.methods_by_name)
+
+
+def test_exposed_paths_of_the_api_are_routed(render: Any) -> None:
+    gateway = {"enabled": True, "parentRefs": [{"name": "public"}]}
+    manifests = render({"gateway": gateway, "services": {"employee-api": {"exposed": ["/api", "/docs"]}}})
+    (rule,) = manifests.one("HTTPRoute", "shop-employee-api")["spec"]["rules"]
+    assert [match["path"]["value"] for match in rule["matches"]] == ["/api", "/docs"]
 
 
 def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:

@@ -19,7 +19,7 @@ def external(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("several", [{"replicas": 2}, {"autoscaling": {"enabled": True}}], ids=json.dumps)
-@pytest.mark.parametrize("name", ["payment", "checkout", "employee-api"])
+@pytest.mark.parametrize("name", ["shipping", "payment", "email", "checkout", "employee-api"])
 def test_several_replicas_with_a_sqlite_file_fail_the_render(render: Any, name: str, several: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"services\.{name}\.replicas: a SQLite file supports one replica"):
         render({"postgresql": {"enabled": False}, "services": {name: several}})
@@ -33,7 +33,9 @@ def test_several_replicas_with_carts_in_memory_fail_the_render(render: Any) -> N
 @pytest.mark.parametrize("source", ["env", "secretRefs"])
 def test_several_replicas_with_an_address_of_their_own_render(render: Any, source: str) -> None:
     addresses = {
+        "shipping": ("DATABASE_URL", "postgresql://db/shipping"),
         "payment": ("DATABASE_URL", "postgresql://db/payment"),
+        "email": ("DATABASE_URL", "postgresql://db/email"),
         "checkout": ("DATABASE_URL", "postgresql://db/checkout"),
         "employee-api": ("DATABASE_URL", "postgresql://db/employees"),
         "cart": ("REDIS_URL", "redis://valkey"),
@@ -47,14 +49,15 @@ def test_several_replicas_with_an_address_of_their_own_render(render: Any, sourc
     assert "PGPASSWORD" not in manifests.environment("payment")
 
 
-def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any) -> None:
+@pytest.mark.parametrize("name", ["shipping", "payment", "email", "checkout"])
+def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, name: str) -> None:
     manifests = render({"postgresql": {"enabled": False}})
-    assert manifests.environment("payment")["DATABASE_URL"] == "sqlite:////data/payment.db"
-    assert {"name": "data", "persistentVolumeClaim": {"claimName": "shop-payment"}} in (
-        manifests.pod("payment")["spec"]["volumes"]
+    assert manifests.environment(name)["DATABASE_URL"] == f"sqlite:////data/{name}.db"
+    assert {"name": "data", "persistentVolumeClaim": {"claimName": f"shop-{name}"}} in (
+        manifests.pod(name)["spec"]["volumes"]
     )
-    assert manifests.one("Deployment", "shop-payment")["spec"]["strategy"] == {"type": "Recreate"}
-    claim = manifests.one("PersistentVolumeClaim", "shop-payment")
+    assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
+    claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
@@ -156,11 +159,18 @@ def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     secrets = render().all("Secret")
     found = [value for secret in secrets for value in secret["data"].values()]
     assert {secret["metadata"]["name"] for secret in secrets} == {
-        f"shop-{name}" for name in ("checkout", "employee-api", "payment", "postgresql", "valkey")
+        f"shop-{name}" for name in ("checkout", "email", "employee-api", "payment", "postgresql", "shipping", "valkey")
     }
-    assert len(set(found)) == len(found) == 7
+    assert len(set(found)) == len(found) == 9
     assert all(len(value) >= 40 for value in found)
     assert all(secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for secret in secrets)
+
+
+@pytest.mark.parametrize("values", [{}, {"postgresql": {"enabled": False}}])
+@pytest.mark.parametrize("service", ["payment", "checkout"])
+def test_the_key_of_fingerprints_is_a_secret_outside_their_store(render: Any, service: str, values: Any) -> None:
+    reference = {"name": f"shop-{service}", "key": "HMAC_KEY"}
+    assert render(values).variables(service)["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
 
 
 def test_an_existing_secret_is_used_and_none_is_generated(render: Any) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the shop on the cluster that KUBECONFIG names and tests it there: an order, chart tests, network policies,
-# upgrade and restart under load, scaling, telemetry, reinstallation, production values over TLS. Each step is a
-# function; without arguments all steps run in order.
+# Installs the shop on the cluster that KUBECONFIG names and tests it there: an order, chart tests, restored back-ups,
+# network policies, upgrade and restart under load, scaling, telemetry, reinstallation, production values over TLS. Each
+# step is a function; without arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
@@ -13,8 +13,9 @@ namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
 read -ra helm_args <<<"${HELM_ARGS:-}"
 services=()
 for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
-steps=(server_side_apply missing_images install_shop order_by_notes helm_tests network_policies upgrade_under_load
-    telemetry restart_under_load scale_and_spread reinstall remove_everything production_tls)
+steps=(server_side_apply missing_images install_shop order_by_notes helm_tests restored_backup restored_sqlite_backup
+    network_policies upgrade_under_load telemetry restart_under_load replace_key_under_load
+    scale_and_spread reinstall remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -187,6 +188,21 @@ helm_tests() {
     helm test "$release" --namespace "$namespace" --logs | sed -n '/^POD LOGS/,$p'
 }
 
+restored_backup() {
+    log "restore an older back-up of checkout's database; customers repeat their orders, and nothing doubles"
+    NAMESPACE=$namespace RELEASE=$release tests/e2e/backup.sh
+}
+
+restored_sqlite_backup() {
+    log "the same without database servers, on SQLite files in volumes"
+    create_namespace "$namespace-sqlite"
+    helm install "$release" charts/shop --namespace "$namespace-sqlite" -f charts/shop/ci/sqlite-values.yaml \
+        "${helm_args[@]}" --wait --timeout=5m >/dev/null
+    NAMESPACE=$namespace-sqlite RELEASE=$release tests/e2e/backup.sh
+    helm uninstall "$release" --namespace "$namespace-sqlite" >/dev/null
+    kubectl delete namespace "$namespace-sqlite" --wait=false >/dev/null
+}
+
 network_policies() {
     log "network policies: a foreign pod reaches nothing, a caller only its callees"
     run_pod e2e-foreign "{e2e: foreign}" probe.py none
@@ -229,6 +245,19 @@ restart_everything() {
     for name in "${services[@]}" employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
     wait_until_ready
     wait_for_old_pods
+}
+
+replace_key_under_load() {
+    log "payment's HMAC key is replaced under load"
+    under_load 420 replace_key
+    [[ $(query payment 'SELECT count(DISTINCT hmac_key_id) FROM charges') == 2 ]] || fail "charges under both keys"
+}
+
+replace_key() {
+    local step
+    for step in begin finish; do
+        RELEASE=$release NAMESPACE=$namespace charts/shop/replace-hmac-key.sh "$step" payment >/dev/null
+    done
 }
 
 scale_and_spread() {

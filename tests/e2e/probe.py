@@ -1,5 +1,7 @@
 """Checks network policies from within a pod: exits 1 unless exactly the services in the arguments can be reached.
 
+The port of a service's internal services is `<name>-internal`.
+
 Addresses of services come from <NAME>_ADDR variables, each `<release>-<name>:<port>`.
 """
 
@@ -7,6 +9,8 @@ import os
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
 
 ADDRESSES = {
     name.removesuffix("_ADDR").lower().replace("_", "-"): address
@@ -14,6 +18,7 @@ ADDRESSES = {
     if name.endswith("_ADDR") and ":" in address
 }
 WAIT_SECONDS = 30
+INTERNAL_PORT = 50052
 OTHER_PORTS = {"employee-api": 8000, "postgresql": 5432, "valkey": 6379}
 
 
@@ -36,9 +41,11 @@ def is_reachable(address: str) -> bool:
 def main(expected: set[str]) -> int:
     """Print what can be reached; wait for the expected set, because policies take a moment to cover a new pod."""
     targets = {**ADDRESSES, **{name: f"{release()}-{name}:{port}" for name, port in OTHER_PORTS.items()}}
+    targets |= {f"{name}-internal": f"{release()}-{name}:{INTERNAL_PORT}" for name in ADDRESSES}
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        reachable = {name for name, address in targets.items() if is_reachable(address)}
+        with ThreadPoolExecutor(len(targets)) as probes:
+            reachable = set(compress(targets, probes.map(is_reachable, targets.values())))
         if reachable == expected or time.monotonic() > deadline:
             break
     print(f"reaches {sorted(reachable) or 'nothing'} of {len(targets)}")  # noqa: T201

@@ -31,7 +31,7 @@ start_servers() {
     sed -e "s|POSTGRESQL_IMAGE|$(image_of postgres)|" -e "s|VALKEY_IMAGE|$(image_of valkey)|" \
         tests/e2e/tls-servers.yaml | d apply -f -
     d wait --for=condition=Ready --timeout=2m pod/postgresql pod/valkey
-    for role in payment checkout employee_api; do
+    for role in shipping payment email checkout employee_api; do
         psql --command="CREATE ROLE $role LOGIN PASSWORD '$role-password'" --command="CREATE DATABASE $role OWNER $role"
     done
 }
@@ -43,12 +43,14 @@ image_of() { # NAME: an image in the chart
 create_secrets() {
     local key; key=$(openssl rand -hex 32)
     k create secret generic payment --from-literal=HMAC_KEY="$key" --from-literal=database-password=payment-password
+    k create secret generic shipping --from-literal=database-password=shipping-password
+    k create secret generic email --from-literal=database-password=email-password
     k create secret generic checkout --from-literal=HMAC_KEY="$key"
     k create secret generic checkout-database \
         --from-literal=uri=postgresql://checkout:checkout-password@postgresql.databases.svc:5432/checkout
     k create secret generic employee-api --from-literal=database-password=employee_api-password
     k create secret generic valkey --from-literal=valkey-password=valkey-password
-    k create secret generic smtp --from-literal=url= # no mail server: confirmations are written to files
+    k create secret generic smtp --from-literal=url= # no mail server: confirmations wait in the spool
     k create secret generic postgresql-ca --from-file="ca.crt=$folder/ca.crt"
     k create secret generic valkey-ca --from-file="ca.crt=$folder/ca.crt"
 }

@@ -7,13 +7,13 @@ import pytest
 
 from checkout_service.failpoints import ORDER_PATH
 from payment_service.failpoints import CHARGE
-from shipping_service.failpoints import FAILPOINTS as SHIPPING
+from shipping_service.failpoints import SHIP
 from shop_cli.prove.evidence import ClientOutcome
 from shop_testkit.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
-@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIPPING])
+@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
 async def test_an_order_survives_a_death(sqlite_testbed: FaultTestbed, point: str, keyed: bool) -> None:
     testbed, victim = sqlite_testbed, process_with(point)
     await testbed.configure({victim: failpoint(point, "kill")})

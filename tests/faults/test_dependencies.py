@@ -5,12 +5,9 @@ import resource
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from email import message_from_bytes, policy
 from pathlib import Path
 
 import pytest
-from aiosmtpd.controller import UnthreadedController
-from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
@@ -18,9 +15,9 @@ from shop_cli.local.ports import reserved
 from shop_cli.prove.customers import CustomerResult
 from shop_cli.prove.evidence import ClientOutcome
 from shop_cli.prove.evidence_collector import wait_until_quiet
-from shop_cli.prove.ledgers import parse_confirmation
 from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_testkit.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
+from shop_testkit.mail_relay import Inbox, relay
 from shop_testkit.waiting import wait_until
 
 RESPONSE_SECONDS = 5.0
@@ -90,35 +87,30 @@ async def test_an_order_needs_neither_recommendations_nor_ads(testbed: FaultTest
     assert outcomes_of(await testbed.place_orders(testbed.new_intent())) == [ClientOutcome.PLACED]
 
 
-class Inbox:
-    """Collects the messages that an SMTP relay accepts."""
-
-    def __init__(self) -> None:
-        self.contents: list[bytes] = []
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        assert isinstance(envelope.content, bytes)
-        self.contents.append(envelope.content)
-        return "250 OK"
-
-    def order_ids(self) -> set[str]:
-        messages = (message_from_bytes(content, policy=policy.default) for content in self.contents)
-        return {parse_confirmation(message).order_id for message in messages}
-
-
 async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(testbed: FaultTestbed) -> None:
     with reserved(1) as (port,):
         await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
         results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
         assert outcomes_of(results) == [ClientOutcome.PLACED] * 5
+        assert await wait_until_quiet(testbed.clients.journal) is not None
         inbox = Inbox()
-        relay = UnthreadedController(inbox, hostname="127.0.0.1", port=port, loop=asyncio.get_running_loop())
-        server = await asyncio.get_running_loop().create_server(relay.factory, "127.0.0.1", port)
-        try:
-            assert await wait_until_quiet(testbed.clients.journal) is not None
-        finally:
-            server.close()
-        assert inbox.order_ids() == {response.order.order_id for response in responses_of(results) if response.order}
+        async with relay(inbox, port=port):
+            await wait_until(lambda: len(inbox.mails) == 5)
+    order_ids = sorted(response.order.order_id for response in responses_of(results) if response.order)
+    assert inbox.message_ids() == [f"<{order_id}@shop>" for order_id in order_ids]
+    await testbed.configure()
+
+
+async def test_a_relay_slower_than_checkout_waits_gets_each_confirmation_once(testbed: FaultTestbed) -> None:
+    inbox = Inbox(before_response=lambda: asyncio.sleep(3))
+    async with relay(inbox) as port:
+        await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
+        results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
+        assert await wait_until_quiet(testbed.clients.journal) is not None
+        await wait_until(lambda: len(inbox.mails) == 5)
+    order_ids = {response.order.order_id for response in responses_of(results) if response.order}
+    assert {f"<{order_id}@shop>" for order_id in order_ids} == set(inbox.message_ids())
+    assert inbox.received == 5
     await testbed.configure()
 
 
@@ -232,7 +224,7 @@ def full_disk(pid: int | None, file: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipments.jsonl")],
+    [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipping.db-wal")],
 )
 async def test_a_full_disk_fails_orders_and_corrupts_nothing(tmp_path: Path, name: str, file: str) -> None:
     async with fault_testbed(tmp_path, "sqlite", checkouts=1) as testbed:

@@ -7,13 +7,13 @@ import pytest
 
 from checkout_service.failpoints import ORDER_PATH
 from payment_service.failpoints import CHARGE
-from shipping_service.failpoints import FAILPOINTS as SHIPPING
+from shipping_service.failpoints import SHIP
 from shop_cli.prove.evidence import ClientOutcome
 from shop_testkit.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
 @pytest.mark.parametrize("action", ["hang", "error"])
-@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIPPING])
+@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
 async def test_orders_with_and_without_a_key_survive_a_fault(
     sqlite_testbed: FaultTestbed, point: str, action: str
 ) -> None:

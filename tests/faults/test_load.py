@@ -19,9 +19,9 @@ from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServ
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
-from shop_testkit.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
 MAX_CONCURRENT_RPCS = 8
@@ -105,7 +105,9 @@ class Fleet:
     async def start(self, index: int) -> None:
         stack = self._running[index] = AsyncExitStack()
         backend = Backend(f"backend {index}")
-        address = await stack.enter_async_context(serve((add_AdServiceServicer_to_server, backend), grace_seconds=20))
+        # The drain gives the client the time to see that the backend is not serving any more.
+        served = serve((add_AdServiceServicer_to_server, backend), drain_seconds=1, grace_seconds=20)
+        address = await stack.enter_async_context(served)
         self.proxies[index].target = address
         self.proxies[index].set_mode("pass")
 

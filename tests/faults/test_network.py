@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import grpc
 import pytest
@@ -18,11 +19,11 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.commands.order import card_info
-from shop_cli.prove.customers import intent_to_wire
+from shop_cli.prove.customer_calls import intent_to_wire
 from shop_cli.prove.evidence import ClientOutcome
 from shop_cli.prove.ledgers import read_charges, read_manifest
+from shop_cli.prove.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
-from shop_testkit.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
 FAULT_SECONDS = 2.0
@@ -36,38 +37,55 @@ def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
     return sqlite_testbed
 
 
+@dataclass(frozen=True)
+class Network:
+    """The proxies to both ports of each service."""
+
+    proxies: Mapping[str, TcpProxy]
+
+    def set_mode(self, mode: Mode, delay_seconds: float = 0.0) -> None:
+        for proxy in self.proxies.values():
+            proxy.set_mode(mode, delay_seconds)
+
+
 @asynccontextmanager
-async def proxies_to(testbed: FaultTestbed, *names: str, mode: Mode = "pass") -> AsyncIterator[list[TcpProxy]]:
+async def network_to(testbed: FaultTestbed, *names: str, mode: Mode = "pass") -> AsyncIterator[Network]:
     """Make both checkouts call these services through proxies."""
+    processes = [testbed.shop.processes[name] for name in names]
+    addresses = {process.program.address_variable: process.address for process in processes} | {
+        process.program.internal_address_variable: process.internal_address
+        for process in processes
+        if process.internal_port
+    }
     async with AsyncExitStack() as stack:
-        addresses = [testbed.shop.processes[name].address for name in names]
-        proxies = [await stack.enter_async_context(tcp_proxy(address)) for address in addresses]
-        for proxy in proxies:
-            proxy.set_mode(mode)
-        variables = {f"{name.upper()}_ADDR": proxy.address for name, proxy in zip(names, proxies, strict=True)}
+        network = Network(
+            {name: await stack.enter_async_context(tcp_proxy(address)) for name, address in addresses.items()}
+        )
+        network.set_mode(mode)
+        variables = {name: proxy.address for name, proxy in network.proxies.items()}
         await testbed.configure({"checkout-1": variables, "checkout-2": variables})
-        yield proxies
+        yield network
 
 
 @pytest.mark.parametrize("mode", ["blackhole", "half-open", "reset"])
 @pytest.mark.parametrize("name", ["payment", "shipping", "cart", "email"])
 async def test_orders_are_placed_despite_a_broken_network(testbed: FaultTestbed, name: str, mode: Mode) -> None:
-    async with proxies_to(testbed, name) as (proxy,):
+    async with network_to(testbed, name) as network:
         earlier = await testbed.place_orders(testbed.new_intent())
         intents = testbed.new_intent(), testbed.new_intent(keyed=False, checkout=1)
         ordering = asyncio.create_task(testbed.place_orders(*intents))
-        proxy.set_mode(mode)
+        network.set_mode(mode)
         await asyncio.sleep(FAULT_SECONDS)
-        proxy.set_mode("pass")
+        network.set_mode("pass")
         results = [*earlier, *await ordering]
         assert await testbed.violations(results) == []
     assert outcomes_of(results) == [ClientOutcome.PLACED] * 3
 
 
 async def test_an_unreachable_payment_delays_a_caller_no_longer_than_the_deadline(testbed: FaultTestbed) -> None:
-    async with proxies_to(testbed, "payment") as (proxy,):
+    async with network_to(testbed, "payment") as network:
         await testbed.place_orders(testbed.new_intent())
-        proxy.set_mode("blackhole")
+        network.set_mode("blackhole")
         intent = testbed.new_intent(max_tries=1)
         started = time.monotonic()
         (result,) = await testbed.place_orders(intent)
@@ -76,11 +94,11 @@ async def test_an_unreachable_payment_delays_a_caller_no_longer_than_the_deadlin
 
 
 async def test_orders_take_their_normal_time_soon_after_a_service_is_reachable_again(testbed: FaultTestbed) -> None:
-    async with proxies_to(testbed, "payment") as (proxy,):
+    async with network_to(testbed, "payment") as network:
         await testbed.place_orders(testbed.new_intent())
-        proxy.set_mode("blackhole")
+        network.set_mode("blackhole")
         during = await testbed.place_orders(testbed.new_intent(max_tries=2))
-        proxy.set_mode("pass")
+        network.set_mode("pass")
         started = time.monotonic()
         after = await testbed.place_orders(testbed.new_intent())
         assert time.monotonic() - started < RECOVERY_SECONDS
@@ -89,14 +107,14 @@ async def test_orders_take_their_normal_time_soon_after_a_service_is_reachable_a
 
 async def test_a_slow_payment_does_not_slow_down_reads(testbed: FaultTestbed) -> None:
     """Every chunk of bytes, in both directions, is a second late, so payment is far more than ten times slower."""
-    async with proxies_to(testbed, "payment") as (proxy,):
+    async with network_to(testbed, "payment") as network:
         await testbed.place_orders(testbed.new_intent())
-        proxy.set_mode("delay", 1.0)
+        network.set_mode("delay", 1.0)
         intents = [testbed.new_intent() for _ in range(20)]
         ordering = asyncio.create_task(testbed.place_orders(*intents))
         reads = [await timed(lambda: testbed.clients.catalog.ListProducts(Empty())) for _ in range(50)]
         reads += [await timed(lambda: testbed.clients.cart.GetCart(GetCartRequest(user_id="u"))) for _ in range(50)]
-        proxy.set_mode("pass")
+        network.set_mode("pass")
         results = await ordering
         assert await testbed.violations(results) == []
     assert sorted(reads)[98] < 1.0
@@ -110,7 +128,7 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
 
 
 async def test_orders_whose_every_call_is_delivered_twice_take_effect_once(testbed: FaultTestbed) -> None:
-    async with proxies_to(testbed, "payment", "shipping", "cart", "email", mode="duplicate"):
+    async with network_to(testbed, "payment", "shipping", "cart", "email", mode="duplicate"):
         intents = [testbed.new_intent(keyed=bool(count % 2), checkout=count % 2) for count in range(20)]
         results = await testbed.place_orders(*intents)
         assert await testbed.violations(results) == []
@@ -156,7 +174,7 @@ async def test_shipments_delivered_twice_are_made_once(testbed: FaultTestbed) ->
     request = ShipOrderRequest(address=intent_to_wire(intent).address, items=[CartItem(product_id="p", quantity=1)])
     async with duplicating_channel(testbed, "shipping") as opened:
         await call_with_many_keys(lambda key: ShippingServiceStub(opened).ShipOrder(request, metadata=key), "twice")
-    shipments = [shipment for street, shipment in read_manifest(testbed.shop.manifest) if street == intent.street]
+    shipments = [shipment for street, shipment in read_manifest(testbed.shop.shipping_url) if street == intent.street]
     assert len({shipment.tracking_id for shipment in shipments}) == DELIVERIES
 
 

@@ -75,10 +75,11 @@ async def test_a_charge_is_released_after_shipping_refuses_despite_a_fault(
     faulty = process_with(point)
     async with refusing_shipping() as address:
         shipping = {"SHIPPING_ADDR": address}
-        variables = {"checkout-1": shipping, "checkout-2": shipping}
-        await testbed.configure({**variables, faulty: {**variables.get(faulty, {}), **failpoint(point, action)}})
+        variables = {"payment": {}, "checkout-1": shipping, "checkout-2": shipping}
+        await testbed.configure({**variables, faulty: {**variables[faulty], **failpoint(point, action)}})
         intent = testbed.new_intent()
-        async with testbed.restarted_on_exit(faulty):
+        # Shipping refuses after the restart too: before checkout records the refusal, it is free to ship after all.
+        async with testbed.restarted_on_exit(faulty, **variables[faulty]):
             results = await testbed.place_orders(intent)
             await testbed.evidence(results)
     assert outcomes_of(results) == [ClientOutcome.REFUSED]

@@ -12,13 +12,15 @@ from typing_extensions import override
 
 from chassis.serving import ServicerContext
 from shop import shipping_pb2, shipping_pb2_grpc
+from shop_cli.local.processes import Process
+from shop_cli.prove.coverage import STALE_WRITE_MESSAGE
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult
 from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.tcp_proxy import tcp_proxy
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.serving import serve
-from shop_testkit.tcp_proxy import tcp_proxy
 from shop_testkit.waiting import wait_until
 
 NORMAL_SECONDS = 10.0
@@ -53,11 +55,14 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
     worker = testbed.shop.processes["checkout-1"]
     async with tcp_proxy(testbed.shop.processes["payment"].address) as proxy:
         await testbed.configure({"checkout-1": {"PAYMENT_ADDR": proxy.address}})
-        earlier = await testbed.place_orders(testbed.new_intent())
+        first, intent = testbed.new_intent(), testbed.new_intent(max_tries=1)
+        earlier = await testbed.place_orders(first)
+        # A worker that is paused while it writes would block SQLite for the others, too.
+        await wait_until(lambda: is_in_state(testbed, first, OrderState.ORDER_STATE_DONE))
         proxy.set_mode("half-open")
-        intent = testbed.new_intent(max_tries=1)
         ordering = asyncio.create_task(testbed.place_orders(intent))
         await wait_until(lambda: testbed.capture_count(intent) == 1)
+        rejected = stale_writes(worker)
         worker.pause()
         try:
             proxy.set_mode("pass")
@@ -71,6 +76,11 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
         assert await testbed.violations([*earlier, *repeated]) == []
         assert finished.order.epoch > 1
         assert (await journal_history(testbed, intent)).history == finished.history
+        await wait_until(lambda: stale_writes(worker) > rejected)
+
+
+def stale_writes(worker: Process) -> int:
+    return worker.log_path.read_bytes().count(STALE_WRITE_MESSAGE)
 
 
 async def test_two_recovery_loops_finish_each_order_once(testbed: FaultTestbed) -> None:

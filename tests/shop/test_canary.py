@@ -186,7 +186,7 @@ async def test_no_card_number_is_in_anything_that_a_shop_writes(tmp_path: Path) 
     # The search is only worth something if the shop has written what it is to be searched for.
     places = output.by_place()
     ledger = b"".join(data for place, data in places.items() if "payment.db" in place)
-    assert VISA[-4:].encode() in ledger
+    assert b"visa" in ledger
     assert any(place.endswith(".eml") for place in places)
     assert all(f".shop/log/{process.name}.log" in places for process in shop.processes)
     assert {"ExportTraceServiceRequest", "ExportMetricsServiceRequest", "ExportLogsServiceRequest"} <= places.keys()

@@ -27,14 +27,24 @@ RUN_ELSEWHERE = {
     r"make demo": ("tests/shop/test_command.py", 'command("demo"'),
     r"make up": ("tests/shop/test_command.py", 'command("up"'),
     r"make faults": (".github/workflows/checks.yml", "make PYTHON=python faults"),
+    r"make simulate .*": (".github/workflows/checks.yml", "make PYTHON=python simulate"),
+    r"python tests/simulation .*": ("Makefile", "python tests/simulation"),
+    r"make mutants": (".github/workflows/checks.yml", "make PYTHON=python mutants"),
+    r"python tests/mutants .*": ("Makefile", "python tests/mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
-    r"shop prove .*": ("tests/faults/test_prove.py", '"prove"'),
+    r"shop prove .*": ("services/_testkit/src/shop_testkit/prove_runs.py", '"prove"'),
+    r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
     r"python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
     r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
+    r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
+    r"kubectl .* (pg_dump|pg_restore) .*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(wait pod|scale|rollout \w+) .*": ("tests/e2e/backup.sh", "documented "),
+    r"shop reconcile .*": ("tests/e2e/backup.sh", "documented "),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }
 
@@ -110,9 +120,10 @@ def environment(shop: RunningShop, employee_api: Process, tmp_path: Path) -> dic
     grpcurl.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("grpcurl.py").read_text())
     grpcurl.chmod(0o755)
     addresses = {process.program.address_variable: process.address for process in shop.processes}
+    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"DATABASE_URL": employee_api.environment["DATABASE_URL"], "PATH": path, "CURL_HOME": str(tmp_path)}
-    return {**os.environ, **addresses, **own}
+    return {**os.environ, **addresses, **internal, **own}
 
 
 @pytest.mark.parametrize("document", [document for document in documents() if local_commands(document)])

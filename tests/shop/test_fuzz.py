@@ -12,6 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover_services
 from shop_testkit.reflection import methods_at
 from shop_testkit.running_shop import RunningShop
@@ -95,7 +96,19 @@ async def code_of(channel: grpc.aio.Channel, method: MethodDescriptor, raw: byte
 
 @pytest.mark.parametrize("name", [program.name for program in discover_services()])
 async def test_any_bytes_get_a_documented_status(shop: RunningShop, name: str) -> None:
-    pid, channel = shop.processes[name].pid, shop.channels[name]
+    process = shop.processes[name]
+    await send_any_bytes(process, process.address, shop.channels[name])
+
+
+@pytest.mark.parametrize("name", [program.name for program in discover_services() if program.internal_port])
+async def test_any_bytes_to_internal_services_get_a_documented_status(shop: RunningShop, name: str) -> None:
+    process = shop.processes[name]
+    await send_any_bytes(process, process.internal_address, shop.internal_channels[name])
+
+
+async def send_any_bytes(process: Process, address: str, channel: grpc.aio.Channel) -> None:
+    """Call every method at an address with valid, invalid and random messages."""
+    pid = process.pid
     slots = asyncio.Semaphore(IN_FLIGHT)
     codes: Counter[tuple[str, grpc.StatusCode]] = Counter()
 
@@ -103,7 +116,7 @@ async def test_any_bytes_get_a_documented_status(shop: RunningShop, name: str) -
         async with slots:
             codes[method.name, await code_of(channel, method, raw)] += 1
 
-    methods = await asyncio.to_thread(methods_at, shop.processes[name].address)
+    methods = await asyncio.to_thread(methods_at, address)
     async with asyncio.TaskGroup() as tasks:
         for method in methods:
             rng = random.Random(f"{SEED} {method.full_name}")  # noqa: S311 - reproducible
@@ -112,5 +125,5 @@ async def test_any_bytes_get_a_documented_status(shop: RunningShop, name: str) -
     assert methods
     assert {key: count for key, count in codes.items() if key[1] not in EXPECTED} == {}
     assert all(codes[method.name, grpc.StatusCode.INVALID_ARGUMENT] for method in methods)
-    assert shop.processes[name].pid == pid
-    assert await shop.processes[name].is_serving()
+    assert process.pid == pid
+    assert await process.is_serving()

@@ -77,6 +77,13 @@ async def test_health_checks_and_reflection_are_not_traced(shop: RunningShop) ->
     assert [span.name for span in shop.received.spans if not span.name.startswith("shop.")] == []
 
 
+async def test_every_service_with_a_sqlite_file_exports_how_full_its_volume_is(shop: RunningShop) -> None:
+    def services() -> set[str]:
+        return {service for service, metric in shop.received.metrics if metric.name == "shop.store.volume.usage"}
+
+    assert await wait_until(lambda: services() == {"checkout", "payment", "shipping", "email"})
+
+
 async def test_the_duration_of_orders_is_a_histogram_with_the_outcome(shop: RunningShop) -> None:
     await shop.order()
 

@@ -6,7 +6,7 @@ All services run in this process, built by their own `__main__` with a tracer th
 import importlib
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,8 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.ports import reserved
-from shop_cli.local.workspace import Program, discover_services
+from shop_cli.local.processes import addresses
+from shop_cli.local.workspace import Program, default_ports, discover_services, internal_name
 from shop_testkit.running_shop import order_request
 from shop_testkit.waiting import wait_until
 
@@ -38,7 +39,7 @@ TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 
 # Checkout waits for these for a second only, so they may end after the order.
-OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.CartService/EmptyCart"}
+OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.internal.OrderedCart/RemoveOrdered"}
 
 # The calls of an order of one product in a foreign currency: caller, method, callee.
 HOPS = {
@@ -49,7 +50,7 @@ HOPS = {
     ("checkout", "shop.PaymentService/Charge", "payment"),
     ("checkout", "shop.ShippingService/ShipOrder", "shipping"),
     ("checkout", "shop.EmailService/SendOrderConfirmation", "email"),
-    ("checkout", "shop.CartService/EmptyCart", "cart"),
+    ("checkout", "shop.internal.OrderedCart/RemoveOrdered", "cart"),
 }
 
 
@@ -92,10 +93,12 @@ class TracedShop:
 
 
 @asynccontextmanager
-async def in_process(program: Program, port: int, exporter: InMemorySpanExporter) -> AsyncIterator[None]:
+async def in_process(program: Program, ports: Mapping[str, int], exporter: InMemorySpanExporter) -> AsyncIterator[None]:
     """Run a service as its `__main__` builds it, with spans in memory."""
     main = importlib.import_module(f"{program.module}.__main__")
-    own = {"HOST": "127.0.0.1", "PORT": str(port), "DRAIN_SECONDS": "0", "GRACE_SECONDS": "1"}
+    internal_port = ports.get(internal_name(program.name), 0)
+    own = {"PORT": str(ports[program.name]), "INTERNAL_PORT": str(internal_port)}
+    own |= {"HOST": "127.0.0.1", "DRAIN_SECONDS": "0", "GRACE_SECONDS": "1"}
     settings = load(main.Settings, {**os.environ, **own})
     provider = TracerProvider(resource=Resource({"service.name": program.name}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -107,17 +110,19 @@ async def in_process(program: Program, port: int, exporter: InMemorySpanExporter
 @pytest_asyncio.fixture(loop_scope="session")
 async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TracedShop]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HMAC_KEY", "k" * 32)
     exporter = InMemorySpanExporter()
     programs = discover_services()
     async with AsyncExitStack() as stack:
-        ports = stack.enter_context(reserved(len(programs)))
-        for program, port in zip(programs, ports, strict=True):
-            monkeypatch.setenv(program.address_variable, f"127.0.0.1:{port}")
-        for program, port in zip(programs, ports, strict=True):
-            await stack.enter_async_context(in_process(program, port, exporter))
+        names = default_ports(programs)
+        ports = dict(zip(names, stack.enter_context(reserved(len(names))), strict=True))
+        for variable, address in addresses(programs, ports).items():
+            monkeypatch.setenv(variable, address)
+        for program in programs:
+            await stack.enter_async_context(in_process(program, ports, exporter))
         channels = {
-            program.name: await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
-            for program, port in zip(programs, ports, strict=True)
+            program.name: await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{ports[program.name]}"))
+            for program in programs
         }
         yield TracedShop(channels, exporter)
 

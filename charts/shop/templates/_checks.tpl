@@ -10,9 +10,15 @@
 {{- fail (printf "services.%s.calls: there is no service %q" $name .) -}}
 {{- end -}}
 {{- end -}}
+{{- range $service.internalCalls -}}
+{{- if not (get $services . | default dict).internal -}}
+{{- fail (printf "services.%s.internalCalls: there is no service %q with internal services" $name .) -}}
+{{- end -}}
+{{- end -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
 {{- include "shop.podChecks" (list $ $name $service) -}}
 {{- end -}}
+{{- include "shop.retentionCheck" $services -}}
 {{- $external := .Values.externalDatabase -}}
 {{- if and (not .Values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name) -}}
 {{- fail (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode) -}}
@@ -22,6 +28,16 @@
 {{- end -}}
 {{- if and .Values.ingress.enabled (not (hasKey $services "employee-api")) -}}
 {{- fail "ingress.enabled: there is no service \"employee-api\" to expose" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An order that is repeated after the manifest has forgotten its key is shipped again. */}}
+{{- define "shop.retentionCheck" -}}
+{{- if and .shipping .checkout -}}
+{{- $shipments := .shipping.env.RETENTION_DAYS | float64 -}}{{- $orders := .checkout.env.RETENTION_DAYS | float64 -}}
+{{- if lt $shipments $orders -}}
+{{- fail (printf "services.shipping.env.RETENTION_DAYS: %v days are fewer than the %v days of services.checkout" $shipments $orders) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -28,6 +28,9 @@
 {{- define "shop.chartEnv" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
 - {name: PORT, value: {{ $service.port | quote }}}
+{{- if $service.internal }}
+- {name: INTERNAL_PORT, value: {{ $service.internalPort | quote }}}
+{{- end }}
 {{- if eq $service.protocol "http" }}
 - {name: HOST, value: 0.0.0.0}
 {{- end }}
@@ -40,6 +43,9 @@
 {{- end }}
 {{- range $service.calls }}
 - {name: {{ include "shop.variable" . }}_ADDR, value: "{{ include "shop.name" (list $root .) }}:50051"}
+{{- end }}
+{{- range $service.internalCalls }}
+- {name: {{ include "shop.variable" . }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root .) }}:{{ $service.internalPort }}"}
 {{- end }}
 {{- include "shop.postgresqlEnv" . }}
 {{- include "shop.valkeyEnv" . }}

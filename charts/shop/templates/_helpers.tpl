@@ -46,10 +46,17 @@ labels:
 {{- if not (kindIs "invalid" $own) -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
 {{- $_ := set $service "port" (ternary 50051 8000 (eq $service.protocol "grpc")) -}}
+{{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $services $name $service -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $services -}}
+{{- end -}}
+
+{{/* "true" if records are reconciled, which needs the services that have some. */}}
+{{- define "shop.reconciles" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- if and .Values.reconciliation.enabled $services.checkout $services.payment $services.shipping }}true{{ end -}}
 {{- end -}}
 
 {{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}

@@ -15,6 +15,7 @@ from chassis import database, logging, otlp
 from chassis.errors import DomainError
 from chassis.settings import load, load_database_url
 from chassis.telemetry import Telemetry
+from chassis.volume import observe_volume
 from employee_api import app, server
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
@@ -52,6 +53,7 @@ def _serve(settings: EmployeeApiSettings) -> None:
     os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # the stable semantic conventions
     telemetry = otlp.configure("employee-api")
     logging.configure("employee-api", level=settings.log_level, logger=telemetry.logger)
+    observe_volume(telemetry.meter, settings.database_url.get_secret_value())
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)

@@ -80,6 +80,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
     ORDER_NOT_FOUND: _ErrorReason.ValueType  # 23
     """NOT_FOUND: The journal has no order with this id."""
+    ORDER_NEEDS_REVIEW: _ErrorReason.ValueType  # 40
+    """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
+    an operator must settle it. Metadata has order_id.
+    """
     CARD_NUMBER_INVALID: _ErrorReason.ValueType  # 24
     """--- Payment; checkout passes its refusals on ---
 
@@ -109,12 +113,18 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     MANIFEST_UNAVAILABLE: _ErrorReason.ValueType  # 34
     """--- Shipping and e-mail ---
 
-    UNAVAILABLE: The shipment could not be recorded, so it was not accepted.
+    UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
     """
     MAIL_NOT_SENT: _ErrorReason.ValueType  # 35
-    """UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
+    """UNAVAILABLE: The e-mail could not be stored; a retry may succeed."""
     RECIPIENT_REFUSED: _ErrorReason.ValueType  # 36
-    """FAILED_PRECONDITION: The relay refuses mail for this address permanently."""
+    """FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
+    SHIPMENT_FENCED: _ErrorReason.ValueType  # 37
+    """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
+    LETTER_NOT_FOUND: _ErrorReason.ValueType  # 38
+    """NOT_FOUND: The spool has no letter with this id."""
+    SPOOL_UNAVAILABLE: _ErrorReason.ValueType  # 39
+    """UNAVAILABLE: The spool of letters does not answer."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is
@@ -180,6 +190,10 @@ ORDER_IN_FLIGHT: ErrorReason.ValueType  # 22
 """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
 ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 """NOT_FOUND: The journal has no order with this id."""
+ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
+"""FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
+an operator must settle it. Metadata has order_id.
+"""
 CARD_NUMBER_INVALID: ErrorReason.ValueType  # 24
 """--- Payment; checkout passes its refusals on ---
 
@@ -209,10 +223,16 @@ CATALOG_UNAVAILABLE: ErrorReason.ValueType  # 33
 MANIFEST_UNAVAILABLE: ErrorReason.ValueType  # 34
 """--- Shipping and e-mail ---
 
-UNAVAILABLE: The shipment could not be recorded, so it was not accepted.
+UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
 """
 MAIL_NOT_SENT: ErrorReason.ValueType  # 35
-"""UNAVAILABLE: Neither relay nor outbox accepted the e-mail."""
+"""UNAVAILABLE: The e-mail could not be stored; a retry may succeed."""
 RECIPIENT_REFUSED: ErrorReason.ValueType  # 36
-"""FAILED_PRECONDITION: The relay refuses mail for this address permanently."""
+"""FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
+SHIPMENT_FENCED: ErrorReason.ValueType  # 37
+"""ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
+LETTER_NOT_FOUND: ErrorReason.ValueType  # 38
+"""NOT_FOUND: The spool has no letter with this id."""
+SPOOL_UNAVAILABLE: ErrorReason.ValueType  # 39
+"""UNAVAILABLE: The spool of letters does not answer."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -44,6 +44,8 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     """The charge could not be released; an operator must refund it."""
     ORDER_STATE_ABANDONED: _OrderState.ValueType  # 8
     """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
+    ORDER_STATE_NEEDS_REVIEW: _OrderState.ValueType  # 9
+    """Charged, and whether it was shipped is unknown; an operator must settle it."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
@@ -64,6 +66,8 @@ ORDER_STATE_NEEDS_REFUND: OrderState.ValueType  # 7
 """The charge could not be released; an operator must refund it."""
 ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
 """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
+ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
+"""Charged, and whether it was shipped is unknown; an operator must settle it."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -83,17 +87,18 @@ class Order(_message.Message):
     STUCK_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___OrderState.ValueType
     user_id: _builtins.str
     attempt: _builtins.int
-    """Number of charges requested, each under its own key: 1, and one more after each abandoned attempt."""
+    """Number of attempts, each with keys of its own: 1, and one more after each that was abandoned, declined or voided."""
     epoch: _builtins.int
     """Number of workers that have owned the order."""
     tracking_id: _builtins.str
     """Empty until the order is shipped."""
     stuck: _builtins.bool
-    """Open with an expired lease, in doubt, or in need of a refund."""
+    """Open with an expired lease, in doubt, or in need of a refund or a review."""
     failures: _builtins.int
     """Number of failed recovery attempts since the order last made progress."""
     reason: _builtins.str
@@ -109,6 +114,10 @@ class Order(_message.Message):
     @_builtins.property
     def outbox(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Pending notifications: email, empty_cart."""
+
+    @_builtins.property
+    def dead_letters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Notifications that failed for good, and are sent again only when they are requeued: email, empty_cart."""
 
     def __init__(
         self,
@@ -126,10 +135,11 @@ class Order(_message.Message):
         stuck: _builtins.bool = ...,
         failures: _builtins.int = ...,
         reason: _builtins.str = ...,
+        dead_letters: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -267,3 +277,100 @@ class GetOrderResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetOrderResponse: _TypeAlias = GetOrderResponse  # noqa: Y015
+
+@_typing.final
+class RequeueNotificationsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_id", b"order_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueNotificationsRequest: _TypeAlias = RequeueNotificationsRequest  # noqa: Y015
+
+@_typing.final
+class RequeueNotificationsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEUED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requeued(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The notifications that are due again: email, empty_cart."""
+
+    def __init__(
+        self,
+        *,
+        requeued: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requeued", b"requeued"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueNotificationsResponse: _TypeAlias = RequeueNotificationsResponse  # noqa: Y015
+
+@_typing.final
+class ScanOrdersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """The next_page_token of the response before; empty for the first page."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only orders created at this time or later."""
+
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanOrdersRequest: _TypeAlias = ScanOrdersRequest  # noqa: Y015
+
+@_typing.final
+class ScanOrdersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    COMPLETE_SINCE_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty if this page is, because the list has ended."""
+    @_builtins.property
+    def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___Order]: ...
+    @_builtins.property
+    def complete_since(self) -> _timestamp_pb2.Timestamp:
+        """Finished orders from before this time may have been deleted because of their age. Unset if they never are."""
+
+    def __init__(
+        self,
+        *,
+        orders: _abc.Iterable[Global___Order] | None = ...,
+        next_page_token: _builtins.str = ...,
+        complete_since: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete_since", b"complete_since", "next_page_token", b"next_page_token", "orders", b"orders"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanOrdersResponse: _TypeAlias = ScanOrdersResponse  # noqa: Y015

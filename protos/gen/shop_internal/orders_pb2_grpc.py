@@ -40,10 +40,20 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.ListOrdersRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.ListOrdersResponse.FromString,
                 _registered_method=True)
+        self.ScanOrders = channel.unary_unary(
+                '/shop.internal.OrderJournal/ScanOrders',
+                request_serializer=shop__internal_dot_orders__pb2.ScanOrdersRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.ScanOrdersResponse.FromString,
+                _registered_method=True)
         self.GetOrder = channel.unary_unary(
                 '/shop.internal.OrderJournal/GetOrder',
                 request_serializer=shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
+                _registered_method=True)
+        self.RequeueNotifications = channel.unary_unary(
+                '/shop.internal.OrderJournal/RequeueNotifications',
+                request_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
                 _registered_method=True)
 
 
@@ -58,8 +68,22 @@ class OrderJournalServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScanOrders(self, request, context):
+        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetOrder(self, request, context):
         """Returns an order with its history. An unknown id is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequeueNotifications(self, request, context):
+        """Makes an order's dead letters due again. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,10 +97,20 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     request_deserializer=shop__internal_dot_orders__pb2.ListOrdersRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.ListOrdersResponse.SerializeToString,
             ),
+            'ScanOrders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScanOrders,
+                    request_deserializer=shop__internal_dot_orders__pb2.ScanOrdersRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.ScanOrdersResponse.SerializeToString,
+            ),
             'GetOrder': grpc.unary_unary_rpc_method_handler(
                     servicer.GetOrder,
                     request_deserializer=shop__internal_dot_orders__pb2.GetOrderRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.GetOrderResponse.SerializeToString,
+            ),
+            'RequeueNotifications': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueNotifications,
+                    request_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -118,6 +152,33 @@ class OrderJournal(object):
             _registered_method=True)
 
     @staticmethod
+    def ScanOrders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/ScanOrders',
+            shop__internal_dot_orders__pb2.ScanOrdersRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.ScanOrdersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetOrder(request,
             target,
             options=(),
@@ -134,6 +195,33 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/GetOrder',
             shop__internal_dot_orders__pb2.GetOrderRequest.SerializeToString,
             shop__internal_dot_orders__pb2.GetOrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueNotifications(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/RequeueNotifications',
+            shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,8 +18,12 @@ class OrderJournalStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListOrdersRequest, _orders_pb2.ListOrdersResponse]
     """Lists orders, newest first."""
+    ScanOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ScanOrdersRequest, _orders_pb2.ScanOrdersResponse]
+    """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
     """Returns an order with its history. An unknown id is NOT_FOUND."""
+    RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
+    """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
     """The orders in checkout's journal and their history, for operators. Contains no card data."""
@@ -33,11 +37,27 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         """Lists orders, newest first."""
 
     @_abc_1.abstractmethod
+    def ScanOrders(
+        self,
+        request: _orders_pb2.ScanOrdersRequest,
+        context: _aio.ServicerContext[_orders_pb2.ScanOrdersRequest, _abc.Awaitable[_orders_pb2.ScanOrdersResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.ScanOrdersResponse]:
+        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
+
+    @_abc_1.abstractmethod
     def GetOrder(
         self,
         request: _orders_pb2.GetOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.GetOrderRequest, _abc.Awaitable[_orders_pb2.GetOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.GetOrderResponse]:
         """Returns an order with its history. An unknown id is NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def RequeueNotifications(
+        self,
+        request: _orders_pb2.RequeueNotificationsRequest,
+        context: _aio.ServicerContext[_orders_pb2.RequeueNotificationsRequest, _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]:
+        """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...

@@ -3,8 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from shop import money_pb2 as _money_pb2
 import builtins as _builtins
 import sys
@@ -98,12 +101,17 @@ Global___Charged: _TypeAlias = Charged  # noqa: Y015
 class Fenced(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    EXISTING_FIELD_NUMBER: _builtins.int
+    existing: _builtins.bool
+    """The fence was there before this call."""
     def __init__(
         self,
+        *,
+        existing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["existing", b"existing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -185,3 +193,84 @@ class VoidResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VoidResponse: _TypeAlias = VoidResponse  # noqa: Y015
+
+@_typing.final
+class ListChargesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.str
+    """The next_page_token of the response before; empty for the first page."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only charges recorded at this time or later."""
+
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListChargesRequest: _TypeAlias = ListChargesRequest  # noqa: Y015
+
+@_typing.final
+class ListChargesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHARGES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty if this page is, because the list has ended."""
+    @_builtins.property
+    def charges(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapturedCharge]: ...
+    def __init__(
+        self,
+        *,
+        charges: _abc.Iterable[Global___CapturedCharge] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charges", b"charges", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListChargesResponse: _TypeAlias = ListChargesResponse  # noqa: Y015
+
+@_typing.final
+class CapturedCharge(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHARGE_KEY_FIELD_NUMBER: _builtins.int
+    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    RECORDED_AT_FIELD_NUMBER: _builtins.int
+    charge_key: _builtins.str
+    """The idempotency-key of the Charge request."""
+    transaction_id: _builtins.str
+    @_builtins.property
+    def amount(self) -> _money_pb2.Money: ...
+    @_builtins.property
+    def recorded_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        charge_key: _builtins.str = ...,
+        transaction_id: _builtins.str = ...,
+        amount: _money_pb2.Money | None = ...,
+        recorded_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "recorded_at", b"recorded_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "charge_key", b"charge_key", "recorded_at", b"recorded_at", "transaction_id", b"transaction_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapturedCharge: _TypeAlias = CapturedCharge  # noqa: Y015

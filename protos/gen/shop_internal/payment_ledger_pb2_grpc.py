@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PaymentLedgerStub(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
     """
 
     def __init__(self, channel):
@@ -45,10 +45,15 @@ class PaymentLedgerStub(object):
                 request_serializer=shop__internal_dot_payment__ledger__pb2.VoidRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_payment__ledger__pb2.VoidResponse.FromString,
                 _registered_method=True)
+        self.ListCharges = channel.unary_unary(
+                '/shop.internal.PaymentLedger/ListCharges',
+                request_serializer=shop__internal_dot_payment__ledger__pb2.ListChargesRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_payment__ledger__pb2.ListChargesResponse.FromString,
+                _registered_method=True)
 
 
 class PaymentLedgerServicer(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
     """
 
     def ResolveOrFence(self, request, context):
@@ -60,6 +65,13 @@ class PaymentLedgerServicer(object):
 
     def Void(self, request, context):
         """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCharges(self, request, context):
+        """Lists the charges that were captured and not released, in the order in which they were recorded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +90,11 @@ def add_PaymentLedgerServicer_to_server(servicer, server):
                     request_deserializer=shop__internal_dot_payment__ledger__pb2.VoidRequest.FromString,
                     response_serializer=shop__internal_dot_payment__ledger__pb2.VoidResponse.SerializeToString,
             ),
+            'ListCharges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCharges,
+                    request_deserializer=shop__internal_dot_payment__ledger__pb2.ListChargesRequest.FromString,
+                    response_serializer=shop__internal_dot_payment__ledger__pb2.ListChargesResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'shop.internal.PaymentLedger', rpc_method_handlers)
@@ -87,7 +104,7 @@ def add_PaymentLedgerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PaymentLedger(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card.
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
     """
 
     @staticmethod
@@ -134,6 +151,33 @@ class PaymentLedger(object):
             '/shop.internal.PaymentLedger/Void',
             shop__internal_dot_payment__ledger__pb2.VoidRequest.SerializeToString,
             shop__internal_dot_payment__ledger__pb2.VoidResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCharges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.PaymentLedger/ListCharges',
+            shop__internal_dot_payment__ledger__pb2.ListChargesRequest.SerializeToString,
+            shop__internal_dot_payment__ledger__pb2.ListChargesResponse.FromString,
             options,
             channel_credentials,
             insecure,

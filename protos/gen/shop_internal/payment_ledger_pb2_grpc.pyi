@@ -13,16 +13,18 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PaymentLedgerStub:
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card."""
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ResolveOrFenceRequest, _payment_ledger_pb2.ResolveOrFenceResponse]
     """Returns the outcome of the charge under the key. Without one, fences the key: every later Charge with it fails."""
     Void: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.VoidRequest, _payment_ledger_pb2.VoidResponse]
     """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
+    ListCharges: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ListChargesRequest, _payment_ledger_pb2.ListChargesResponse]
+    """Lists the charges that were captured and not released, in the order in which they were recorded."""
 
 class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card."""
+    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation."""
 
     @_abc_1.abstractmethod
     def ResolveOrFence(
@@ -39,5 +41,13 @@ class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_payment_ledger_pb2.VoidRequest, _abc.Awaitable[_payment_ledger_pb2.VoidResponse]],
     ) -> _abc.Awaitable[_payment_ledger_pb2.VoidResponse]:
         """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListCharges(
+        self,
+        request: _payment_ledger_pb2.ListChargesRequest,
+        context: _aio.ServicerContext[_payment_ledger_pb2.ListChargesRequest, _abc.Awaitable[_payment_ledger_pb2.ListChargesResponse]],
+    ) -> _abc.Awaitable[_payment_ledger_pb2.ListChargesResponse]:
+        """Lists the charges that were captured and not released, in the order in which they were recorded."""
 
 def add_PaymentLedgerServicer_to_server(servicer: PaymentLedgerServicer, server: _aio.Server) -> None: ...

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
@@ -132,6 +133,27 @@ def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> 
 )
 def test_every_form_of_a_postgresql_url_is_accepted(url: str) -> None:
     assert database.libpq_url(url) == "postgresql://user:secret@host:1/name?sslmode=require"
+
+
+async def test_a_server_is_found_among_several_hosts(postgres_url: str, migrations: Path, tmp_path: Path) -> None:
+    parts = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    hosts = f"host={tmp_path},{parts['host']}&port=1,{parts.get('port', 5432)}&password={parts.get('password', '')}"
+    url = f"postgresql://{parts['user']}@/{parts['dbname']}?{hosts}&target_session_attrs=read-write"
+    database.migrate(url, migrations)
+    engine = database.engine(url)
+    assert await database.is_current(engine, migrations)
+    await engine.dispose()
+
+
+def test_several_hosts_and_ports_are_passed_on_to_the_driver() -> None:
+    engine = database.engine("postgresql://user:secret@one:1,two:2/name?target_session_attrs=read-write")
+    _, arguments = engine.dialect.create_connect_args(engine.url)
+    assert {name: arguments[name] for name in ("host", "port", "dbname", "target_session_attrs")} == {
+        "host": "one,two",
+        "port": "1,2",
+        "dbname": "name",
+        "target_session_attrs": "read-write",
+    }
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])

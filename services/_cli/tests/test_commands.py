@@ -22,7 +22,7 @@ from shop import (
     product_catalog_pb2_grpc,
 )
 from shop_cli.__main__ import main
-from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_internal import letter_spool_pb2, letter_spool_pb2_grpc, orders_pb2, orders_pb2_grpc
 from shop_testkit.serving import serve
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
@@ -122,7 +122,13 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
         self.requests: list[orders_pb2.ListOrdersRequest] = []
 
     order = orders_pb2.Order(
-        order_id="o-1", state=orders_pb2.ORDER_STATE_CHARGING, user_id="ada", attempt=2, stuck=True, outbox=["email"]
+        order_id="o-1",
+        state=orders_pb2.ORDER_STATE_CHARGING,
+        user_id="ada",
+        attempt=2,
+        stuck=True,
+        outbox=["email"],
+        dead_letters=["empty_cart"],
     )
 
     async def ListOrders(self, request: orders_pb2.ListOrdersRequest, _context: Any) -> orders_pb2.ListOrdersResponse:
@@ -132,6 +138,15 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
     async def GetOrder(self, _request: Any, _context: Any) -> orders_pb2.GetOrderResponse:
         event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
         return orders_pb2.GetOrderResponse(order=self.order, history=[event])
+
+    async def ScanOrders(self, _request: Any, _context: Any) -> orders_pb2.ScanOrdersResponse:
+        raise NotImplementedError
+
+    async def RequeueNotifications(
+        self, request: orders_pb2.RequeueNotificationsRequest, _context: Any
+    ) -> orders_pb2.RequeueNotificationsResponse:
+        requeued = self.order.dead_letters if request.order_id == self.order.order_id else []
+        return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
 
 
 @pytest.fixture
@@ -285,7 +300,15 @@ async def test_an_order_with_an_unknown_outcome_prints_its_id(run: Run, checkout
 
 async def test_orders_are_listed_with_their_outbox(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "list", "--address", checkout_address)
-    assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email", out)
+    assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email +empty_cart", out)
+
+
+async def test_the_address_of_the_internal_services_can_come_from_the_environment(
+    run: Run, checkout_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECKOUT_INTERNAL_ADDR", checkout_address)
+    status, _, _ = await run("orders", "list")
+    assert status == 0
 
 
 async def test_the_order_list_can_be_filtered_by_stuck_and_state(
@@ -303,6 +326,58 @@ async def test_an_unknown_state_is_refused_with_the_known_ones(run: Run) -> None
     assert "NEEDS_REFUND" in err
 
 
+async def test_requeuing_prints_the_dead_letters_that_are_due_again(run: Run, checkout_address: str) -> None:
+    assert await run("orders", "requeue", "o-1", "--address", checkout_address) == (0, "Requeued: empty_cart\n", "")
+
+
+async def test_requeuing_an_order_without_dead_letters_says_so(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("orders", "requeue", "o-2", "--address", checkout_address)
+    assert out == "The order has no dead letters\n"
+
+
 async def test_showing_an_order_prints_its_history_step_by_step(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
     assert re.search(r"inserted +CHARGING +1 +1", out)
+
+
+class Letters(letter_spool_pb2_grpc.LetterSpoolServicer):
+    letter = letter_spool_pb2.Letter(
+        letter_id="o-1", state=letter_spool_pb2.LETTER_STATE_IN_DOUBT, reason="NO_RESPONSE"
+    )
+
+    async def ListLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.ListLettersResponse:
+        return letter_spool_pb2.ListLettersResponse(letters=[self.letter])
+
+    async def GetLetter(self, _request: Any, _context: Any) -> letter_spool_pb2.GetLetterResponse:
+        return letter_spool_pb2.GetLetterResponse(letter=self.letter, message="Subject: [Your] order\r\n")
+
+    async def RequeueLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.RequeueLettersResponse:
+        return letter_spool_pb2.RequeueLettersResponse(requeued=["o-1"])
+
+
+@pytest.fixture
+async def email_address() -> AsyncIterator[str]:
+    async with serve((letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, Letters())) as address:
+        yield address
+
+
+async def test_letters_are_listed_with_their_states(run: Run, email_address: str) -> None:
+    _, out, _ = await run("letters", "list", "--address", email_address)
+    assert re.search(r"o-1 +IN_DOUBT +0 +NO_RESPONSE", out)
+    assert "1 letter" in out
+
+
+async def test_a_letter_is_shown_with_its_text(run: Run, email_address: str) -> None:
+    _, out, _ = await run("letters", "show", "o-1", "--address", email_address)
+    assert "Subject: [Your] order\n" in out
+
+
+async def test_requeued_letters_are_distinguished_from_others(run: Run, email_address: str) -> None:
+    _, out, _ = await run("letters", "requeue", "o-1", "o-2", "--address", email_address)
+    assert out.splitlines() == ["o-1 requeued", "o-2 left as it is"]
+
+
+async def test_an_unknown_state_of_a_letter_is_rejected(run: Run) -> None:
+    status, _, err = await run("letters", "list", "--state", "gone")
+    assert status == 2
+    assert "IN_DOUBT" in err

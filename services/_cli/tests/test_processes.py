@@ -10,7 +10,7 @@ import pytest
 from chassis.errors import NotFound
 from shop_cli.local.ports import HOST, PortInUse
 from shop_cli.local.processes import NotServing, Process, ProcessDied, Shop
-from shop_cli.local.workspace import Program
+from shop_cli.local.workspace import Program, discover, find
 
 PARENT = """
 import asyncio, sys
@@ -161,6 +161,36 @@ async def test_every_service_gets_the_addresses_of_all_services(ad: Program, tmp
     assert shop["ad"].environment["PRODUCT_CATALOG_ADDR"] == "127.0.0.1:2"
 
 
+async def test_every_service_gets_the_addresses_of_internal_services(ad: Program, tmp_path: Path) -> None:
+    shop = Shop([ad], tmp_path, {"ad": 1, "ad-internal": 2})
+    assert shop["ad"].environment["AD_INTERNAL_ADDR"] == shop["ad"].internal_address == "127.0.0.1:2"
+
+
+async def test_an_internal_port_in_use_is_detected_before_any_service_is_started(
+    ad: Program, port: int, tmp_path: Path
+) -> None:
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        listener.listen()
+        internal_port = listener.getsockname()[1]
+        with pytest.raises(PortInUse, match=str(internal_port)):
+            await Shop([ad], tmp_path, {"ad": port, "ad-internal": internal_port}).__aenter__()
+
+
 async def test_a_service_that_is_not_part_of_the_shop_is_reported_by_name(shop: Shop) -> None:
     with pytest.raises(NotFound, match="cart is not part of this shop"):
         shop["cart"]
+
+
+async def test_the_secrets_of_a_service_are_not_among_its_data(port: int, tmp_path: Path) -> None:
+    async with Shop([find(discover(), "payment")], tmp_path, {"payment": port}) as shop:
+        await shop["payment"].wait_until_serving()
+        key = shop["payment"].environment["HMAC_KEY"].encode()
+        data = [path for path in (tmp_path / ".shop").rglob("*") if path.is_file()]
+        assert "payment.db" in {path.name for path in data}
+        assert [path.name for path in data if key in path.read_bytes()] == []
+
+
+def test_a_service_has_the_same_secrets_after_a_restart(tmp_path: Path) -> None:
+    first, second = (Shop([find(discover(), "payment")], tmp_path, {"payment": 1}) for _ in range(2))
+    assert first["payment"].environment["HMAC_KEY"] == second["payment"].environment["HMAC_KEY"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -9,8 +10,13 @@ from typing_extensions import override
 from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.mail_relay import MailRelay
+from shop_cli.prove.peer_stubs import PeerStubs
 from shop_cli.prove.progress_gate import ProgressGate
+from shop_cli.prove.shop_faults import ShopFaults
 
+NO_STUBS = PeerStubs("", {})
+RELAY = MailRelay(Path())
 LOOKAHEAD = 100
 
 
@@ -51,10 +57,11 @@ def gate() -> ProgressGate:
 
 async def inject(gate: ProgressGate, process: ControllableProcess, *faults: Fault) -> Counter[str]:
     """Inject faults into a process with the name `a`; return their counts by kind."""
-    counts: Counter[str] = Counter()
+    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, RELAY, 1)
+    injector = FaultInjector(faults_of_a.inject, gate)
     async with asyncio.timeout(10):
-        await FaultInjector({"a": process}, gate, counts, 1).run(faults, orders=1_000)
-    return counts
+        await injector.run(faults, orders=1_000)
+    return injector.counts
 
 
 async def test_a_killed_process_is_restarted_and_awaited(gate: ProgressGate) -> None:

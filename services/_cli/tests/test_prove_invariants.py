@@ -20,7 +20,7 @@ from shop_cli.prove.evidence import (
     OrderResponse,
     Shipment,
 )
-from shop_cli.prove.invariants import check_invariants
+from shop_cli.prove.invariants import check_invariants, summary_counts
 
 TOTAL = Money.of("EUR", 12, 500_000_000)
 ORDER = OrderResult(
@@ -55,9 +55,11 @@ PLACED = OrderEvidence(
     charges=(TOTAL,),
     shipments=(SHIPMENT,),
     confirmations=(CONFIRMATION,),
-    journal_record=JournalRecord("DONE", TOTAL),
+    journal_record=JournalRecord("order-id", "DONE", TOTAL),
     repeated=OrderResponse(ClientOutcome.PLACED, ORDER),
 )
+REFUSED = OrderResponse(ClientOutcome.REFUSED, reason="CART_ORDERED")
+UNKNOWN = OrderResponse(ClientOutcome.UNKNOWN)
 NOT_PLACED = replace(PLACED, charges=(), shipments=(), confirmations=(), journal_record=None, repeated=None)
 
 
@@ -89,6 +91,18 @@ def test_a_placed_order_without_a_definite_response_violates_nothing() -> None:
 
 def test_two_charges_violate_i1() -> None:
     assert "I1" in violated(replace(PLACED, charges=(TOTAL, TOTAL)))
+
+
+def test_charges_of_two_orders_of_the_same_cart_contents_violate_i1() -> None:
+    one = replace(PLACED, intent=replace(INTENT, number=1, rival=2))
+    other = replace(PLACED, intent=replace(INTENT, number=2, rival=1))
+    assert violated(one, other) == {"I1"}
+    assert violated(one, replace(NOT_PLACED, intent=other.intent, response=REFUSED)) == set()
+
+
+def test_a_history_that_no_sequence_of_calls_explains_violates_i10() -> None:
+    evidence = Evidence((PLACED,), contradictions=("the cart of ada: ...",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I10"]
 
 
 def test_a_charge_that_belongs_to_no_order_violates_i1() -> None:
@@ -124,8 +138,8 @@ def test_confirmations_of_two_order_ids_violate_i4() -> None:
     assert "I4" in violated(replace(PLACED, confirmations=(CONFIRMATION, replace(CONFIRMATION, order_id="another"))))
 
 
-def test_the_same_confirmation_twice_violates_nothing() -> None:
-    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == set()
+def test_the_same_confirmation_twice_violates_i4() -> None:
+    assert violated(replace(PLACED, confirmations=(CONFIRMATION, CONFIRMATION))) == {"I4"}
 
 
 def test_a_confirmation_without_a_shipment_violates_i4() -> None:
@@ -141,7 +155,7 @@ def test_a_confirmation_without_a_text_of_the_order_violates_i4(text: str) -> No
 
 @pytest.mark.parametrize("state", ["CHARGING", "DECLINED", "ABANDONED", "VOIDED"])
 def test_an_ok_response_for_an_unsettled_or_failed_order_violates_i5(state: str) -> None:
-    assert violated(replace(PLACED, journal_record=JournalRecord(state, TOTAL))) == {"I5"}
+    assert violated(replace(PLACED, journal_record=JournalRecord("order-id", state, TOTAL))) == {"I5"}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +194,12 @@ def test_an_emptied_cart_after_a_refusal_violates_i7() -> None:
     assert violated(refused, carts=(cart({}),)) == {"I7"}
 
 
-@pytest.mark.parametrize("contents", [{"hat": 1}, {"hat": 1, "mug": 2}])
-def test_a_late_addition_may_be_left_alone_or_with_the_whole_cart(contents: dict[str, int]) -> None:
-    assert violated(PLACED, carts=(cart(contents, added_late={"hat": 1}),)) == set()
+def test_a_late_addition_that_is_left_alone_violates_nothing() -> None:
+    assert violated(PLACED, carts=(cart({"hat": 1}, added_late={"hat": 1}),)) == set()
+
+
+def test_ordered_items_left_with_a_late_addition_violate_i7() -> None:
+    assert violated(PLACED, carts=(cart({"hat": 1, "mug": 2}, added_late={"hat": 1}),)) == {"I7"}
 
 
 def test_a_lost_late_addition_violates_i7() -> None:
@@ -199,9 +216,90 @@ def test_two_wrong_charges_with_the_right_sum_violate_i8() -> None:
     assert violated(more, less) == {"I8"}
 
 
+def violated_after_losses(order: OrderEvidence) -> set[str]:
+    evidence = Evidence((order,), journal_loses_commits=True)
+    return {invariant.name for invariant in check_invariants(evidence) if not invariant.holds}
+
+
+LOST = replace(PLACED, journal_record=None, repeated=None)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        LOST,
+        replace(LOST, confirmations=()),
+        replace(LOST, response=replace(PLACED.response, contradictions=("a repetition returned CART_EMPTY",))),
+        replace(LOST, intent=replace(INTENT, max_tries=1), shipments=(), confirmations=(), response=UNKNOWN),
+    ],
+)
+def test_an_order_that_the_journal_lost_may_be_incomplete(lost: OrderEvidence) -> None:
+    assert violated_after_losses(lost) == set()
+    assert violated(lost)
+
+
+@pytest.mark.parametrize(
+    ("lost", "invariant"),
+    [
+        (replace(LOST, charges=(TOTAL, TOTAL)), "I1"),
+        (replace(LOST, shipments=(SHIPMENT, Shipment("another", {}))), "I2"),
+        (replace(LOST, charges=()), "I3"),
+    ],
+)
+def test_an_order_that_the_journal_lost_has_at_most_one_effect_of_each_kind(
+    lost: OrderEvidence, invariant: str
+) -> None:
+    assert invariant in violated_after_losses(lost)
+
+
+def of_one_cart(*orders: OrderEvidence, key: str | None) -> tuple[OrderEvidence, ...]:
+    return tuple(
+        replace(order, intent=replace(INTENT, number=number, rival=3 - number, key=key))
+        for number, order in enumerate(orders, start=1)
+    )
+
+
+@pytest.mark.parametrize(("key", "expected"), [(None, {"I1"}), ("key", set())])
+def test_two_keys_may_order_one_cart_only_after_a_loss(key: str | None, expected: set[str]) -> None:
+    evidence = Evidence(of_one_cart(LOST, PLACED, key=key), journal_loses_commits=True)
+    assert {invariant.name for invariant in check_invariants(evidence) if not invariant.holds} == expected
+    assert violated(*of_one_cart(PLACED, PLACED, key=key)) == {"I1"}
+
+
+def test_two_orders_of_one_cart_in_the_journal_are_not_due_to_a_loss() -> None:
+    evidence = Evidence(of_one_cart(PLACED, PLACED, key="key"), journal_loses_commits=True)
+    assert {invariant.name for invariant in check_invariants(evidence) if not invariant.holds} == {"I1"}
+
+
+def test_a_cart_that_was_ordered_twice_after_a_loss_is_counted() -> None:
+    evidence = Evidence(of_one_cart(LOST, PLACED, key="key"), journal_loses_commits=True)
+    assert summary_counts(evidence)["carts_ordered_twice"] == 1
+
+
+def test_an_unexpected_error_of_a_service_violates_i11() -> None:
+    evidence = Evidence((PLACED,), unexpected_errors=("payment: Traceback ...",))
+    assert [invariant.name for invariant in check_invariants(evidence) if not invariant.holds] == ["I11"]
+
+
+def test_an_order_in_the_journal_is_complete_even_if_others_were_lost() -> None:
+    assert violated_after_losses(replace(PLACED, shipments=())) >= {"I2"}
+
+
+@pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
+def test_an_order_that_operators_must_settle_may_be_charged_and_not_shipped(state: str) -> None:
+    record = JournalRecord("order-id", state, TOTAL)
+    response = OrderResponse(ClientOutcome.REFUSED, reason="ORDER_NEEDS_REVIEW")
+    assert violated(replace(NOT_PLACED, charges=(TOTAL,), journal_record=record, response=response)) == set()
+
+
 def test_too_many_orders_without_a_definite_response_violate_i9() -> None:
     unanswered = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.UNKNOWN))
     assert violated(*[PLACED] * 18, unanswered, unanswered) == {"I9"}
+
+
+def test_orders_that_customers_skipped_do_not_count_for_i9() -> None:
+    skipped = replace(NOT_PLACED, response=OrderResponse(ClientOutcome.SKIPPED))
+    assert violated(*[PLACED] * 18, skipped, skipped) == set()
 
 
 def test_customers_who_give_up_do_not_count_for_i9() -> None:

@@ -11,22 +11,20 @@ import pytest
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Line, valid_intent
 from shop_cli.prove.evidence import Shipment
-from shop_cli.prove.ledgers import Charge, card_hmac, match_ledgers, read_charges, read_manifest, read_outbox
+from shop_cli.prove.ledgers import (
+    Charge,
+    card_hmac,
+    match_ledgers,
+    read_charges,
+    read_confirmations,
+    read_manifest,
+    read_outbox,
+)
 
 HMAC_KEY = b"key" * 16
 INTENT = valid_intent(5, "customer-5", [Line("mug", 1)], "key")
 EUROS = Money.of("EUR", 5)
-
-
-def manifest_line(tracking_id: str, street: str = INTENT.street) -> str:
-    return json.dumps(
-        {"tracking_id": tracking_id, "street_address": street, "items": [{"product_id": "mug", "quantity": 1}]}
-    )
-
-
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    return tmp_path / "shipments.jsonl"
+SHIPMENT = (INTENT.street, Shipment("a", {"mug": 1}))
 
 
 @pytest.fixture
@@ -49,39 +47,59 @@ def test_charges_are_read_with_their_amounts(tmp_path: Path) -> None:
     assert read_charges(f"sqlite:///{path}") == [Charge("k", "CHARGED", EUROS, b"\x01")]
 
 
-def test_two_manifest_entries_with_one_tracking_id_are_one_shipment(manifest: Path) -> None:
-    manifest.write_text(f"{manifest_line('a')}\n{manifest_line('a')}\n{manifest_line('b')}\n")
-    assert [shipment.tracking_id for _, shipment in read_manifest(manifest)] == ["a", "b"]
-
-
-def test_a_torn_line_of_the_manifest_is_skipped(manifest: Path) -> None:
-    manifest.write_text(f"{manifest_line('a')[:20]}\n{manifest_line('b')}\n")
-    assert [shipment.tracking_id for _, shipment in read_manifest(manifest)] == ["b"]
+def test_shipments_are_read_with_their_streets_and_without_fences(tmp_path: Path) -> None:
+    path = tmp_path / "shipping.db"
+    parcel = {"address": {"street_address": INTENT.street}, "items": [{"product_id": "mug", "quantity": 1}]}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE shipments (tracking_id, parcel)")
+        connection.execute("INSERT INTO shipments VALUES ('a', ?), ('fenced', NULL)", (json.dumps(parcel),))
+    assert read_manifest(f"sqlite:///{path}") == [SHIPMENT]
 
 
 def test_a_confirmation_is_read_with_its_order_recipient_and_text(outbox: Path) -> None:
-    message = EmailMessage()
-    message["To"], message["Message-ID"] = "a@example.com", "<order@shop>"
-    message.set_content("two\n  words\n")
-    (outbox / "order.eml").write_bytes(bytes(message))
+    (outbox / "order.eml").write_bytes(confirmation_of("order"))
     (confirmation,) = read_outbox(outbox)
     assert (confirmation.order_id, confirmation.recipient, confirmation.text) == ("order", "a@example.com", "two words")
 
 
-def test_entries_are_matched_by_card_and_street(manifest: Path, outbox: Path) -> None:
-    manifest.write_text(f"{manifest_line('a')}\n")
-    ledgers = match_ledgers([INTENT], [charge()], manifest, outbox, HMAC_KEY)
+def test_a_letter_that_was_not_sent_waits_in_the_spool(tmp_path: Path, outbox: Path) -> None:
+    (outbox / "sent.eml").write_bytes(confirmation_of("sent"))
+    path = tmp_path / "email.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE letters (message)")
+        connection.executemany(
+            "INSERT INTO letters VALUES (?)", [(confirmation_of("sent"),), (confirmation_of("waiting"),)]
+        )
+    confirmations = read_confirmations(outbox, f"sqlite:///{path}")
+    assert [confirmation.order_id for confirmation in confirmations] == ["sent", "waiting"]
+
+
+def confirmation_of(order_id: str) -> bytes:
+    message = EmailMessage()
+    message["To"], message["Message-ID"] = "a@example.com", f"<{order_id}@shop>"
+    message.set_content("two\n  words\n")
+    return bytes(message)
+
+
+def test_entries_are_matched_by_card_and_street(outbox: Path) -> None:
+    ledgers = match_ledgers([INTENT], [charge()], [SHIPMENT], read_outbox(outbox), HMAC_KEY)
     assert ledgers.charges == {5: (EUROS,)}
     assert ledgers.shipments == {5: (Shipment("a", {"mug": 1}),)}
     assert ledgers.unmatched_entries == ()
 
 
 @pytest.mark.parametrize("state", ["VOIDED", "DECLINED"])
-def test_a_charge_that_was_not_captured_does_not_count(manifest: Path, outbox: Path, state: str) -> None:
-    assert match_ledgers([INTENT], [charge(state)], manifest, outbox, HMAC_KEY).charges == {}
+def test_a_charge_that_was_not_captured_does_not_count(outbox: Path, state: str) -> None:
+    assert match_ledgers([INTENT], [charge(state)], [], read_outbox(outbox), HMAC_KEY).charges == {}
 
 
-def test_entries_that_belong_to_no_order_are_reported(manifest: Path, outbox: Path) -> None:
-    manifest.write_text(f"{manifest_line('a', street='elsewhere')}\n")
-    unmatched = match_ledgers([INTENT], [charge(card=b"another")], manifest, outbox, HMAC_KEY).unmatched_entries
+def test_a_charge_that_a_fence_has_overwritten_was_captured(outbox: Path) -> None:
+    assert match_ledgers([INTENT], [charge("FENCED")], [], read_outbox(outbox), HMAC_KEY).charges == {5: (EUROS,)}
+
+
+def test_entries_that_belong_to_no_order_are_reported(outbox: Path) -> None:
+    elsewhere = [("elsewhere", Shipment("a", {"mug": 1}))]
+    unmatched = match_ledgers(
+        [INTENT], [charge(card=b"another")], elsewhere, read_outbox(outbox), HMAC_KEY
+    ).unmatched_entries
     assert unmatched == ("charge key belongs to no order", "shipment a belongs to no order")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.local.workspace import Program, discover, find
+from shop_cli.local.workspace import Program, default_ports, discover, find
 
 PYPROJECT = """
 [tool.hatch.build.targets.wheel]
@@ -13,7 +13,7 @@ port = {port}
 """
 
 
-def add_package(folder: Path, package: str, port: int) -> None:
+def add_package(folder: Path, package: str, port: int | str) -> None:
     folder.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(PYPROJECT.format(package=package, port=port))
 
@@ -23,9 +23,21 @@ def test_a_folder_of_services_with_a_port_is_a_grpc_service(tmp_path: Path) -> N
     assert discover(tmp_path) == [Program("gift-cards", "gift_cards_service", 50060, "grpc")]
 
 
+def test_a_service_may_have_a_port_for_internal_services(tmp_path: Path) -> None:
+    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", port="50060\ninternal-port = 51060")
+    assert default_ports(discover(tmp_path)) == {"gift-cards": 50060, "gift-cards-internal": 51060}
+
+
 def test_a_folder_next_to_services_with_a_port_is_an_http_service(tmp_path: Path) -> None:
     add_package(tmp_path / "employee-api", "employee_api", 8000)
     assert discover(tmp_path) == [Program("employee-api", "employee_api", 8000, "http")]
+
+
+def test_a_program_has_the_secrets_of_its_package(tmp_path: Path) -> None:
+    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", 50060)
+    with (tmp_path / "services" / "gift-cards" / "pyproject.toml").open("a") as file:
+        file.write('secrets = ["HMAC_KEY"]\n')
+    assert [program.secrets for program in discover(tmp_path)] == [("HMAC_KEY",)]
 
 
 def test_a_package_without_a_port_is_not_a_program(tmp_path: Path) -> None:
@@ -35,7 +47,9 @@ def test_a_package_without_a_port_is_not_a_program(tmp_path: Path) -> None:
 
 
 def test_the_address_variable_is_the_name_in_capitals() -> None:
-    assert Program("product-catalog", "", 0, "grpc").address_variable == "PRODUCT_CATALOG_ADDR"
+    program = Program("product-catalog", "", 0, "grpc")
+    assert program.address_variable == "PRODUCT_CATALOG_ADDR"
+    assert program.internal_address_variable == "PRODUCT_CATALOG_INTERNAL_ADDR"
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

@@ -35,6 +35,7 @@ async def stub(valkey: ValkeyServer) -> AsyncIterator[CartServiceStub]:
             **os.environ,
             "HOST": "127.0.0.1",
             "PORT": "0",
+            "INTERNAL_PORT": "0",
             "DRAIN_SECONDS": "0",
             "GRPC_VERBOSITY": "ERROR",
             "REDIS_URL": f"unix://{valkey.unix_socket_path}",

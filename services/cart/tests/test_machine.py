@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from cart_service.domain import Addition, CartStore
+from cart_service.domain import Addition, CartStore, Line, Purchase
 from chassis.errors import IdempotencyKeyReused
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
@@ -20,7 +20,15 @@ KEYS = st.none() | st.sampled_from(["k1", "k2", "k3"])
 
 
 class CartMachine(RuleBasedStateMachine):
-    """A store and its model: quantities by user and product, used keys, and all etags seen so far."""
+    """A store and its model.
+
+    Attributes:
+        carts: quantities by user and product.
+        etags: the last seen etag of each cart that has lines.
+        ordered_etags: of carts that an order emptied.
+        keys, orders: those used so far.
+        seen_etags: all etags seen so far.
+    """
 
     open_store: OpenStore
 
@@ -33,6 +41,8 @@ class CartMachine(RuleBasedStateMachine):
         self.carts: dict[str, dict[str, int]] = {"ada": {}, "bob": {}}
         self.etags: dict[str, str] = {}
         self.keys: dict[tuple[str, str], tuple[str, int]] = {}
+        self.ordered_etags: dict[str, str] = {}
+        self.orders: set[tuple[str, str]] = set()
         self.seen_etags: set[str] = set()
 
     def teardown(self) -> None:
@@ -52,6 +62,7 @@ class CartMachine(RuleBasedStateMachine):
         if previous is None:
             self.carts[user][product] = self.carts[user].get(product, 0) + quantity
             self.etags.pop(user, None)
+            self.ordered_etags.pop(user, None)
         if key:
             self.keys[user, key] = added
 
@@ -71,11 +82,34 @@ class CartMachine(RuleBasedStateMachine):
         if stale := sorted(self.seen_etags - {self.etags.get(user)}):
             self.runner.run(self.store.empty(self.prefix + user, data.draw(st.sampled_from(stale))))
 
+    @rule(
+        user=USERS,
+        order=st.sampled_from(["o1", "o2", "o3"]),
+        lines=st.dictionaries(PRODUCTS, st.integers(1, 3)),
+        current=st.booleans(),
+    )
+    def remove_ordered(self, user: str, order: str, lines: dict[str, int], current: bool) -> None:
+        etag = self.etags.get(user, "unknown") if current else "stale"
+        purchase = Purchase(self.prefix + user, order, etag, tuple(Line(*line) for line in lines.items()))
+        self.runner.run(self.store.remove_ordered(purchase))
+        if (user, order) in self.orders:
+            return
+        self.orders.add((user, order))
+        before = self.carts[user]
+        after = {product: quantity - lines.get(product, 0) for product, quantity in before.items()}
+        after = {} if etag == self.etags.get(user) else {product: left for product, left in after.items() if left > 0}
+        if after != before:
+            self.etags.pop(user, None)
+        if before and not after:
+            self.ordered_etags[user] = etag
+        self.carts[user] = after
+
     @invariant()
     def store_and_model_agree(self) -> None:
         for user, expected in self.carts.items():
             cart = self.runner.run(self.store.read(self.prefix + user))
             assert [(line.product_id, line.quantity) for line in cart.lines] == sorted(expected.items())
+            assert cart.ordered_etag == self.ordered_etags.get(user)
             assert (cart.etag == self.etags.get(user)) == (cart.etag in self.seen_etags)
             if expected and user in self.etags:
                 assert cart.etag == self.etags[user]

@@ -3,7 +3,7 @@
 import pytest
 
 from cart_service import store as module
-from cart_service.domain import Addition
+from cart_service.domain import Addition, Line, Purchase
 from cart_service.store import MemoryCartStore
 
 
@@ -79,3 +79,18 @@ async def test_the_oldest_keys_are_evicted(monkeypatch: pytest.MonkeyPatch, cloc
     for number in range(100):
         await store.add(Addition("ada", "pan", 1, f"k{number}"))
     assert len(store._keys._entries) == 10
+
+
+async def test_the_ids_of_orders_expire(store: MemoryCartStore, clock: Clock) -> None:
+    await store.remove_ordered(Purchase("ada", "order-1", "", ()))
+    clock.seconds = module.ORDERS_TTL_SECONDS
+    await store.add(Addition("ada", "pan", 1))
+    await store.remove_ordered(Purchase("ada", "order-1", "", (Line("pan", 1),)))
+    assert not (await store.read("ada")).lines
+
+
+async def test_the_ids_of_the_latest_orders_of_a_user_are_stored(store: MemoryCartStore) -> None:
+    for number in range(module.MAX_ORDERS + 10):
+        await store.remove_ordered(Purchase("ada", f"order-{number}", "", ()))
+    orders = store._orders.get("ada") or ()
+    assert (orders[0], len(orders)) == ("order-10", module.MAX_ORDERS)

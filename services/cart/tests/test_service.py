@@ -1,16 +1,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import grpc
 import pytest
 from typing_extensions import override
 
-from cart_service.domain import Addition, Cart, CartStore, StoreUnavailable
-from cart_service.service import CartService
+from cart_service.domain import Addition, Cart, CartStore, Purchase, StoreUnavailable
+from cart_service.service import CartService, OrderedCart
 from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
+from shop_internal.ordered_cart_pb2 import RemoveOrderedRequest
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
 from shop_testkit.serving import connect, serve
 
 TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
@@ -31,6 +34,10 @@ class UnavailableStore(CartStore):
         raise StoreUnavailable
 
     @override
+    async def remove_ordered(self, purchase: Purchase) -> None:
+        raise StoreUnavailable
+
+    @override
     async def check(self) -> None:
         raise StoreUnavailable
 
@@ -39,6 +46,12 @@ class UnavailableStore(CartStore):
 async def stub(store: CartStore) -> AsyncIterator[CartServiceStub]:
     async with connect((add_CartServiceServicer_to_server, CartService(store))) as channel:
         yield CartServiceStub(channel)
+
+
+@pytest.fixture
+async def ordered(store: CartStore) -> AsyncIterator[OrderedCartStub]:
+    async with connect((add_OrderedCartServicer_to_server, OrderedCart(store))) as channel:
+        yield OrderedCartStub(channel)
 
 
 async def add(stub: CartServiceStub, item: cart_pb2.CartItem | None = TWO_PANS, **metadata: str) -> None:
@@ -99,6 +112,56 @@ async def test_emptying_with_the_current_etag_empties_the_cart(stub: CartService
     await stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id="ada"), metadata=(("if-match", etag),))
     cart, _ = await read(stub)
     assert not cart.items
+
+
+async def test_ordered_items_are_removed_and_later_ones_remain(stub: CartServiceStub, ordered: OrderedCartStub) -> None:
+    await add(stub)
+    _, etag = await read(stub)
+    tent = cart_pb2.CartItem(product_id="tent", quantity=1)
+    await add(stub, tent)
+    await ordered.RemoveOrdered(RemoveOrderedRequest(user_id="ada", etag=etag, order_id="order-1", items=[TWO_PANS]))
+    cart, _ = await read(stub)
+    assert list(cart.items) == [tent]
+
+
+async def test_a_cart_that_an_order_emptied_is_returned_with_the_ordered_etag(
+    stub: CartServiceStub, ordered: OrderedCartStub
+) -> None:
+    await add(stub)
+    _, etag = await read(stub)
+    await ordered.RemoveOrdered(RemoveOrderedRequest(user_id="ada", etag=etag, order_id="order-1", items=[TWO_PANS]))
+    call = stub.GetCart(ADA)
+    await call
+    assert dict(await call.trailing_metadata())["ordered-etag"] == etag
+
+
+async def test_a_cart_that_no_order_emptied_is_returned_without_an_ordered_etag(stub: CartServiceStub) -> None:
+    call = stub.GetCart(ADA)
+    await call
+    assert "ordered-etag" not in dict(await call.trailing_metadata())
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"user_id": ""}, "user_id"),
+        ({"order_id": ""}, "order_id"),
+        ({"order_id": "x" * 129}, "order_id"),
+        ({"etag": "x" * 129}, "etag"),
+        ({"etag": "ключ"}, "etag"),
+        ({"etag": "two words"}, "etag"),
+        ({"items": [cart_pb2.CartItem(product_id="", quantity=1)]}, "items[0].product_id"),
+        ({"items": [TWO_PANS, cart_pb2.CartItem(product_id="pan", quantity=0)]}, "items[1].quantity"),
+        ({"items": [TWO_PANS] * 201}, "items"),
+    ],
+)
+async def test_an_invalid_removal_is_rejected_with_the_name_of_the_field(
+    ordered: OrderedCartStub, changes: dict[str, Any], field: str
+) -> None:
+    valid = {"user_id": "ada", "etag": "e", "order_id": "order-1", "items": [TWO_PANS]}
+    rejected = from_rpc_error(await refusal(ordered.RemoveOrdered(RemoveOrderedRequest(**{**valid, **changes}))))
+    assert isinstance(rejected, InvalidArgument)
+    assert [violation.field for violation in rejected.violations] == [field]
 
 
 async def test_a_repeated_key_takes_effect_once(stub: CartServiceStub) -> None:

@@ -13,6 +13,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    Purchase,
     QuantityTooLarge,
 )
 from chassis.errors import IdempotencyKeyReused
@@ -30,6 +31,11 @@ async def etag(store: CartStore, user_id: str = "ada") -> str:
 
 async def add(store: CartStore, product_id: str, quantity: int = 1, key: str | None = None) -> None:
     await store.add(Addition("ada", product_id, quantity, key))
+
+
+async def remove_ordered(store: CartStore, order_id: str = "order-1", etag: str = "stale", **quantities: int) -> None:
+    lines = tuple(Line(product_id, quantity) for product_id, quantity in quantities.items())
+    await store.remove_ordered(Purchase("ada", order_id, etag, lines))
 
 
 async def test_an_unknown_user_has_a_cart_without_lines(store: CartStore) -> None:
@@ -211,6 +217,143 @@ async def test_a_thousand_concurrent_additions_all_count(store: CartStore) -> No
 async def test_a_thousand_additions_delivered_twice_count_once_each(store: CartStore) -> None:
     await asyncio.gather(*(add(store, "pan", key=f"k{number % 1000}") for number in range(2000)))
     assert await quantities(store) == {"pan": 1000}
+
+
+async def test_an_order_of_the_current_etag_empties_the_cart(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    await remove_ordered(store, etag=await etag(store), pan=2)
+    assert await quantities(store) == {}
+
+
+async def test_what_was_added_after_the_order_remains(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    await add(store, "axe", 1)
+    ordered = await etag(store)
+    await add(store, "pan", 3)
+    await add(store, "tent", 1)
+    await remove_ordered(store, etag=ordered, pan=2, axe=1)
+    assert await quantities(store) == {"pan": 3, "tent": 1}
+
+
+async def test_no_quantity_falls_below_zero(store: CartStore) -> None:
+    await add(store, "pan", 1)
+    await add(store, "tent", 1)
+    await remove_ordered(store, pan=2, axe=1)
+    assert await quantities(store) == {"tent": 1}
+
+
+async def test_a_repeated_removal_has_no_effect(store: CartStore) -> None:
+    await add(store, "pan", 5)
+    await remove_ordered(store, pan=2)
+    await remove_ordered(store, pan=2)
+    assert await quantities(store) == {"pan": 3}
+
+
+async def test_a_repeated_removal_leaves_a_refilled_cart_unchanged(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    ordered = await etag(store)
+    await remove_ordered(store, etag=ordered, pan=2)
+    await add(store, "pan", 2)
+    await remove_ordered(store, etag=ordered, pan=2)
+    assert await quantities(store) == {"pan": 2}
+
+
+async def test_a_removal_that_found_no_cart_is_not_made_up_for_later(store: CartStore) -> None:
+    await remove_ordered(store, pan=2)
+    await add(store, "pan", 2)
+    await remove_ordered(store, pan=2)
+    assert await quantities(store) == {"pan": 2}
+
+
+async def test_two_orders_each_remove_their_quantities(store: CartStore) -> None:
+    await add(store, "pan", 5)
+    await remove_ordered(store, "order-1", pan=2)
+    await remove_ordered(store, "order-2", pan=2)
+    assert await quantities(store) == {"pan": 1}
+
+
+async def test_an_order_id_belongs_to_its_user(store: CartStore) -> None:
+    await store.add(Addition("bob", "pan", 5))
+    await remove_ordered(store, "order-1", pan=2)
+    await store.remove_ordered(Purchase("bob", "order-1", "stale", (Line("pan", 2),)))
+    assert await quantities(store, "bob") == {"pan": 3}
+
+
+async def test_a_removal_that_leaves_items_changes_the_etag(store: CartStore) -> None:
+    await add(store, "pan", 5)
+    before = await etag(store)
+    await remove_ordered(store, pan=2)
+    assert await etag(store) != before
+
+
+async def test_a_removal_of_products_that_the_cart_does_not_have_leaves_the_etag_unchanged(store: CartStore) -> None:
+    await add(store, "pan", 5)
+    before = await etag(store)
+    await remove_ordered(store, tent=1)
+    assert await etag(store) == before
+
+
+async def test_a_cart_that_an_order_emptied_has_the_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    ordered = await etag(store)
+    await remove_ordered(store, etag=ordered, pan=2)
+    assert (await store.read("ada")).ordered_etag == ordered
+
+
+async def test_a_cart_that_an_order_emptied_item_by_item_has_the_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 1)
+    await remove_ordered(store, etag="stale", pan=2)
+    assert (await store.read("ada")).ordered_etag == "stale"
+
+
+async def test_a_cart_that_an_order_emptied_has_a_new_etag_at_each_read(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    ordered = await etag(store)
+    await remove_ordered(store, etag=ordered, pan=2)
+    assert len({ordered, await etag(store), await etag(store)}) == 3
+
+
+async def test_emptying_an_empty_cart_leaves_its_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    ordered = await etag(store)
+    await remove_ordered(store, etag=ordered, pan=2)
+    await store.empty("ada", ordered)
+    await store.empty("ada", None)
+    assert (await store.read("ada")).ordered_etag == ordered
+
+
+async def test_a_cart_that_its_user_emptied_has_no_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    await remove_ordered(store, etag=await etag(store), pan=2)
+    await add(store, "pan", 2)
+    await store.empty("ada", None)
+    assert (await store.read("ada")).ordered_etag is None
+
+
+async def test_a_removal_that_finds_an_empty_cart_leaves_it_without_an_ordered_etag(store: CartStore) -> None:
+    await remove_ordered(store, etag="stale", pan=2)
+    assert (await store.read("ada")).ordered_etag is None
+
+
+async def test_a_refilled_cart_has_no_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    await remove_ordered(store, etag=await etag(store), pan=2)
+    await add(store, "pan", 2)
+    assert (await store.read("ada")).ordered_etag is None
+
+
+async def test_an_ordered_etag_expires_with_the_lifetime_of_the_cart(open_store: OpenStore) -> None:
+    async with open_store(ttl_seconds=0.2) as store, asyncio.timeout(20):
+        await add(store, "pan")
+        await remove_ordered(store, pan=1)
+        while (await store.read("ada")).ordered_etag:  # noqa: ASYNC110 - expiry sends no notification
+            await asyncio.sleep(0.05)
+
+
+async def test_concurrent_repeats_of_a_removal_take_effect_once(store: CartStore) -> None:
+    await add(store, "pan", 1000)
+    await asyncio.gather(*(remove_ordered(store, f"order-{number % 30}", pan=1) for number in range(300)))
+    assert await quantities(store) == {"pan": 970}
 
 
 async def test_a_store_that_responds_is_ready(store: CartStore) -> None:

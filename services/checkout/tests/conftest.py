@@ -14,7 +14,7 @@ from chassis.money import Money
 from chassis.telemetry import Telemetry
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
-from checkout_service.domain import Address, Order, OrderLine, new_order_id
+from checkout_service.domain import Address, Order, OrderLine, order_id_of
 from checkout_service.journal.opening import open_journal
 from checkout_service.peers import channels
 from checkout_service.ports import Journal, NewOrder
@@ -23,6 +23,7 @@ from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
+INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr")
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
 
@@ -60,10 +61,10 @@ def new_order() -> Callable[..., NewOrder]:
 
     def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> NewOrder:
         order = Order(
-            new_order_id(),
+            order_id_of(scope),
             "user",
             "ann@mail.example",
-            "etag",
+            f"etag of {scope}",
             Address("Main 1", "Berlin", "BE", "Germany", 10115),
             (MUG,),
             Money.of("EUR", 4, 500_000_000),
@@ -130,14 +131,17 @@ def start(database_url: str) -> Start:
         open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
         **changed: Any,
     ) -> AsyncIterator[Checkout]:
-        values = {**dict.fromkeys(PEERS, address), "database_url": database_url, "hmac_key": "k" * 32, **changed}
-        settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1, **values)
+        addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
+        values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
+        settings = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **values)
         service = server.Service(settings, telemetry or Telemetry())
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(server.serving(service, build(settings, service, open_journal)))
-            channel = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
-            await stack.enter_async_context(channel)
-            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(channel), orders_pb2_grpc.OrderJournalStub(channel))
+            public = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
+            internal = grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}")
+            for channel in (public, internal):
+                await stack.enter_async_context(channel)
+            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(public), orders_pb2_grpc.OrderJournalStub(internal))
 
     return starting
 

@@ -1,4 +1,5 @@
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
+from chassis.hmac_keys import HmacKeys
 from chassis.money import MAX_UNITS, Money
 from checkout_service.domain import (
     Address,
@@ -19,16 +21,17 @@ from checkout_service.domain import (
     OrderLine,
     OrderRequest,
     charge_key,
-    fingerprint,
-    new_order_id,
+    fingerprints,
+    order_id_of,
     require_chargeable,
     require_lines,
     round_to_minor_unit,
     scope_of,
+    ship_key,
     validate,
 )
 
-KEY = b"k" * 32
+KEY = HmacKeys.parse("k" * 32)
 CARD = Card("4242 4242 4242 4242", 123, 2035, 11)
 REQUEST = OrderRequest("ann", "EUR", Address("Main 1", "Berlin", "BE", "Germany", 10115), "ann@mail.example", CARD)
 ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address("", "", "", "", 0), (), Money("EUR", 1))
@@ -78,26 +81,26 @@ def test_a_field_that_breaks_a_rule_is_named(field: str, changes: dict[str, Any]
     ],
 )
 def test_different_requests_have_different_fingerprints(change: dict[str, Any]) -> None:
-    assert fingerprint(replace(REQUEST, **change), KEY) != fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, **change), KEY) != fingerprints(REQUEST, KEY)
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4242-4242-4242-4242"])
 def test_separators_of_a_card_number_do_not_change_the_fingerprint(number: str) -> None:
-    assert fingerprint(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, card=replace(CARD, number=number)), KEY) == fingerprints(REQUEST, KEY)
 
 
 def test_the_security_code_is_not_part_of_the_fingerprint() -> None:
-    assert fingerprint(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprint(REQUEST, KEY)
+    assert fingerprints(replace(REQUEST, card=replace(CARD, cvv=999)), KEY) == fingerprints(REQUEST, KEY)
 
 
 def test_a_fingerprint_depends_on_the_hmac_key() -> None:
-    assert fingerprint(REQUEST, KEY) != fingerprint(REQUEST, b"other" * 8)
+    assert fingerprints(REQUEST, KEY) != fingerprints(REQUEST, HmacKeys.parse("other" * 8))
 
 
 @given(st.lists(st.text(), min_size=3, max_size=3), st.lists(st.text(), min_size=3, max_size=3))
 def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other: list[str]) -> None:
-    fingerprints = [fingerprint(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other)]
-    assert (fingerprints[0] == fingerprints[1]) == (one == other)
+    first, second = (fingerprints(OrderRequest(each[0], each[1], None, each[2], None), KEY) for each in (one, other))
+    assert (first == second) == (one == other)
 
 
 def test_a_card_has_no_digits_in_its_repr() -> None:
@@ -155,21 +158,29 @@ def test_an_empty_cart_is_refused() -> None:
         require_lines(Cart((), "etag"))
 
 
-def test_order_ids_are_uuids_of_version_7() -> None:
-    parsed = uuid.UUID(new_order_id())
-    assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+def test_order_ids_are_uuids_of_version_8() -> None:
+    parsed = uuid.UUID(order_id_of("scope"))
+    assert (parsed.version, parsed.variant) == (8, uuid.RFC_4122)
 
 
-def test_order_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = []
-    for milliseconds in range(1, 50):
-        monkeypatch.setattr("time.time_ns", lambda at=milliseconds: (1_700_000_000_000 + at) * 1_000_000)
-        ids.append(new_order_id())
-    assert ids == sorted(ids)
+def test_a_scope_has_the_same_order_id_in_every_release() -> None:
+    assert order_id_of("scope") == "7c4532b6-f100-871f-895d-b22074803d49"
+    assert order_id_of("scope") != order_id_of("other")
 
 
-def test_each_attempt_has_its_own_charge_key() -> None:
-    assert charge_key("order", 1) != charge_key("order", 2)
+@pytest.mark.parametrize("key", [charge_key, ship_key])
+def test_each_attempt_has_its_own_keys(key: Callable[[str, int], str]) -> None:
+    order_id = order_id_of("scope")
+    assert len({key(order_id, attempt) for attempt in range(1, 5)}) == 4
+
+
+def test_the_first_shipment_has_the_id_of_its_order_as_key() -> None:
+    assert ship_key(order_id_of("scope"), 1) == order_id_of("scope")
+
+
+def test_orders_of_older_releases_have_one_shipment_key() -> None:
+    order_id = "01998d2c-7c00-7000-8000-000000000001"
+    assert {ship_key(order_id, attempt) for attempt in range(1, 5)} == {order_id}
 
 
 @pytest.mark.parametrize("other", [("bob", "key", "1"), ("ann", "cart", "1"), ("ann", "key", "2")])

@@ -1,6 +1,7 @@
 """The view of operators: orders with their history, metrics, logs and traces."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,15 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry import Telemetry
 from checkout_service.domain import State
+from checkout_service.journal import sql
 from checkout_service.metrics import OrderMetrics
-from checkout_service.ports import Statistics
+from checkout_service.peers import internal_service
+from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from shop import checkout_pb2
 from shop_internal import orders_pb2
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.serving import Recorded
+from shop_testkit.waiting import wait_until
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
@@ -32,6 +36,11 @@ async def test_an_order_is_returned_with_its_history(checkout: Checkout, request
     assert (shown.order.total.units, shown.order.total.nanos) == (45, 950_000_000)
     assert [event.step for event in shown.history][:3] == ["inserted", "charged", "shipped"]
     assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
+
+
+async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:
+    complete_since = (await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest())).complete_since
+    assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
 
 
 async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:
@@ -67,15 +76,67 @@ async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, 
 async def test_a_listed_order_has_its_unsent_outbox_items(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.email.faults["SendOrderConfirmation"] = peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
+    peers.email.faults["SendOrderConfirmation"] = peers.ordered_cart.faults["RemoveOrdered"] = Fault(
+        Unavailable("down")
+    )
     await checkout.place(request_of())
     (order,) = await checkout.listed()
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
 
-async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
-    peers: FakePeers, start: Start, request_of: Request
+async def until_dead(checkout: Checkout) -> orders_pb2.Order:
+    async def dead_letters() -> list[orders_pb2.Order]:
+        return [order for order in await checkout.listed() if order.dead_letters]
+
+    (order,) = await wait_until(dead_letters)
+    return order
+
+
+async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(
+    checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    order = await until_dead(checkout)
+    assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
+
+
+async def test_an_order_with_a_dead_letter_is_listed_as_stuck(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    dead = await until_dead(checkout)
+    (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
+    assert order.order_id == dead.order_id
+
+
+async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place(request_of())
+    order = await until_dead(checkout)
+    peers.email.faults.clear()
+    request = orders_pb2.RequeueNotificationsRequest(order_id=order.order_id)
+    assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
+
+    async def done() -> bool:
+        return bool(await checkout.states() == ["DONE"])
+
+    await wait_until(done)
+    assert len(peers.email.sent) == 1
+
+
+async def test_requeuing_an_unknown_order_is_not_found(checkout: Checkout) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await checkout.journal.RequeueNotifications(orders_pb2.RequeueNotificationsRequest(order_id="unknown"))
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
@@ -84,13 +145,15 @@ async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_each_change_of_state_is_logged(checkout: Checkout, request_of: Request) -> None:
+async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(
+    checkout: Checkout, request_of: Request
+) -> None:
     with structlog.testing.capture_logs() as lines:
         order_id = (await checkout.place(request_of())).response.order.order_id
     changes = [line for line in lines if line["event"] == "order changed"]
-    assert [(line["order_id"], line["state"]) for line in changes[:2]] == [
-        (order_id, "CHARGING"),
-        (order_id, "SHIPPED"),
+    assert [(line["order_id"], line["state"], line["log_level"]) for line in changes[:2]] == [
+        (order_id, "CHARGING", "debug"),
+        (order_id, "SHIPPED", "info"),
     ]
 
 
@@ -98,18 +161,21 @@ def test_gauges_and_counters_are_exported() -> None:
     reader = InMemoryMetricReader()
     metrics = OrderMetrics(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
     metrics.record_change("id", State.SHIPPED)
-    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3)
+    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5)
     exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     points = {
-        (metric["name"], point["attributes"].get("state")): point["value"]
+        (metric["name"], *point["attributes"].values()): point["value"]
         for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
         for point in metric["data"]["data_points"]
     }
     assert points[("checkout_orders", "CHARGING")] == 2
     assert points[("checkout_orders", "NEEDS_REFUND")] == 1
     assert points[("checkout_orders", "SHIPPED")] == 0
-    assert points[("checkout_oldest_open_order_age", None)] == 12.5
-    assert points[("checkout_outbox_backlog", None)] == 3
+    assert points[("checkout_oldest_open_order_age",)] == 12.5
+    assert points[("checkout_outbox_backlog",)] == 3
+    assert points[("checkout_dead_letters", EMAIL)] == 4
+    assert points[("checkout_dead_letters", EMPTY_CART)] == 0
+    assert points[("checkout_future_orders",)] == 5
     assert points[("checkout_order_changes", "SHIPPED")] == 1
 
 
@@ -118,9 +184,10 @@ async def test_one_trace_contains_every_call_of_an_order(
 ) -> None:
     async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
         await checkout.place(request_of())
-    spans = [span for span in recorded.spans() if not span.name.startswith("shop.internal")]
+    spans = recorded.spans()
     served = next(span for span in spans if span.name == "shop.CheckoutService/PlaceOrder")
     called = {span.name.rpartition("/")[2] for span in spans if span.parent and span.parent == served.context}
     assert called == {
-        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "SendOrderConfirmation", "EmptyCart",
+        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "SendOrderConfirmation",
+        "RemoveOrdered",
     }  # fmt: skip

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
-from chassis.errors import FailedPrecondition, Internal, Unavailable
-from checkout_service import executor, failpoints, outbox, recovery
+from chassis.errors import FailedPrecondition, Internal, Unavailable, Unimplemented
+from checkout_service import background, executor, failpoints, outbox, recovery
 from checkout_service.journal import sql
 from checkout_service.ports import Journal, NewOrder
 from shop import checkout_pb2
@@ -28,11 +27,10 @@ FAULTS = [(point, key) for point in failpoints.ORDER_PATH for key in ("key", Non
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten loops and leases, so that recovery begins soon."""
-    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 0.1)
-    monkeypatch.setattr(outbox, "_TURN_SECONDS", 0.05)
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
 
 
@@ -97,7 +95,7 @@ async def until_done(checkout: Checkout) -> list[orders_pb2.Order]:
 def assert_one_order(peers: FakePeers, response: checkout_pb2.PlaceOrderResponse) -> None:
     order = response.order
     assert len(peers.payment.captured) == 1
-    assert list(peers.shipping.shipments) == [order.order_id]
+    assert [key.partition(":")[0] for key in peers.shipping.shipments] == [order.order_id]
     assert {mail.order.SerializeToString() for mail in peers.email.sent} == {order.SerializeToString()}
     assert "ann" not in peers.cart.lines
 
@@ -142,6 +140,17 @@ async def test_an_error_in_recovery_ends_in_one_order(
     assert_one_order(peers, response)
 
 
+async def test_recovery_continues_after_one_call_found_no_ledger(
+    peers: FakePeers, address: str, start: Start, request_of: Request
+) -> None:
+    peers.ledger.faults["ResolveOrFence"] = Fault(Unimplemented("no route"), times=1)
+    async with start(address, failpoints="checkout.charge.after=error*1") as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key")
+        await until_done(checkout)
+    assert len(peers.payment.captured) == 1
+
+
 @pytest.mark.parametrize("point", failpoints.VOID)
 async def test_an_error_while_voiding_ends_in_a_void(
     peers: FakePeers, address: str, start: Start, request_of: Request, point: str
@@ -151,7 +160,7 @@ async def test_an_error_while_voiding_ends_in_a_void(
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of(), "key")
         await until_states(checkout, "VOIDED")
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_a_superseded_worker_changes_nothing_and_returns_the_same_order(
@@ -185,7 +194,7 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
 async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_cart(
     peers: FakePeers, address: str, start: Start, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(Unavailable("down"))
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unavailable("down"))
     async with start(address, failpoints="checkout.charge.before=error*1") as checkout:
         with pytest.raises(grpc.aio.AioRpcError):
             await checkout.place(request_of())
@@ -195,6 +204,21 @@ async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_car
             await checkout.place(request_of())
     assert "ordered already" in str(error.value.details())
     assert len(peers.payment.captured) == 1
+
+
+async def test_different_requests_for_a_cart_at_once_after_an_abandoned_one_charge_once(
+    peers: FakePeers, address: str, start: Start, request_of: Request, journal_url: str
+) -> None:
+    settings = {"database_url": journal_url, "failpoints": "checkout.charge.before=error*1"}
+    async with start(address, **settings) as one, start(address, database_url=journal_url) as two:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await one.place(request_of(), "abandoned")
+        await until_states(one, "ABANDONED")
+        requests = [(request_of(), "abandoned"), (request_of(), None), (request_of(email="a@elsewhere.example"), None)]
+        calls = [checkout.place(*request, within=10) for request in requests for checkout in (one, two)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(result) for result in results} - {grpc.aio.AioRpcError}
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_a_restarted_checkout_recovers_its_own_orders_at_once(
@@ -237,7 +261,7 @@ async def test_the_delay_of_an_order_grows_with_its_failures(
     await journal.insert(new_order())
     entry = await journal.find("scope")
     assert entry is not None
-    assert recovery.recovery_work(replace(entry, failures=failures)).release_delay_seconds == seconds
+    assert recovery.recovery_work(entry, failures).release_delay_seconds == seconds
 
 
 async def test_an_email_is_sent_when_its_service_recovers(

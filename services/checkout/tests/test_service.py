@@ -15,9 +15,11 @@ from chassis.errors import (
     Internal,
     InvalidArgument,
     Unavailable,
+    Unimplemented,
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
+from checkout_service.peers import internal_service
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
@@ -27,6 +29,7 @@ Checkout = Any
 Start = Callable[..., Any]
 
 DOWN = Unavailable("down")
+CLOSED = FailedPrecondition("closed", reason="DEPOT_CLOSED")
 OTHER_CARD = payment_pb2.CreditCardInfo(
     credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035, credit_card_expiration_month=1
 )
@@ -78,7 +81,7 @@ async def test_the_charge_is_the_sum_of_lines_and_shipping(
     peers.cart.fill("ann", lamp=3, cup=1)
     order = (await checkout.place(request_of())).response.order
     shown = [order.shipping_cost, *(line.cost for line in order.items)]
-    (charged,) = peers.payment.amounts.values()
+    (charged,) = (request.amount for request in peers.payment.requests.values())
     assert charged.units * 10**9 + charged.nanos == sum(cost.units * 10**9 + cost.nanos for cost in shown)
 
 
@@ -134,6 +137,42 @@ async def test_an_item_added_during_checkout_is_not_lost(
     gate.set()
     await call
     assert "lamp" in peers.cart.lines["ann"]
+
+
+async def test_an_item_added_during_checkout_does_not_leave_the_ordered_items_in_the_cart(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.payment.hold("Charge")
+    call = asyncio.create_task(checkout.place(request_of()))
+    await until_called(peers.payment, "Charge")
+    peers.cart.fill("ann", lamp=1)
+    gate.set()
+    await call
+    assert peers.cart.lines["ann"] == {"lamp": 1}
+
+
+async def test_a_cart_service_without_ordered_items_empties_the_cart(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
+        await checkout.place(request_of())
+    assert "ann" not in peers.cart.lines
+
+
+async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
+        gate = peers.payment.hold("Charge")
+        call = asyncio.create_task(checkout.place(request_of()))
+        await until_called(peers.payment, "Charge")
+        peers.cart.fill("ann", lamp=1)
+        gate.set()
+        await call
+    assert peers.cart.calls["EmptyCart"] == 1
+    assert peers.cart.lines["ann"] == {"mug": 2, "lamp": 1}
 
 
 async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout, request_of: Request) -> None:
@@ -373,7 +412,7 @@ async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: Fake
 # The outbox
 
 
-@pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("cart", "EmptyCart")])
+@pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("ordered_cart", "RemoveOrdered")])
 async def test_a_failing_email_or_cart_does_not_fail_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
 ) -> None:
@@ -393,40 +432,153 @@ async def test_a_hanging_email_does_not_delay_the_response(
     gate.set()
 
 
-async def test_an_email_that_is_refused_for_good_is_dropped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "no such host"))
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
-
-
 # Shipping refuses for good
 
 
 async def test_an_order_that_shipping_refuses_is_voided(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     error = await refusal(checkout.place(request_of(), "key"))
     assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
-    assert list(peers.payment.ledger.values()) == ["voided"]
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
     again = await refusal(checkout.place(request_of(), "key"))
     assert (again.message, again.reason) == (error.message, error.reason)
     assert await checkout.states() == ["VOIDED"]
 
 
 async def test_a_charge_that_cannot_be_voided_needs_a_refund(
-    peers: FakePeers, start: Start, request_of: Request
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     async with peers.serving(with_ledger=False) as address, start(address) as checkout:
         error = await refusal(checkout.place(request_of(), "key"))
         assert error.reason == "DEPOT_CLOSED"
         assert await checkout.states() == ["NEEDS_REFUND"]
 
 
+async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    peers.ledger.faults["Void"] = Fault(Unimplemented("no route"), times=1)
+    error = await refusal(checkout.place(request_of(), "key"))
+    assert error.reason == "DEPOT_CLOSED"
+    assert await checkout.states() == ["VOIDED"]
+
+
+async def test_a_charge_that_is_not_implemented_for_a_moment_is_retried(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(Unimplemented("no route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == 1
+
+
+async def test_a_parcel_that_was_sent_is_no_longer_refused(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
+    call = asyncio.create_task(checkout.place(request_of(), "key"))
+    await until_called(peers.shipping, "ShipOrder")
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    order = (await call).response.order
+    assert order.shipping_tracking_id == f"track-{order.order_id}"
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_refused_parcel_is_fenced_before_its_charge_is_voided(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    await refusal(checkout.place(request_of(), "key"))
+    (order,) = await checkout.listed()
+    assert peers.shipping.fenced == {order.order_id}
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
+
+
+async def test_the_charge_of_a_fenced_parcel_is_voided(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.shipping.hold("ShipOrder")
+    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    await until_called(peers.shipping, "ShipOrder")
+    (order,) = await checkout.listed()
+    peers.shipping.fenced.add(order.order_id)
+    gate.set()
+    assert (await call).reason == "CHARGE_VOIDED"
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
+
+
+async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
+    await refusal(checkout.place(request_of()))
+    order = (await checkout.place(request_of(email="ann@elsewhere.example"))).response.order
+    assert list(peers.shipping.shipments) == [f"{order.order_id}:3"]
+    assert peers.payment.captured == [f"{order.order_id}:3"]
+
+
+async def test_an_unimplemented_shipment_is_tried_again(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(Unimplemented("a proxy without this route"), times=1)
+    await checkout.place(request_of(), "key")
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+@pytest.fixture
+async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+    """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
+    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
+        yield running
+
+
+async def test_without_a_manifest_a_first_refusal_voids_the_charge(
+    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    assert (await refusal(checkout_without_manifest.place(request_of(), "key"))).reason == "DEPOT_CLOSED"
+    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
+
+
+async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review(
+    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1)
+    call = asyncio.create_task(refusal(checkout_without_manifest.place(request_of(), "key")))
+    await until_called(peers.shipping, "ShipOrder")
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    error = await call
+    (order,) = await checkout_without_manifest.listed()
+    assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
+    assert (order.stuck, order.reason) == (True, "DEPOT_CLOSED")
+    assert list(peers.payment.ledger.values()) == ["charged"]
+
+
 # Keys
+
+
+async def test_a_call_never_receives_the_order_of_a_different_request_for_its_cart(
+    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = peers.payment.hold("Charge")
+    peers.payment.faults["Charge"].error = FailedPrecondition("no", reason="CARD_EXPIRED")
+    peers.payment.faults["Charge"].times = 1
+    async with peers.serving() as address, start(address) as one, start(address) as two:
+        first = asyncio.create_task(refusal(one.place(request_of())))
+        await until_called(peers.payment, "Charge")
+        monkeypatch.setattr(placing, "_POLL_SECONDS", 3.0)
+        joined = asyncio.create_task(refusal(two.place(request_of())))
+        await until_called(peers.cart, "GetCart", times=2)
+        await asyncio.sleep(0.5)  # the second call waits for the first one's order
+        gate.set()
+        assert (await first).reason == "CARD_EXPIRED"
+        await one.place(request_of(credit_card=OTHER_CARD))
+        assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
 async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
@@ -500,7 +652,7 @@ async def test_concurrent_calls_to_two_replicas_join_one_order(
 async def test_without_a_key_the_cart_identifies_the_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     first = await checkout.place(request_of())
     again = await checkout.place(request_of())
     assert (again.replayed, again.response) == (True, first.response)
@@ -515,6 +667,21 @@ async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(
     assert (again.replayed, again.response) == (True, first.response)
 
 
+async def test_without_a_key_an_empty_cart_is_refused_unless_the_cart_service_proves_the_order(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    await checkout.place(request_of())
+    peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
+    assert (await refusal(checkout.place(request_of()))).reason == "CART_EMPTY"
+
+
+async def test_without_a_key_an_ordered_cart_is_empty_for_a_different_request(
+    checkout: Checkout, request_of: Request
+) -> None:
+    await checkout.place(request_of())
+    assert (await refusal(checkout.place(request_of(email="bob@mail.example")))).reason == "CART_EMPTY"
+
+
 async def test_without_a_key_a_refilled_cart_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
@@ -527,17 +694,39 @@ async def test_without_a_key_a_refilled_cart_is_a_new_order(
 async def test_an_ordered_cart_is_refused_to_a_different_request(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place(request_of())
     error = await refusal(checkout.place(request_of(credit_card=OTHER_CARD)))
     assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
+
+
+async def test_a_cart_is_ordered_under_one_of_two_keys(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    gate = peers.payment.hold("Charge")
+    first = asyncio.create_task(checkout.place(request_of(), "first"))
+    await until_called(peers.payment, "Charge")
+    error = await refusal(checkout.place(request_of(), "second"))
+    assert (type(error), error.reason) == (Aborted, "ORDER_IN_FLIGHT")
+    gate.set()
+    await first
+    assert len(peers.payment.captured) == 1
+
+
+async def test_a_cart_that_was_ordered_under_a_key_is_refused_to_another_key(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
+    await checkout.place(request_of(), "first")
+    for key in ("second", None):
+        assert (await refusal(checkout.place(request_of(), key))).reason == "CART_ORDERED"
 
 
 async def test_without_etags_each_call_without_a_key_is_a_new_order(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.cart.has_etags = False
-    peers.cart.faults["EmptyCart"] = Fault(DOWN)
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place(request_of())
     assert not (await checkout.place(request_of())).replayed
 
@@ -572,6 +761,23 @@ async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retr
 
     await until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_payment_without_an_internal_address_has_no_ledger(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    async with peers.serving() as address, start(address, payment_internal_addr=None) as checkout:
+        error = await refusal(checkout.place(request_of(), "key"))
+    assert (error.reason, peers.payment.calls["Charge"], peers.ledger.calls) == ("ORDER_IN_PROGRESS", 1, {})
+
+
+async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    async with peers.serving() as address, start(address, cart_internal_addr=None) as checkout:
+        await checkout.place(request_of())
+    assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)
 
 
 # Benchmarks

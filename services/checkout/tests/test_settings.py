@@ -4,10 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
-
-from chassis.hmac_key import load_hmac_key
-from checkout_service.__main__ import Settings
 
 NAMES = ("CART_ADDR", "PRODUCT_CATALOG_ADDR", "SHIPPING_ADDR", "CURRENCY_ADDR", "PAYMENT_ADDR", "EMAIL_ADDR")
 ADDRESSES = dict.fromkeys(NAMES, "127.0.0.1:1")
@@ -17,7 +13,7 @@ SECRET = "a-secret-that-must-not-leak"
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "checkout_service", *arguments],
-        env={"HOST": "127.0.0.1", "PORT": "0", "PATH": os.environ["PATH"], **environment},
+        env={"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "PATH": os.environ["PATH"], **environment},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -49,15 +45,6 @@ def test_an_invalid_setting_is_named_without_its_value(tmp_path: Path, variable:
     assert SECRET not in ran.stderr
 
 
-def test_an_hmac_key_is_generated_beside_a_sqlite_file(tmp_path: Path) -> None:
-    values = {name.lower(): value for name, value in ADDRESSES.items()}
-    url = f"sqlite:///{tmp_path}/checkout.db"
-    generated = load_hmac_key(Settings(**values, database_url=url))
-    assert load_hmac_key(Settings(**values, database_url=url)) == generated
-    assert len(generated) >= 32
-
-
-def test_postgresql_requires_an_hmac_key() -> None:
-    values = {name.lower(): value for name, value in ADDRESSES.items()}
-    with pytest.raises(ValidationError, match="required with PostgreSQL"):
-        Settings(**values, database_url="postgresql://host/name")
+def test_an_hmac_key_is_required(tmp_path: Path) -> None:
+    ran = run(tmp_path, **ADDRESSES)
+    assert (ran.returncode, ran.stderr) == (2, "HMAC_KEY: Field required\n")

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,13 +14,14 @@ import pytest
 
 from chassis import database
 from chassis.money import Money
-from checkout_service import recovery
+from chassis.wire import money_to_wire
+from checkout_service import background
 from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import placed_order_to_wire
 from checkout_service.ports import NewOrder
-from shop import checkout_pb2
+from shop import checkout_pb2, payment_pb2
 from shop_testkit.fake_peers import FakePeers
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
@@ -79,9 +82,9 @@ OLD_ROW = {
 UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
 
 
-def insert(url: str, row: dict[str, Any]) -> None:
+def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
-    database.migrate(url, MIGRATIONS)
+    database.migrate(url, migrations)
     columns = ", ".join(row)
     path = database.sqlite_path(url)
     if path is None:
@@ -115,15 +118,36 @@ async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
 async def test_an_unfinished_order_of_an_older_release_is_finished(
     peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
-    peers.payment.ledger[f"{ORDER.order_id}:1"] = "charged"
+    charge_key = f"{ORDER.order_id}:1"
+    peers.payment.ledger[charge_key] = "charged"
+    peers.payment.requests[charge_key] = payment_pb2.ChargeRequest(amount=money_to_wire(ORDER.total))
     async with peers.serving() as address, start(address) as checkout, asyncio.timeout(30):
         while await checkout.states() != ["DONE"]:  # noqa: ASYNC110 - polls another service by its RPC
             await asyncio.sleep(0.05)
         replayed = (await checkout.place(request_of(), "key")).response.order
     assert replayed == placed_order_to_wire(PlacedOrder(ORDER, f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]
+
+
+async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration(
+    journal_url: str, tmp_path: Path
+) -> None:
+    """Older releases could order a cart twice, under two keys."""
+    first_release = tmp_path / "first release"
+    shutil.copytree(MIGRATIONS, first_release, ignore=shutil.ignore_patterns("0002*", "0003*"))
+    database.migrate(journal_url, first_release)
+    newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
+    for row in (OLD_ROW, OLD_ROW | newer):
+        insert(journal_url, row, first_release)
+    async with open_journal(journal_url, worker="one") as journal:
+        holder = await journal.find_of_cart("ann", "etag-1")
+        older = await journal.read(ORDER.order_id)
+    assert holder is not None
+    assert holder.order_id == newer["order_id"]
+    assert older is not None
+    assert older.placed is not None
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
@@ -133,22 +157,22 @@ async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
         await checkout.place(request_of())
     with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
         ((snapshot, answer),) = connection.execute("SELECT snapshot, answer FROM orders").fetchall()
-    assert json.loads(snapshot)["version"] == 1
+    assert json.loads(snapshot)["version"] == 2
     assert answer is None
 
 
 def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., NewOrder]) -> None:
-    snapshot = snapshots.dump(new_order().order).replace(b'"version":1', b'"version":2')
-    with pytest.raises(ValueError, match="unknown version 2"):
+    snapshot = snapshots.dump(new_order().order).replace(b'"version":2', b'"version":3')
+    with pytest.raises(ValueError, match="unknown version 3"):
         snapshots.load({"order_id": "id", "snapshot": snapshot})
 
 
 async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> None:
     """As after a rollback from a release with another version."""
     insert(journal_url, OLD_ROW | UNFINISHED)
-    unreadable = {"order_id": "unreadable", "scope": "unreadable", "snapshot": b'{"version":2}'}
+    unreadable = {"order_id": "unreadable", "scope": "unreadable", "cart_etag": "", "snapshot": b'{"version":3}'}
     insert(journal_url, OLD_ROW | UNFINISHED | unreadable)
     async with open_journal(journal_url, worker="one") as journal:
-        claimed = await journal.claim_expired(10)
+        claimed = await journal.claim_expired(State.CHARGING, 10, failed=False)
         listed = await journal.list_orders([], stuck=False, limit=10)
     assert [entry.order_id for entry in claimed] == [entry.order_id for entry in listed] == [ORDER.order_id]

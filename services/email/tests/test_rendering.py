@@ -2,7 +2,7 @@ import pytest
 
 from chassis.money import Money
 from email_service.domain import Address, ConfirmationEmail, Line, Order
-from email_service.rendering import ConfirmationTemplates
+from email_service.rendering import ConfirmationTemplates, format_amount
 
 TEMPLATES = ConfirmationTemplates()
 ORDER = Order(
@@ -45,7 +45,7 @@ def rows(text: str) -> list[list[str]]:
     ],
 )
 def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
-    assert TEMPLATES.format_amount(amount) == shown
+    assert format_amount(amount) == shown
 
 
 def test_the_text_lists_lines_shipping_and_total() -> None:

@@ -1,7 +1,8 @@
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import grpc
 import pytest
@@ -9,6 +10,7 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument
+from chassis.failpoints import Failpoints
 from chassis.server import Service, serving
 from chassis.settings import load
 from chassis.status import from_rpc_error
@@ -24,7 +26,12 @@ from shop.email_pb2_grpc import EmailServiceStub, add_EmailServiceServicer_to_se
 from shop.empty_pb2 import Empty
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
+from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
+from shop_testkit import mail_relay
+from shop_testkit.mail_relay import Inbox
 from shop_testkit.serving import connect
+from shop_testkit.waiting import wait_until
 
 
 def euros(units: int, nanos: int = 0) -> Money:
@@ -44,16 +51,16 @@ def request(email: str = "jane@example.com") -> SendOrderConfirmationRequest:
 
 @dataclass
 class FakeMailer(Mailer):
-    """Records e-mails in `sent`; fails while `failing` is set."""
+    """Records e-mails in `accepted`; fails while `failing` is set."""
 
-    sent: list[ConfirmationEmail] = field(default_factory=list)
+    accepted: list[ConfirmationEmail] = field(default_factory=list)
     failing: bool = False
 
     @override
-    async def send(self, email: ConfirmationEmail) -> None:
+    async def accept(self, email: ConfirmationEmail) -> None:
         if self.failing:
             raise MailNotSent("the mailer fails")
-        self.sent.append(email)
+        self.accepted.append(email)
 
 
 @pytest.fixture
@@ -63,7 +70,7 @@ def mailer() -> FakeMailer:
 
 @pytest.fixture
 async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(ConfirmationTemplates(), mailer)
+    servicer = EmailService(ConfirmationTemplates(), mailer, Failpoints())
     async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
         yield EmailServiceStub(channel)
 
@@ -79,20 +86,20 @@ async def refusal(stub: EmailServiceStub, invalid: SendOrderConfirmationRequest)
 
 async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await stub.SendOrderConfirmation(request()) == Empty()
-    [email] = mailer.sent
+    [email] = mailer.accepted
     assert (email.recipient, email.order_id) == ("jane@example.com", "o-1")
 
 
 async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     await stub.SendOrderConfirmation(request())
-    text = mailer.sent[0].text
+    text = mailer.accepted[0].text
     for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
         assert fact in text
 
 
 async def test_a_missing_order_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
     assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
-    assert not mailer.sent
+    assert not mailer.accepted
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ async def test_a_missing_order_is_rejected(stub: EmailServiceStub, mailer: FakeM
 )
 async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, mailer: FakeMailer, email: str) -> None:
     assert await refusal(stub, request(email)) == ["email"]
-    assert not mailer.sent
+    assert not mailer.accepted
 
 
 async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
@@ -135,7 +142,7 @@ async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, maile
     invalid = request()
     invalid.order.order_id = "o-1\r\nBcc: all@example.com"
     assert await refusal(stub, invalid) == ["order.order_id"]
-    assert not mailer.sent
+    assert not mailer.accepted
 
 
 async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
@@ -171,26 +178,79 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_without_a_relay_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
-    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path)
-    service = Service(settings, Telemetry())
+@dataclass(frozen=True)
+class Running:
+    """Stubs of both services of one process."""
+
+    email: EmailServiceStub
+    spool: LetterSpoolStub
+
+
+@asynccontextmanager
+async def serve(**settings: Any) -> AsyncIterator[Running]:
+    """Run the service with these settings, in the test's process."""
+    loaded = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **settings)
+    service = Service(loaded, Telemetry())
     async with (
-        serving(service, build(settings, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+        serving(service, build(loaded, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        await EmailServiceStub(channel).SendOrderConfirmation(request())
+        yield Running(EmailServiceStub(public), LetterSpoolStub(internal))
+
+
+async def test_without_relay_and_database_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
+    async with serve(outbox_dir=tmp_path) as running:
+        await running.email.SendOrderConfirmation(request())
     assert files(tmp_path) == ["o-1.eml"]
 
 
-async def test_with_a_relay_the_outbox_is_not_used(tmp_path: Path) -> None:
-    relay = SecretStr("smtp://127.0.0.1:1")
-    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, outbox_dir=tmp_path, smtp_url=relay)
-    service = Service(settings, Telemetry())
-    async with (
-        serving(service, build(settings, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
-    ):
+async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Path, sqlite_url: str) -> None:
+    relay, url = SecretStr("smtp://127.0.0.1:1"), SecretStr(sqlite_url)
+    async with serve(outbox_dir=tmp_path / "outbox", smtp_url=relay, database_url=url) as running:
+        await running.email.SendOrderConfirmation(request())
+        (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
+    assert (letter.letter_id, letter.recipient) == ("o-1", "jane@example.com")
+    assert "outbox" not in files(tmp_path)
+
+
+async def test_with_a_database_and_no_relay_letters_wait_in_the_spool(spool_url: str) -> None:
+    async with serve(database_url=SecretStr(spool_url)) as running:
+        await running.email.SendOrderConfirmation(request())
+        found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+    assert found.letter.state == spool_pb2.LETTER_STATE_QUEUED
+    assert "Message-ID: <o-1@shop>" in found.message
+
+
+async def test_an_unknown_letter_is_not_found(sqlite_url: str) -> None:
+    async with serve(database_url=SecretStr(sqlite_url)) as running:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await EmailServiceStub(channel).SendOrderConfirmation(request())
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert not files(tmp_path)
+            await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
+    async with mail_relay.relay(Inbox(rcpt_response="550 unknown")) as port:
+        relay = SecretStr(f"smtp://127.0.0.1:{port}")
+        async with serve(database_url=SecretStr(sqlite_url), smtp_url=relay) as running:
+            stub = running.spool
+            await running.email.SendOrderConfirmation(request())
+            refused = spool_pb2.ListLettersRequest(states=[spool_pb2.LETTER_STATE_REFUSED])
+
+            async def attempts() -> int:
+                return sum(letter.attempts for letter in (await stub.ListLetters(refused)).letters)
+
+            await wait_until(attempts)
+            requeued = await stub.RequeueLetters(spool_pb2.RequeueLettersRequest(letter_ids=["o-1", "unknown"]))
+            assert requeued.requeued == ["o-1"]
+
+            async def attempted_again() -> bool:
+                return await attempts() > 1
+
+            await wait_until(attempted_again)
+
+
+async def test_a_list_of_letters_has_a_limit(sqlite_url: str) -> None:
+    async with serve(database_url=SecretStr(sqlite_url)) as running:
+        with pytest.raises(grpc.aio.AioRpcError, match="limit"):
+            await running.spool.ListLetters(spool_pb2.ListLettersRequest(limit=1001))

@@ -28,23 +28,26 @@ REQUEST = payment_pb2.ChargeRequest(
 )
 
 
-async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until the process serves and return its port."""
+async def port_of(running: asyncio.subprocess.Process, name: str) -> int:
+    """Wait until the process serves and return its `port` or `internal_port`."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
         if event["event"] == "serving":
-            return int(event["port"])
+            return int(event[name])
     pytest.fail("the service ended before it served")
 
 
 @asynccontextmanager
-async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """Run the service as its image does, on a free port."""
+async def process(
+    url: str, failpoints: str = "", *, port_name: str = "port"
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """Run the service as its image does, on free ports; yield it with a channel to one of them."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",
         "PORT": "0",
+        "INTERNAL_PORT": "0",
         "DRAIN_SECONDS": "0",
         "DATABASE_URL": url,
         "HMAC_KEY": "k" * 32,
@@ -54,7 +57,7 @@ async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio
         sys.executable, "-m", "payment_service", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        port = await port_of(running)
+        port = await port_of(running, port_name)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield running, channel
     finally:
@@ -92,7 +95,7 @@ async def test_a_charge_repeated_after_a_kill_is_not_charged_again(
 
 
 async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "payment.resolve_or_fence.after=kill") as (_, channel):
+    async with process(sqlite_url, "payment.resolve_or_fence.after=kill", port_name="internal_port") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await PaymentLedgerStub(channel).ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
     async with process(sqlite_url) as (_, channel):
@@ -104,8 +107,9 @@ async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
 async def test_a_void_survives_a_kill_of_its_process(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(sqlite_url, "payment.void.after=kill") as (_, channel):
+    async with process(sqlite_url) as (_, channel):
         await charge(channel, "key")
+    async with process(sqlite_url, "payment.void.after=kill", port_name="internal_port") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await PaymentLedgerStub(channel).Void(ledger_pb2.VoidRequest(charge_key="key"))
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]

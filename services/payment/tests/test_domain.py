@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
+from chassis.hmac_keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,
@@ -20,20 +21,23 @@ from payment_service.domain import (
 MakeRequest = Callable[..., ChargeRequest]
 
 AMEX = "378282246310005"
+OLD_KEY = HmacKeys.parse("o" * 32)
+BOTH_KEYS = HmacKeys.parse(f"{'n' * 32},{'o' * 32}")
+NEW_KEY = HmacKeys.parse("n" * 32)
 
 
 @pytest.fixture
 def processor(sqlite_ledger: Ledger) -> PaymentProcessor:
-    return PaymentProcessor(sqlite_ledger, b"k" * 32, frozenset({Brand.VISA}), lambda: date(2026, 11, 21))
+    return PaymentProcessor(sqlite_ledger, OLD_KEY, frozenset({Brand.VISA}), lambda: date(2026, 11, 21))
 
 
-async def test_a_charge_is_recorded_with_brand_and_last_four_of_its_card(
+async def test_a_charge_is_recorded_with_its_amount_and_the_brand_of_its_card(
     processor: PaymentProcessor, make_request: MakeRequest
 ) -> None:
     entry = await processor.charge("key", make_request())
     assert entry == await processor.ledger.find("key")
     assert entry.payment is not None
-    assert (entry.payment.brand, entry.payment.last_four, str(entry.payment.amount)) == ("visa", "4242", "12.34 EUR")
+    assert (entry.payment.brand, str(entry.payment.amount)) == ("visa", "12.34 EUR")
 
 
 async def test_a_repeated_charge_returns_the_first_one(processor: PaymentProcessor, make_request: MakeRequest) -> None:
@@ -72,6 +76,40 @@ async def test_a_key_reused_for_a_different_request_is_refused(
     await processor.charge("key", make_request())
     with pytest.raises(IdempotencyKeyReused):
         await processor.charge("key", make_request(**other))
+
+
+async def test_a_charge_is_recorded_with_the_id_of_the_current_hmac_key(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    before = await processor.charge("before", make_request())
+    during = await replace(processor, hmac_keys=BOTH_KEYS).charge("during", make_request())
+    assert before.payment is not None
+    assert during.payment is not None
+    assert (before.payment.hmac_key_id, during.payment.hmac_key_id) == (OLD_KEY.current_id, NEW_KEY.current_id)
+
+
+async def test_a_charge_under_the_previous_hmac_key_is_repeatable(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    charged = await processor.charge("key", make_request())
+    assert await replace(processor, hmac_keys=BOTH_KEYS).charge("key", make_request()) == charged
+
+
+async def test_another_card_is_refused_while_the_hmac_key_is_replaced(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    await processor.charge("key", make_request())
+    with pytest.raises(IdempotencyKeyReused):
+        await replace(processor, hmac_keys=BOTH_KEYS).charge("key", make_request(number="4000056655665556"))
+
+
+async def test_no_card_is_charged_twice_after_its_hmac_key_was_removed(
+    processor: PaymentProcessor, make_request: MakeRequest
+) -> None:
+    charged = await processor.charge("key", make_request())
+    with pytest.raises(IdempotencyKeyReused):
+        await replace(processor, hmac_keys=NEW_KEY).charge("key", make_request())
+    assert (await processor.resolve_or_fence("key")).entry == charged
 
 
 async def test_a_repeated_charge_succeeds_after_its_card_has_expired(
@@ -146,7 +184,7 @@ async def test_the_smallest_amount_is_charged(processor: PaymentProcessor, make_
 async def test_every_charge_after_the_fence_is_refused(
     processor: PaymentProcessor, make_request: MakeRequest, late: dict[str, object]
 ) -> None:
-    assert (await processor.resolve_or_fence("key")).state is State.FENCED
+    assert (await processor.resolve_or_fence("key")).entry.state is State.FENCED
     with pytest.raises(ChargeFenced):
         await processor.charge("key", make_request(**late))
 
@@ -155,7 +193,7 @@ async def test_resolving_a_charged_key_returns_the_charge(
     processor: PaymentProcessor, make_request: MakeRequest
 ) -> None:
     charged = await processor.charge("key", make_request())
-    assert await processor.resolve_or_fence("key") == charged
+    assert (await processor.resolve_or_fence("key")).entry == charged
     assert await processor.charge("key", make_request()) == charged
 
 
@@ -164,7 +202,7 @@ async def test_resolving_a_declined_key_returns_the_decline(
 ) -> None:
     with pytest.raises(CardDeclined):
         await processor.charge("key", make_request(number=AMEX))
-    entry = await processor.resolve_or_fence("key")
+    entry = (await processor.resolve_or_fence("key")).entry
     assert (entry.state, entry.reason) == (State.DECLINED, "BRAND_NOT_ACCEPTED")
 
 
@@ -172,7 +210,7 @@ async def test_voiding_a_charge_is_idempotent(processor: PaymentProcessor, make_
     charged = await processor.charge("key", make_request())
     voided = await processor.void("key")
     assert voided == await processor.void("key") == replace(charged, state=State.VOIDED)
-    assert (await processor.resolve_or_fence("key")).state is State.VOIDED
+    assert (await processor.resolve_or_fence("key")).entry.state is State.VOIDED
 
 
 async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor, make_request: MakeRequest) -> None:
@@ -201,4 +239,4 @@ async def test_voiding_a_declined_key_is_not_found(processor: PaymentProcessor, 
 
 
 async def test_the_hmac_key_is_not_in_the_repr(processor: PaymentProcessor) -> None:
-    assert "kkkk" not in repr(processor)
+    assert "oooo" not in repr(processor)

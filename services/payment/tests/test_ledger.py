@@ -1,16 +1,18 @@
 """One suite for the ledger on SQLite and on PostgreSQL."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
 
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
+from chassis.paging import Position
 from payment_service.cards import Brand, Decline
-from payment_service.domain import Entry, Ledger, Payment, State
+from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.opening import open_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, Brand.VISA, "4242")
+PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
 
 
@@ -26,13 +28,13 @@ async def test_an_entry_is_read_back_as_recorded(ledger: Ledger) -> None:
         Entry("k" * 255, State.CHARGED, replace(PAYMENT, amount=Money.of("JPY", MAX_UNITS, MAX_NANOS))),
     ]
     for entry in entries:
-        assert await ledger.record(entry) == entry
+        assert await ledger.record(entry) == Recorded(entry, existing=False)
         assert await ledger.find(entry.key) == entry
 
 
 async def test_the_first_entry_of_a_key_is_final(ledger: Ledger) -> None:
     await ledger.record(CHARGE)
-    assert await ledger.record(Entry("key", State.FENCED)) == CHARGE
+    assert await ledger.record(Entry("key", State.FENCED)) == Recorded(CHARGE, existing=True)
     assert await ledger.find("key") == CHARGE
 
 
@@ -47,6 +49,31 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
         None,
     ]
     assert await ledger.find("key") == voided
+
+
+async def test_captured_charges_are_listed_from_a_position_on(ledger: Ledger) -> None:
+    for key in ("b", "a", "voided", "c"):
+        await ledger.record(replace(CHARGE, key=key))
+    await ledger.record(Entry("fenced", State.FENCED))
+    await ledger.record(Entry("declined", State.DECLINED, PAYMENT, Decline.CARD_EXPIRED))
+    await ledger.void("voided")
+    charges = await ledger.list_captured(Position(0), 10)
+    assert sorted((charge.key, charge.amount) for charge in charges) == [(key, PAYMENT.amount) for key in "abc"]
+    paged = [
+        charge
+        for start in (Position(0), *(each.position for each in charges[:2]))
+        for charge in await ledger.list_captured(start, 1)
+    ]
+    assert paged == charges
+    assert await ledger.list_captured(charges[-1].position, 10) == []
+
+
+async def test_charges_are_listed_from_the_time_on_at_which_they_were_recorded(ledger: Ledger) -> None:
+    before = time.time()
+    await ledger.record(CHARGE)
+    (charge,) = await ledger.list_captured(Position(before - 60), 10)
+    assert abs(charge.recorded_at - before) < 60
+    assert await ledger.list_captured(Position(before + 60), 10) == []
 
 
 async def test_entries_survive_a_restart(ledger_url: str) -> None:
@@ -71,14 +98,15 @@ async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str
             writes.reverse()
         raced = await asyncio.gather(*(ledger.record(entry) for ledger, entries in writes for entry in entries))
         stored = [await one.find(key) for key in keys]
-    assert list(raced[:20]) == list(raced[20:]) == stored
+    assert [recorded.entry for recorded in raced] == stored * 2
+    assert all(charge.existing != fence.existing for charge, fence in zip(raced[:20], raced[20:], strict=True))
 
 
 async def test_concurrent_charges_of_one_key_all_return_the_first(ledger_url: str) -> None:
-    writes = [replace(CHARGE, payment=replace(PAYMENT, last_four=f"{number:04}")) for number in range(20)]
+    writes = [replace(CHARGE, payment=replace(PAYMENT, hmac_key_id=f"{number:08}")) for number in range(20)]
     async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
         got = await asyncio.gather(*(ledger.record(entry) for entry in writes for ledger in (one, other)))
-    assert len(set(got)) == 1
+    assert len({recorded.entry for recorded in got}) == 1
 
 
 async def test_the_ledger_works_after_cancelled_writes(ledger: Ledger) -> None:
@@ -86,7 +114,7 @@ async def test_the_ledger_works_after_cancelled_writes(ledger: Ledger) -> None:
         task = asyncio.create_task(ledger.record(replace(CHARGE, key=f"key-{number}")))
         await asyncio.sleep(0)
         task.cancel()
-    assert await ledger.record(CHARGE) == CHARGE
+    assert (await ledger.record(CHARGE)).entry == CHARGE
 
 
 async def test_a_working_ledger_passes_its_check(ledger: Ledger) -> None:

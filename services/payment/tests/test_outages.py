@@ -20,7 +20,7 @@ from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, St
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
 from payment_service.ledger.sqlite import open_sqlite_ledger
 
-PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "visa", "4242")
+PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "0a1b2c3d", "visa")
 
 
 async def test_a_full_disk_refuses_charges_and_loses_none(
@@ -67,7 +67,7 @@ async def test_a_file_locked_by_another_process_is_unavailable(
             with pytest.raises(LedgerUnavailable):
                 await ledger.record(Entry("key", State.CHARGED, PAYMENT))
             other.execute("ROLLBACK")
-        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
+        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
 
 
 async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> None:
@@ -76,7 +76,7 @@ async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> Non
         failed = await asyncio.gather(*batch, return_exceptions=True)
         assert [type(error) for error in failed] == [LedgerUnavailable, LedgerUnavailable]
         assert await ledger.find("key") is None
-        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
+        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
 
 
 class Server:
@@ -119,7 +119,7 @@ async def test_a_charge_waits_for_a_restarting_database(server: Server, monkeypa
         server.crash()
         recording = asyncio.create_task(ledger.record(Entry("during", State.CHARGED, PAYMENT)))
         await asyncio.to_thread(server.start)
-        assert (await recording).state is State.CHARGED
+        assert (await recording).entry.state is State.CHARGED
         assert (await ledger.find("before")) is not None
         await ledger.check()
 
@@ -134,7 +134,7 @@ async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: S
             await ledger.record(Entry("key", State.CHARGED, PAYMENT))
         assert time.monotonic() - started < 30
         await asyncio.to_thread(server.start)
-        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED
+        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
 
 
 async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) -> None:
@@ -147,4 +147,4 @@ async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) 
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         entries = [Entry(str(number), State.CHARGED, PAYMENT) for number in range(16)]
-        assert await asyncio.gather(*map(ledger.record, entries)) == entries
+        assert [each.entry for each in await asyncio.gather(*map(ledger.record, entries))] == entries

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -7,8 +8,11 @@ from typing import Literal, TypeVar
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
+from chassis import paging
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from chassis.status import from_rpc_error
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
@@ -20,6 +24,8 @@ from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
 from shop_testkit.serving import connect
+
+KEYS = HmacKeys.parse("k" * 32)
 
 MakeRequest = Callable[..., ChargeRequest]
 Response = TypeVar("Response")
@@ -57,7 +63,7 @@ def charge_to_wire(charge: ChargeRequest) -> payment_pb2.ChargeRequest:
 
 
 def processor_of(ledger: Ledger) -> PaymentProcessor:
-    return PaymentProcessor(ledger, b"k" * 32, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
+    return PaymentProcessor(ledger, KEYS, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21))
 
 
 @asynccontextmanager
@@ -143,9 +149,39 @@ async def test_resolving_an_unused_key_fences_it(payments: Payments, make_reques
     assert await refused(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
+async def test_a_fence_is_reported_as_existing_from_the_second_call_on(ledger: Ledger) -> None:
+    async with serving(ledger) as payments:
+        resolved = [await payments.resolve("key") for _ in range(3)]
+    assert [each.fenced.existing for each in resolved] == [False, True, True]
+
+
 async def test_resolving_a_decline_returns_its_reason(payments: Payments, make_request: MakeRequest) -> None:
     await refused(payments.charge(make_request(year=2025), "key"))
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
+
+
+async def test_charges_are_listed_page_by_page(
+    ledger: Ledger, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "PAGE_SIZE", 2)
+    token = ""
+    pages: list[Sequence[ledger_pb2.CapturedCharge]] = []
+    async with serving(ledger) as payments:
+        charged = {f"key-{number}": await payments.charge(make_request(), f"key-{number}") for number in range(5)}
+        while not pages or token:
+            page = await payments.internal.ListCharges(ledger_pb2.ListChargesRequest(page_token=token))
+            token = page.next_page_token
+            pages.append(page.charges)
+    listed = [charge for page in pages for charge in page]
+    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    assert {charge.charge_key: charge.transaction_id for charge in listed} == charged
+    assert listed[0].amount == money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
+    assert listed[0].recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
+
+
+async def test_a_list_from_an_impossible_time_is_refused(payments: Payments) -> None:
+    request = ledger_pb2.ListChargesRequest(since=Timestamp(seconds=-1))
+    assert (await refused(payments.internal.ListCharges(request)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make_request: MakeRequest) -> None:

@@ -1,13 +1,19 @@
-"""Fixtures of the shipping tests: a valid parcel and a rate card of round prices."""
+"""Fixtures of the shipping tests: a valid parcel, a rate card of round prices, and an empty manifest of either kind."""
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from chassis import database
 from chassis.money import Money
-from shipping_service.domain import Address, Bracket, Item, Parcel, RateCard, Zone
+from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
+from shipping_service.manifest.opening import MIGRATIONS, open_manifest
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
@@ -32,3 +38,41 @@ def rate_card() -> RateCard:
     """Germany: 10 for up to 2 pieces, 20 for up to 5, 3 for each further one. Elsewhere: 50 and 9."""
     germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
     return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/shipping.db"
+    database.migrate(url, MIGRATIONS)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def manifest_url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("sqlite_url"))
+    url = str(request.getfixturevalue("postgres_url"))
+    database.migrate(url, MIGRATIONS)
+    return url
+
+
+@pytest.fixture
+async def manifest(manifest_url: str) -> AsyncIterator[Manifest]:
+    async with open_manifest(manifest_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stored() -> Callable[[str], list[tuple[Any, ...]]]:
+    """Read key and state of every entry straight from the database."""
+
+    def read(url: str) -> list[tuple[Any, ...]]:
+        statement = "SELECT shipment_key, state FROM shipments ORDER BY shipment_key"
+        path = database.sqlite_path(url)
+        if path is None:
+            with psycopg.connect(url) as connection:
+                return connection.execute(statement).fetchall()
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(statement).fetchall()
+
+    return read

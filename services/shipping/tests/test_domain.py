@@ -7,15 +7,19 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
+from chassis.paging import Position
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
     Address,
+    Entry,
     Item,
     Manifest,
     ManifestUnavailable,
     Parcel,
     RateCard,
+    Recorded,
     Shipment,
+    ShipmentFenced,
     Shipper,
     normalize_country,
 )
@@ -29,15 +33,32 @@ class FakeManifest(Manifest):
     """A manifest in memory, which fails while `full` is set."""
 
     def __init__(self) -> None:
-        self.shipments: list[Shipment] = []
+        self.entries: dict[str, Entry] = {}
         self.full = False
 
     @override
-    async def append(self, shipment: Shipment) -> None:
+    async def record(self, entry: Entry) -> Recorded:
         await asyncio.sleep(0)
         if self.full:
-            raise ManifestUnavailable("full")
-        self.shipments.append(shipment)
+            raise ManifestUnavailable
+        existing = entry.key in self.entries
+        return Recorded(self.entries.setdefault(entry.key, entry), existing)
+
+    @override
+    async def find(self, key: str) -> Entry | None:
+        return self.entries.get(key)
+
+    @override
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        raise NotImplementedError
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        raise NotImplementedError
+
+    @override
+    async def check(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(("pieces", "price"), [(1, 10), (2, 10), (3, 20), (5, 20), (6, 23), (7, 26), (105, 320)])
@@ -98,7 +119,7 @@ def test_an_address_beyond_its_limits_is_rejected_with_the_name_of_the_field(
     parcel: MakeParcel, address: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        parcel(**address)
+        parcel(**address).validate()
     assert refused.value.violations[0].field == field
 
 
@@ -117,50 +138,80 @@ def test_items_beyond_their_limits_are_rejected_with_the_name_of_the_field(
     parcel: MakeParcel, items: tuple[Item, ...], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        parcel(items)
+        parcel(items).validate()
     assert refused.value.violations[0].field == field
 
 
 def test_a_parcel_at_every_limit_is_accepted(parcel: MakeParcel) -> None:
     limits = dict.fromkeys(("street_address", "city", "state", "country"), "é" * 256)
-    assert parcel((Item("x" * 256, 1_000_000),), **limits, zip_code=2**31 - 1).pieces == 1_000_000
+    parcel((Item("x" * 256, 1_000_000),), **limits, zip_code=2**31 - 1).validate()
 
 
-async def test_a_key_yields_the_same_tracking_id_in_every_process(parcel: MakeParcel) -> None:
-    here, there = Shipper(FakeManifest()), Shipper(FakeManifest())
-    assert await here.ship(parcel(), "key") == await here.ship(parcel(), "key") == await there.ship(parcel(), "key")
+async def test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost(parcel: MakeParcel) -> None:
+    before, after = Shipper(FakeManifest()), Shipper(FakeManifest())
+    assert (await before.ship("key", parcel())).tracking_id == (await after.ship("key", parcel())).tracking_id
 
 
-async def test_tracking_ids_of_other_keys_and_without_a_key_are_all_different(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest())
-    keys = [*map(str, range(500)), *[None] * 500]
-    assert len({(await shipper.ship(parcel(), key)).tracking_id for key in keys}) == 1000
+def test_tracking_ids_of_different_keys_differ() -> None:
+    assert len({Entry(str(number)).tracking_id for number in range(1000)}) == 1000
 
 
 async def test_a_repeated_shipment_is_recorded_once(parcel: MakeParcel) -> None:
     manifest = FakeManifest()
     shipper = Shipper(manifest)
-    shipped = await shipper.ship(parcel(), "key")
-    assert shipped == await shipper.ship(parcel(), "key")
-    assert manifest.shipments == [shipped]
+    shipped = await shipper.ship("key", parcel())
+    assert shipped == await shipper.ship("key", parcel())
+    assert manifest.entries == {"key": shipped}
 
 
 @pytest.mark.parametrize("changed", [{"zip_code": 1}, {"city": "Berlin"}, {"items": (Item("pan", 4),)}])
 async def test_a_key_reused_for_another_parcel_is_rejected(parcel: MakeParcel, changed: dict[str, object]) -> None:
     shipper = Shipper(FakeManifest())
-    await shipper.ship(parcel(), "key")
+    await shipper.ship("key", parcel())
     with pytest.raises(IdempotencyKeyReused):
-        await shipper.ship(parcel(**changed), "key")
+        await shipper.ship("key", parcel(**changed))
 
 
 async def test_of_two_concurrent_parcels_with_one_key_one_is_shipped(parcel: MakeParcel) -> None:
-    manifest = FakeManifest()
-    shipper = Shipper(manifest)
+    shipper = Shipper(FakeManifest())
     results = await asyncio.gather(
-        shipper.ship(parcel(), "key"), shipper.ship(parcel(zip_code=1), "key"), return_exceptions=True
+        shipper.ship("key", parcel()), shipper.ship("key", parcel(zip_code=1)), return_exceptions=True
     )
-    assert [type(result) for result in results] == [Shipment, IdempotencyKeyReused]
-    assert len(manifest.shipments) == 1
+    assert [type(result) for result in results] == [Entry, IdempotencyKeyReused]
+
+
+async def test_an_invalid_parcel_leaves_its_key_unused(parcel: MakeParcel) -> None:
+    manifest = FakeManifest()
+    with pytest.raises(InvalidArgument):
+        await Shipper(manifest).ship("key", parcel(()))
+    assert manifest.entries == {}
+
+
+async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(parcel: MakeParcel) -> None:
+    manifest = FakeManifest()
+    shipped = Entry("key", parcel(city="x" * 257))
+    await manifest.record(shipped)
+    assert await Shipper(manifest).ship("key", parcel(city="x" * 257)) == shipped
+
+
+async def test_an_invalid_parcel_under_a_used_key_is_a_different_request(parcel: MakeParcel) -> None:
+    shipper = Shipper(FakeManifest())
+    await shipper.ship("key", parcel())
+    with pytest.raises(IdempotencyKeyReused):
+        await shipper.ship("key", parcel(()))
+
+
+async def test_a_shipment_under_a_fenced_key_fails(parcel: MakeParcel) -> None:
+    shipper = Shipper(FakeManifest())
+    await shipper.resolve_or_fence("key")
+    with pytest.raises(ShipmentFenced):
+        await shipper.ship("key", parcel())
+
+
+async def test_resolving_a_shipment_returns_it(parcel: MakeParcel) -> None:
+    shipper = Shipper(FakeManifest())
+    shipped = await shipper.ship("key", parcel())
+    assert await shipper.resolve_or_fence("key") == Recorded(shipped, existing=True)
 
 
 async def test_a_shipment_that_could_not_be_recorded_is_recorded_when_repeated(parcel: MakeParcel) -> None:
@@ -168,16 +219,6 @@ async def test_a_shipment_that_could_not_be_recorded_is_recorded_when_repeated(p
     manifest.full = True
     shipper = Shipper(manifest)
     with pytest.raises(ManifestUnavailable):
-        await shipper.ship(parcel(), "key")
+        await shipper.ship("key", parcel())
     manifest.full = False
-    assert [await shipper.ship(parcel(), "key")] == manifest.shipments
-
-
-async def test_the_oldest_keys_are_evicted(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest(), max_keys=2)
-    first = await shipper.ship(parcel(), "one")
-    await shipper.ship(parcel(), "two")
-    await shipper.ship(parcel(), "three")
-    assert (await shipper.ship(parcel(zip_code=1), "one")).tracking_id == first.tracking_id
-    with pytest.raises(IdempotencyKeyReused):
-        await shipper.ship(parcel(zip_code=1), "three")
+    assert manifest.entries == {} != {"key": await shipper.ship("key", parcel())}

@@ -5,15 +5,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 from shop import address_pb2, cart_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+Stored = Callable[[str], list[tuple[Any, ...]]]
 
 REQUEST = shipping_pb2.ShipOrderRequest(
     address=address_pb2.Address(street_address="Lindenweg 7", country="DE"),
@@ -21,61 +25,74 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 )
 
 
-async def port_of(running: asyncio.subprocess.Process) -> int:
-    """Wait until the service serves, and return its port."""
+async def port_of(running: asyncio.subprocess.Process, name: str) -> int:
+    """Wait until the service serves, and return its `port` or `internal_port`."""
     assert running.stdout is not None
     async for line in running.stdout:
         event = json.loads(line)
         if event["event"] == "serving":
-            return int(event["port"])
+            return int(event[name])
     pytest.fail("the service ended before it was serving")
 
 
 @asynccontextmanager
 async def process(
-    manifest: Path, failpoints: str = ""
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, ShippingServiceStub]]:
-    """Run the service in its own process, on a free port."""
+    url: str, failpoints: str = "", *, port_name: str = "port"
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """Run the service in its own process, on free ports; yield it with a channel to one of them."""
     environment = {
         **os.environ,
         "HOST": "127.0.0.1",
         "PORT": "0",
+        "INTERNAL_PORT": "0",
         "DRAIN_SECONDS": "0",
-        "SHIPMENTS_FILE": str(manifest),
+        "DATABASE_URL": url,
         "FAILPOINTS": failpoints,
     }
     running = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "shipping_service", env=environment, stdout=asyncio.subprocess.PIPE
     )
     try:
-        port = await port_of(running)
+        port = await port_of(running, port_name)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield running, ShippingServiceStub(channel)
+            yield running, channel
     finally:
         if running.returncode is None:
             running.terminate()
         await running.communicate()
 
 
-@pytest.mark.parametrize("metadata", [[("idempotency-key", "key")], []])
-@pytest.mark.parametrize(("point", "lines"), [("shipping.ship.before", 0), ("shipping.ship.after", 1)])
-async def test_a_kill_before_or_after_a_shipment_leaves_no_line_or_a_whole_one(
-    tmp_path: Path, point: str, lines: int, metadata: list[tuple[str, str]]
+async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
+    metadata = () if key is None else (("idempotency-key", key),)
+    return (await ShippingServiceStub(channel).ShipOrder(REQUEST, metadata=metadata)).tracking_id
+
+
+@pytest.mark.parametrize("key", ["key", None])
+@pytest.mark.parametrize(("point", "states"), [("shipping.ship.before", []), ("shipping.ship.after", ["SHIPPED"])])
+async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
+    manifest_url: str, stored: Stored, point: str, states: list[str], key: str | None
 ) -> None:
-    manifest = tmp_path / "shipments.jsonl"
-    async with process(manifest, f"{point}=kill") as (running, stub):
+    async with process(manifest_url, f"{point}=kill") as (running, channel):
         with pytest.raises(grpc.aio.AioRpcError):
-            await stub.ShipOrder(REQUEST, metadata=metadata)
+            await ship(channel, key)
         assert await running.wait() == -signal.SIGKILL
-    assert len(manifest.read_text().splitlines()) == lines
+    assert [state for _, state in stored(manifest_url)] == states
 
 
-async def test_a_shipment_repeated_after_a_kill_has_the_same_tracking_id(tmp_path: Path) -> None:
-    manifest = tmp_path / "shipments.jsonl"
-    metadata = [("idempotency-key", "key")]
-    async with process(manifest, "shipping.ship.after=kill") as (_, stub):
+async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(manifest_url: str, stored: Stored) -> None:
+    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
-            await stub.ShipOrder(REQUEST, metadata=metadata)
-    async with process(manifest) as (_, stub):
-        shipped = await stub.ShipOrder(REQUEST, metadata=metadata)
-    assert {json.loads(line)["tracking_id"] for line in manifest.read_text().splitlines()} == {shipped.tracking_id}
+            await ship(channel, "key")
+    async with process(manifest_url) as (_, channel):
+        await ship(channel, "key")
+    assert stored(manifest_url) == [("key", "SHIPPED")]
+
+
+async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
+    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill", port_name="internal_port") as (_, channel):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await ShipmentManifestStub(channel).ResolveOrFence(ResolveShipmentRequest(shipment_key="key"))
+    async with process(sqlite_url) as (_, channel):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ship(channel, "key")
+    assert refused.value.code() is grpc.StatusCode.ABORTED

@@ -1,112 +1,126 @@
+"""One suite for the manifest on SQLite and on PostgreSQL."""
+
 import asyncio
-import json
-import os
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
-from shipping_service.domain import ManifestUnavailable, Parcel, Shipment
-from shipping_service.manifest import ManifestFile, NullManifest, open_manifest
+from chassis import database
+from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded
+from shipping_service.manifest.opening import open_manifest
+from shipping_service.manifest.sqlite import SqliteManifest
 
 MakeParcel = Callable[..., Parcel]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "new folder" / "shipments.jsonl"
+async def test_an_unknown_key_has_no_entry(manifest: Manifest) -> None:
+    assert await manifest.find("key") is None
 
 
-@pytest.fixture
-async def manifest(path: Path) -> AsyncIterator[ManifestFile]:
-    async with open_manifest(path) as opened:
-        assert isinstance(opened, ManifestFile)
-        yield opened
+async def test_an_entry_is_read_back_as_recorded(manifest: Manifest, parcel: MakeParcel) -> None:
+    entries = [
+        Entry("shipped", parcel(street_address='Tab\t"7"\nRear building é')),
+        Entry("fenced"),
+        Entry("k" * 255, parcel((Item("x" * 256, 1_000_000),), zip_code=2**31 - 1)),
+    ]
+    for entry in entries:
+        assert await manifest.record(entry) == Recorded(entry, existing=False)
+        assert await manifest.find(entry.key) == entry
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line]
+async def test_the_first_entry_of_a_key_is_final(manifest: Manifest, parcel: MakeParcel) -> None:
+    shipped = Entry("key", parcel())
+    await manifest.record(shipped)
+    assert await manifest.record(Entry("key")) == Recorded(shipped, existing=True)
+    assert await manifest.find("key") == shipped
 
 
-def readable(path: Path) -> list[str]:
-    """The tracking ids of all complete lines, which is what a carrier reads."""
-    return [json.loads(line)["tracking_id"] for line in path.read_text().splitlines() if line.endswith("}")]
+async def test_entries_survive_a_restart(manifest_url: str, parcel: MakeParcel) -> None:
+    async with open_manifest(manifest_url) as manifest:
+        await manifest.record(Entry("key", parcel()))
+    async with open_manifest(manifest_url) as manifest:
+        assert await manifest.find("key") == Entry("key", parcel())
 
 
-async def test_a_shipment_is_a_line_with_its_street_address_and_items(
-    manifest: ManifestFile, path: Path, parcel: MakeParcel
+@pytest.mark.parametrize("round_number", range(5))
+async def test_of_a_concurrent_shipment_and_fence_exactly_one_wins(
+    manifest_url: str, parcel: MakeParcel, round_number: int
 ) -> None:
-    await manifest.append(Shipment("SHOP-1", "key", parcel(street_address='Tab\t"7"\nRear building')))
-    (line,) = lines(path)
-    assert line.pop("time").endswith("+00:00")
-    assert line == {
-        "tracking_id": "SHOP-1",
-        "key": "key",
-        "street_address": 'Tab\t"7"\nRear building',
-        "items": [{"product_id": "pan", "quantity": 1}, {"product_id": "knife", "quantity": 2}],
-    }
+    """Two replicas write at once; which one starts alternates from round to round."""
+    keys = [f"key-{number}" for number in range(20)]
+    async with open_manifest(manifest_url) as one, open_manifest(manifest_url) as other:
+        writes = [(one, [Entry(key, parcel()) for key in keys]), (other, [Entry(key) for key in keys])]
+        if round_number % 2:
+            writes.reverse()
+        raced = await asyncio.gather(*(manifest.record(entry) for manifest, entries in writes for entry in entries))
+        stored = [await one.find(key) for key in keys]
+    assert [each.entry for each in raced[:20]] == [each.entry for each in raced[20:]] == stored
+    assert [first.existing + second.existing for first, second in zip(raced[:20], raced[20:], strict=True)] == [1] * 20
 
 
-async def test_concurrent_shipments_are_one_line_each(manifest: ManifestFile, path: Path, parcel: MakeParcel) -> None:
-    ids = [f"SHOP-{number}" for number in range(300)]
-    await asyncio.gather(*(manifest.append(Shipment(tracking_id, None, parcel())) for tracking_id in ids))
-    assert readable(path) == ids
+async def test_the_manifest_works_after_cancelled_writes(manifest: Manifest, parcel: MakeParcel) -> None:
+    for number in range(50):
+        task = asyncio.create_task(manifest.record(Entry(f"key-{number}", parcel())))
+        await asyncio.sleep(0)
+        task.cancel()
+    assert (await manifest.record(Entry("key", parcel()))).entry == Entry("key", parcel())
 
 
-async def test_a_line_is_on_disk_before_append_returns(
-    manifest: ManifestFile, path: Path, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
+async def test_a_working_manifest_passes_its_check(manifest: Manifest) -> None:
+    await manifest.check()
+
+
+async def test_a_full_disk_refuses_shipments_and_loses_none(
+    sqlite_url: str, parcel: MakeParcel, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    flushed: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: flushed.append(len(readable(path))))
-    await manifest.append(Shipment("SHOP-1", None, parcel()))
-    assert flushed == [1]
+    async with open_manifest(sqlite_url) as manifest:
+        assert isinstance(manifest, SqliteManifest)
+        pages = await manifest._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
+        await manifest._run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall())
+        recorded = await record_until_full(manifest, parcel)
+    assert [key for key, _ in stored(sqlite_url)] == recorded
 
 
-async def test_a_reopened_manifest_is_appended_to(path: Path, parcel: MakeParcel) -> None:
-    for tracking_id in ("SHOP-1", "SHOP-2"):
-        async with open_manifest(path) as manifest:
-            await manifest.append(Shipment(tracking_id, None, parcel()))
-    assert readable(path) == ["SHOP-1", "SHOP-2"]
+async def record_until_full(manifest: Manifest, parcel: MakeParcel) -> list[str]:
+    """Record shipments until the disk is full; return the keys of the recorded ones."""
+    recorded: list[str] = []
+    while len(recorded) < 1000:
+        key = f"key-{len(recorded):03}"
+        try:
+            await manifest.record(Entry(key, parcel()))
+        except ManifestUnavailable:
+            return recorded
+        recorded.append(key)
+    pytest.fail("the disk was never full")
 
 
-@pytest.fixture
-def torn(path: Path) -> Path:
-    """A manifest whose last line is incomplete."""
-    path.parent.mkdir()
-    path.write_text('{"tracking_id":"SHOP-0","ke')
-    return path
-
-
-async def test_a_line_torn_by_a_crash_does_not_corrupt_the_next_one(torn: Path, parcel: MakeParcel) -> None:
-    async with open_manifest(torn) as manifest:
-        await manifest.append(Shipment("SHOP-1", None, parcel()))
-    assert readable(torn) == ["SHOP-1"]
-
-
-async def test_a_failed_write_raises_and_does_not_corrupt_later_lines(
-    manifest: ManifestFile, path: Path, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_locked_by_another_process_is_unavailable(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(ManifestUnavailable):
-            await manifest.append(Shipment("SHOP-1", None, parcel()))
-    await manifest.append(Shipment("SHOP-2", None, parcel()))
-    assert "SHOP-2" in readable(path)
+    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    path = database.sqlite_path(sqlite_url)
+    assert path is not None
+    async with open_manifest(sqlite_url) as manifest:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(ManifestUnavailable):
+                await manifest.record(Entry("key"))
+            other.execute("ROLLBACK")
+        assert not (await manifest.record(Entry("key"))).existing
 
 
-def fail(_descriptor: int) -> None:
-    raise OSError("disk")
-
-
-async def test_a_full_disk_makes_the_manifest_unavailable(parcel: MakeParcel) -> None:
-    manifest = ManifestFile(Path("/dev/full"))
-    with pytest.raises(ManifestUnavailable):
-        await manifest.append(Shipment("SHOP-1", None, parcel()))
-    await manifest.close()
-
-
-async def test_without_a_file_nothing_is_recorded(parcel: MakeParcel) -> None:
-    async with open_manifest(None) as manifest:
-        assert isinstance(manifest, NullManifest)
-        await manifest.append(Shipment("SHOP-1", None, parcel()))
+async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) -> None:
+    async with open_manifest(postgres_url) as manifest:
+        await asyncio.gather(*(manifest.find(str(number)) for number in range(16)))
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        entries = [Entry(str(number)) for number in range(16)]
+        recorded = await asyncio.gather(*map(manifest.record, entries))
+    assert [each.entry for each in recorded] == entries

@@ -1,23 +1,27 @@
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
-from pathlib import Path
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import grpc
 import pytest
 
+from chassis import database
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
 from chassis.status import from_rpc_error
 from shipping_service.__main__ import Settings
-from shipping_service.domain import Shipper
+from shipping_service.domain import Manifest, Shipper
 from shipping_service.failpoints import FAILPOINTS
-from shipping_service.manifest import open_manifest
-from shipping_service.service import ShippingService
+from shipping_service.manifest.opening import open_manifest
+from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
+from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest, ResolveShipmentResponse
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
 from shop_testkit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
@@ -25,28 +29,42 @@ PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
 
 
+Response = TypeVar("Response")
+Stored = Callable[[str], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Shipping:
+    """Stubs of both services of one process."""
+
+    public: ShippingServiceStub
+    internal: ShipmentManifestStub
+
+    async def ship(self, key: str | None = None, *, street: str = "Lindenweg 7") -> str:
+        address = address_pb2.Address(street_address=street, country="Germany")
+        request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+        metadata = () if key is None else (("idempotency-key", key),)
+        return (await self.public.ShipOrder(request, metadata=metadata)).tracking_id
+
+    async def resolve(self, key: str) -> ResolveShipmentResponse:
+        return await self.internal.ResolveOrFence(ResolveShipmentRequest(shipment_key=key))
+
+
 @asynccontextmanager
-async def shipping(manifest: Path | None = None, failpoints: str = "") -> AsyncIterator[ShippingServiceStub]:
+async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
-    async with open_manifest(manifest) as opened:
-        servicer = ShippingService(rate_card, Shipper(opened), Failpoints(failpoints))
-        async with connect((add_ShippingServiceServicer_to_server, servicer)) as channel:
-            yield ShippingServiceStub(channel)
+    shipper, active = Shipper(manifest), Failpoints(failpoints)
+    async with connect(
+        (add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, active)),
+        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active)),
+    ) as channel:
+        yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
 
 @pytest.fixture
-async def stub() -> AsyncIterator[ShippingServiceStub]:
-    async with shipping() as opened:
+async def shipping(sqlite_url: str) -> AsyncIterator[Shipping]:
+    async with open_manifest(sqlite_url) as manifest, serving(manifest) as opened:
         yield opened
-
-
-async def ship(
-    stub: ShippingServiceStub, key: str | None = None, *items: cart_pb2.CartItem, street: str = "Lindenweg 7"
-) -> str:
-    address = address_pb2.Address(street_address=street, country="Germany")
-    request = shipping_pb2.ShipOrderRequest(address=address, items=items or [PAN])
-    metadata = () if key is None else (("idempotency-key", key),)
-    return (await stub.ShipOrder(request, metadata=metadata)).tracking_id
 
 
 async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
@@ -56,12 +74,8 @@ async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
     return error.value.code(), from_rpc_error(error.value).reason
 
 
-def tracking_ids(manifest: Path) -> list[str]:
-    return [json.loads(line)["tracking_id"] for line in manifest.read_text().splitlines()]
-
-
-async def test_a_quote_is_in_dollars(stub: ShippingServiceStub) -> None:
-    response = await stub.GetQuote(shipping_pb2.GetQuoteRequest(address=BREMEN, items=[PAN]))
+async def test_a_quote_is_in_dollars(shipping: Shipping) -> None:
+    response = await shipping.public.GetQuote(shipping_pb2.GetQuoteRequest(address=BREMEN, items=[PAN]))
     assert response.cost_usd == money_pb2.Money(currency_code="USD", units=14, nanos=500_000_000)
 
 
@@ -69,61 +83,93 @@ async def test_a_quote_is_in_dollars(stub: ShippingServiceStub) -> None:
     ("address", "items"), [(None, [PAN]), (BREMEN, []), (BREMEN, [NO_ITEM]), (BREMEN, [PAN, NO_ITEM])]
 )
 async def test_what_cannot_be_quoted_cannot_be_shipped(
-    stub: ShippingServiceStub, address: address_pb2.Address | None, items: list[cart_pb2.CartItem]
+    shipping: Shipping, address: address_pb2.Address | None, items: list[cart_pb2.CartItem]
 ) -> None:
-    quoted = stub.GetQuote(shipping_pb2.GetQuoteRequest(address=address, items=items))
-    shipped = stub.ShipOrder(shipping_pb2.ShipOrderRequest(address=address, items=items))
+    quoted = shipping.public.GetQuote(shipping_pb2.GetQuoteRequest(address=address, items=items))
+    shipped = shipping.public.ShipOrder(shipping_pb2.ShipOrderRequest(address=address, items=items))
     codes = [(await failure_of(quoted))[0], (await failure_of(shipped))[0]]
     assert codes == [grpc.StatusCode.INVALID_ARGUMENT] * 2
 
 
-async def test_a_key_ships_once(stub: ShippingServiceStub) -> None:
-    assert await ship(stub, "key") == await ship(stub, "key")
+async def test_a_key_ships_once(shipping: Shipping) -> None:
+    assert await shipping.ship("key") == await shipping.ship("key")
 
 
-async def test_shipments_without_a_key_are_distinct(stub: ShippingServiceStub) -> None:
-    assert await ship(stub) != await ship(stub)
+async def test_shipments_without_a_key_are_distinct(shipping: Shipping) -> None:
+    assert await shipping.ship() != await shipping.ship()
 
 
-async def test_a_key_reused_with_another_street_is_rejected(stub: ShippingServiceStub) -> None:
-    await ship(stub, "key")
+async def test_a_key_reused_with_another_street_is_rejected(shipping: Shipping) -> None:
+    await shipping.ship("key")
     expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-    assert await failure_of(ship(stub, "key", street="Lindenweg 8")) == expected
+    assert await failure_of(shipping.ship("key", street="Lindenweg 8")) == expected
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256])
-async def test_a_malformed_key_is_rejected(stub: ShippingServiceStub, key: str) -> None:
-    assert (await failure_of(ship(stub, key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+async def test_a_malformed_key_is_rejected(shipping: Shipping, key: str) -> None:
+    assert (await failure_of(shipping.ship(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_full_disk_is_unavailable() -> None:
-    async with shipping(Path("/dev/full")) as stub:
-        assert await failure_of(ship(stub, "key")) == (grpc.StatusCode.UNAVAILABLE, "MANIFEST_UNAVAILABLE")
+@pytest.mark.parametrize("key", ["", "k" * 256])
+async def test_the_manifest_refuses_malformed_keys(shipping: Shipping, key: str) -> None:
+    assert (await failure_of(shipping.resolve(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_thousand_shipments_delivered_twice_are_a_thousand_shipments(tmp_path: Path) -> None:
-    manifest = tmp_path / "shipments.jsonl"
+async def test_resolving_a_shipment_returns_its_tracking_id(shipping: Shipping) -> None:
+    tracking_id = await shipping.ship("key")
+    assert (await shipping.resolve("key")).shipped.tracking_id == tracking_id
+
+
+async def test_resolving_an_unused_key_fences_it(shipping: Shipping) -> None:
+    assert (await shipping.resolve("key")).WhichOneof("outcome") == "fenced"
+    assert await failure_of(shipping.ship("key")) == (grpc.StatusCode.ABORTED, "SHIPMENT_FENCED")
+
+
+async def test_a_second_resolution_reports_that_the_fence_was_there(shipping: Shipping) -> None:
+    assert [(await shipping.resolve("key")).fenced.existing for _ in range(2)] == [False, True]
+
+
+async def test_a_manifest_that_cannot_be_written_is_unavailable(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    path = database.sqlite_path(sqlite_url)
+    assert path is not None
+    async with open_manifest(sqlite_url) as manifest, serving(manifest) as shipping:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            failure = await failure_of(shipping.ship("key"))
+    assert failure == (grpc.StatusCode.UNAVAILABLE, "MANIFEST_UNAVAILABLE")
+
+
+async def test_a_thousand_shipments_delivered_twice_are_a_thousand_shipments(manifest_url: str, stored: Stored) -> None:
     concurrency = asyncio.Semaphore(16)
-    async with shipping(manifest) as stub:
+    async with open_manifest(manifest_url) as manifest, serving(manifest) as shipping:
 
         async def deliver(number: int) -> str:
             async with concurrency:
-                return await ship(stub, f"key-{number}")
+                return await shipping.ship(f"key-{number:03}")
 
         shipped = await asyncio.gather(*(deliver(number) for number in range(1000) for _ in range(2)))
     assert shipped[::2] == shipped[1::2]
     assert len(set(shipped)) == 1000
-    assert set(tracking_ids(manifest)) == set(shipped)
+    assert stored(manifest_url) == [(f"key-{number:03}", "SHIPPED") for number in range(1000)]
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_shipment_repeated_after_an_error_or_a_hang_is_recorded_once(
-    tmp_path: Path, point: str, action: str
+async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
+    sqlite_url: str, stored: Stored, point: str, action: str
 ) -> None:
-    manifest = tmp_path / "shipments.jsonl"
-    async with shipping(manifest, f"{point}={action}*1") as stub:
-        with pytest.raises((grpc.aio.AioRpcError, TimeoutError)):
-            await asyncio.wait_for(ship(stub, "key"), 1)
-        shipped = await ship(stub, "key")
-    assert tracking_ids(manifest) == [shipped]
+    async with open_manifest(sqlite_url) as manifest, serving(manifest, f"{point}={action}*1") as shipping:
+        shipped = await retried(lambda: shipping.ship("key"))
+        assert (await retried(lambda: shipping.resolve("key"))).shipped.tracking_id == shipped
+    assert stored(sqlite_url) == [("key", "SHIPPED")]
+
+
+async def retried(call: Callable[[], Awaitable[Response]]) -> Response:
+    """Call, and call once more after a failure or a second without a response."""
+    try:
+        return await asyncio.wait_for(call(), 1)
+    except (grpc.aio.AioRpcError, TimeoutError):
+        return await call()

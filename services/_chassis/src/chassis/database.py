@@ -1,7 +1,8 @@
 """Database URLs, engines and schema migrations, for a SQLite file or PostgreSQL.
 
-URLs are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://user:password@host:port/name`. A folder of
-migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
+URLs are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://user:password@host:port/name`, or any other
+URL of libpq: `postgresql://user@one,two/name?target_session_attrs=read-write` finds the primary of two servers.
+A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
 Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start. They are imported
 inside the functions that need them; `migrate` needs neither when no migration is pending.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import psycopg
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.engine import URL
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 StoreT = TypeVar("StoreT")
@@ -29,6 +31,7 @@ CONNECT_TIMEOUT_SECONDS = 30
 """How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
+_DRIVER = "postgresql+psycopg"
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
@@ -153,8 +156,17 @@ async def is_current(connections: "AsyncEngine", migrations: Path) -> bool:
     return not is_pending(stored, migrations)
 
 
-def _sqlalchemy_url(url: str) -> str:
-    return libpq_url(url).replace("postgresql://", "postgresql+psycopg://", 1)
+def _sqlalchemy_url(url: str) -> "URL":
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - see `stored_revision`
+    from sqlalchemy.engine import URL, make_url  # noqa: PLC0415
+
+    libpq = libpq_url(url)
+    parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
+    if "," not in parts.get("host", ""):
+        return make_url(libpq).set(drivername=_DRIVER)
+    # SQLAlchemy accepts several hosts only in the query.
+    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
+    return URL.create(_DRIVER, user, password, database=name, query=parts)
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:

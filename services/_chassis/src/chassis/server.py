@@ -15,50 +15,62 @@ import grpc
 import structlog
 import uvloop
 from google.protobuf.internal import api_implementation
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection
 
 from chassis import client, database, logging, otlp
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
-from chassis.serving import Limiter, WrappingRegistrar
+from chassis.listener import Listener
+from chassis.serving import Limiter
 from chassis.settings import ServiceSettings, load, load_database_url
 from chassis.telemetry import Telemetry
+from chassis.volume import observe_volume
 
 log = structlog.get_logger()
 
-LIVENESS = "liveness"
 _READINESS_INTERVAL_SECONDS = 1.0
 # One slow response of a store must not make a service's only pod unready; calls report a store that is down anyway.
 _CHECKS_UNTIL_NOT_READY = 3
-_MAX_REQUEST_BYTES = 4 * 1024 * 1024
-_SERVING = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 class Service:
-    """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks."""
+    """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
+
+    Attributes:
+        port: of the public services, once started.
+        internal_port: of the internal services, once started; None without any.
+    """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
         self.telemetry = telemetry
         self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs)
-        self.port = 0
-        self._server = grpc.aio.server(options=_options(settings))
-        self._registrar = WrappingRegistrar(self._server, telemetry, self.limiter)
-        self._health = health_aio.HealthServicer()
+        self._public = Listener(settings, telemetry, self.limiter)
+        self._internal: Listener | None = None
         self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
         self._stack = AsyncExitStack()
 
+    @property
+    def port(self) -> int:
+        return self._public.port
+
+    @property
+    def internal_port(self) -> int | None:
+        return None if self._internal is None else self._internal.port
+
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         """Serve a servicer; `register` is its generated add_..._to_server."""
-        register(servicer, self._registrar)
+        self._public.add_servicer(register, servicer)
+
+    def add_internal_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        """Serve a servicer for our own services and operators, on a port that clients of the shop do not reach."""
+        if self._internal is None:
+            self._internal = Listener(self.settings, self.telemetry, self.limiter)
+        self._internal.add_servicer(register, servicer)
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
         """Add a check that raises DomainError while the service is not ready.
@@ -78,17 +90,10 @@ class Service:
         return opened
 
     async def start(self) -> None:
-        """Start to serve. Raise OSError with the address when the port is in use."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = [*self._registrar.service_names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
-        reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
-        address = f"{self.settings.host}:{self.settings.port}"
-        try:
-            self.port = self._server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"PORT: can't listen on {address}: is the port in use?") from error
-        await self._server.start()
-        await self._health.set(LIVENESS, _SERVING)
+        """Start to serve. Raise OSError with the address when a port is in use."""
+        if self._internal is not None:
+            await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
+        await self._public.start(self.settings.port, "PORT")
         await self._update_readiness()
 
     async def watch_readiness(self) -> None:
@@ -102,9 +107,9 @@ class Service:
 
         Stopping at once would cancel calls of clients that have not seen NOT_SERVING yet.
         """
-        await self._set_health(_NOT_SERVING)
+        await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
-        await self._server.stop(self.settings.grace_seconds)
+        await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -117,26 +122,17 @@ class Service:
             self._failed_checks += 1
             log.warning("not ready", reason=error.reason, failed_checks=self._failed_checks)
             if self._failed_checks >= _CHECKS_UNTIL_NOT_READY:
-                await self._set_health(_NOT_SERVING)
+                await self._set_readiness(ready=False)
         else:
             self._failed_checks = 0
-            await self._set_health(_SERVING)
+            await self._set_readiness(ready=True)
 
-    async def _set_health(self, status: int) -> None:
-        for name in ("", *self._registrar.service_names):
-            await self._health.set(name, status)
+    async def _set_readiness(self, *, ready: bool) -> None:
+        for listener in self._listeners():
+            await listener.set_readiness(ready=ready)
 
-
-def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
-    return [
-        # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
-        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
-        ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
-        ("grpc.http2.min_ping_interval_without_data_ms", 500),
-        ("grpc.keepalive_permit_without_calls", 1),
-    ]
+    def _listeners(self) -> list[Listener]:
+        return [self._public, *([self._internal] if self._internal else [])]
 
 
 Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
@@ -161,6 +157,8 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    if migrations is not None:
+        observe_volume(telemetry.meter, load_database_url(settings_type))
     problems: list[str] = []
     try:
         uvloop.run(_serve(settings, telemetry, build))
@@ -189,7 +187,7 @@ async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[Setting
     async with serving(service, build(settings, service)):
         # Objects created at the start live until the end: scanning them would block the event loop for 40 ms each time.
         gc.freeze()
-        log.info("serving", port=service.port)
+        log.info("serving", port=service.port, internal_port=service.internal_port)
         reloader = Reloader(loop, stopped) if settings.reload else None
         await stopped.wait()
         log.info("draining")

@@ -12,13 +12,12 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
-    ValidationInfo,
     create_model,
-    field_validator,
 )
 
 from chassis import database
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 
 MAX_PORT = 65_535
 
@@ -48,24 +47,26 @@ def _validate_database_url(url: SecretStr) -> SecretStr:
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_validate_database_url)]
 
 
+def _validate_hmac_keys(keys: SecretStr) -> SecretStr:
+    HmacKeys.parse(keys.get_secret_value())
+    return keys
+
+
 class DatabaseSettings(Settings):
     """Settings of a process that stores rows. Subclasses set a default for `database_url`."""
 
     database_url: DatabaseUrl
 
 
-class HmacKeySettings(DatabaseSettings):
-    """Settings of a process that stores HMACs. The key may be omitted with a SQLite file: see chassis.hmac_key."""
+class HmacKeySettings(Settings):
+    """Settings of a process that stores HMACs: the keys come from outside, so that no copy of its data has them."""
 
-    hmac_key: SecretStr | None = Field(default=None, min_length=32, validate_default=True)
+    # Several while one replaces another, separated by commas: see chassis.hmac_keys.
+    hmac_key: Annotated[SecretStr, AfterValidator(_validate_hmac_keys)]
 
-    @field_validator("hmac_key")
-    @classmethod
-    def _require_shared_key(cls, key: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        url: SecretStr | None = info.data.get("database_url")
-        if key is None and url is not None and database.sqlite_path(url.get_secret_value()) is None:
-            raise ValueError("required with PostgreSQL; all replicas must use the same key")
-        return key
+    @property
+    def hmac_keys(self) -> HmacKeys:
+        return HmacKeys.parse(self.hmac_key.get_secret_value())
 
 
 class ServiceSettings(Settings):
@@ -73,6 +74,8 @@ class ServiceSettings(Settings):
 
     host: str = "[::]"
     port: int = Field(default=50051, ge=0, le=MAX_PORT)
+    # Of services for other services and operators, such as PaymentLedger; most processes have none.
+    internal_port: int = Field(default=50052, ge=0, le=MAX_PORT)
     # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
     drain_seconds: float = Field(default=2, ge=0)
     grace_seconds: float = Field(default=20, ge=0)

@@ -13,7 +13,8 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.workspace import discover, find
+from shop_cli.local.workspace import default_ports, discover, find, internal_name
+from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # Placing an order takes as long as its slowest dependency; other calls take milliseconds.
@@ -42,6 +43,10 @@ def journal_client(address: str | None) -> AbstractAsyncContextManager[OrderJour
     return _client("checkout", OrderJournalStub, "shop.internal.OrderJournal", address)
 
 
+def spool_client(address: str | None) -> AbstractAsyncContextManager[LetterSpoolStub]:
+    return _client("email", LetterSpoolStub, "shop.internal.LetterSpool", address)
+
+
 @asynccontextmanager
 async def _client(
     name: str, stub: Callable[[grpc.aio.Channel], T], service: str, address: str | None
@@ -51,7 +56,7 @@ async def _client(
     Without an address (`host:port`) the environment gives it, else it is the program's local port. Raise Unavailable
     with the reason NOTHING_LISTENS if no connection can be made.
     """
-    target = _checked(address or _default_address(name))
+    target = _checked(address or default_address(name, internal=service.startswith("shop.internal.")))
     opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
     try:
         yield stub(opened)
@@ -64,9 +69,13 @@ async def _client(
         await opened.close()
 
 
-def _default_address(name: str) -> str:
-    program = find(discover(), name)
-    return os.environ.get(program.address_variable) or f"localhost:{program.port}"
+def default_address(name: str, *, internal: bool) -> str:
+    """Return the address of a program's public or internal services: from the environment, else its local port."""
+    programs = discover()
+    program, ports = find(programs, name), default_ports(programs)
+    if internal:
+        return os.environ.get(program.internal_address_variable) or f"localhost:{ports[internal_name(name)]}"
+    return os.environ.get(program.address_variable) or f"localhost:{ports[name]}"
 
 
 def _checked(address: str) -> str:

@@ -9,10 +9,11 @@ from functools import partial
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.server import run
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import State, Transition
-from checkout_service.ports import Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
+from checkout_service.ports import Claim, Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
 
 
 class NoJournal(Journal):
@@ -23,7 +24,7 @@ class NoJournal(Journal):
         return None
 
     @override
-    async def find_recent(self, fingerprint: str) -> Entry | None:
+    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
         return None
 
     @override
@@ -39,15 +40,19 @@ class NoJournal(Journal):
         return None
 
     @override
-    async def claim_expired(self, limit: int) -> list[Entry]:
+    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+        return None
+
+    @override
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         return []
 
     @override
-    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
+    async def update(self, claim: Claim, transition: Transition) -> bool:
         return True
 
     @override
-    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
         pass
 
     @override
@@ -55,7 +60,7 @@ class NoJournal(Journal):
         pass
 
     @override
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         return []
 
     @override
@@ -63,8 +68,24 @@ class NoJournal(Journal):
         pass
 
     @override
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        pass
+
+    @override
+    async def requeue(self, order_id: str) -> list[str]:
+        return []
+
+    @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         return sorted({item.order_id for item in sent})
+
+    @override
+    async def settle_complete(self) -> list[str]:
+        return []
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        return 0
 
     @override
     async def statistics(self) -> Statistics:
@@ -75,7 +96,15 @@ class NoJournal(Journal):
         return []
 
     @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return []
+
+    @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return {order_id: [] for order_id in order_ids}
+
+    @override
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
         return {order_id: [] for order_id in order_ids}
 
     @override

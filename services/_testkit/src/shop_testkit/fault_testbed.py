@@ -74,21 +74,21 @@ class FaultTestbed:
                     await asyncio.sleep(_POLL_SECONDS)
 
     @asynccontextmanager
-    async def restarted_on_exit(self, name: str) -> AsyncIterator[Process]:
-        """Restart a process, without additional variables, whenever it ends within the context."""
+    async def restarted_on_exit(self, name: str, **variables: str) -> AsyncIterator[Process]:
+        """Restart a process with these additional variables only, whenever it ends within the context."""
         process = self.shop.processes[name]
-        restarting = asyncio.create_task(self._restart_on_exit(process), name=f"restart {name}")
+        restarting = asyncio.create_task(self._restart_on_exit(process, variables), name=f"restart {name}")
         try:
             yield process
         finally:
             restarting.cancel()
             await asyncio.gather(restarting, return_exceptions=True)
 
-    async def _restart_on_exit(self, process: Process) -> None:
+    async def _restart_on_exit(self, process: Process, variables: dict[str, str]) -> None:
         while True:
             await process.wait()
-            self._variables[process.name] = {}
-            await process.start()
+            self._variables[process.name] = variables
+            await process.start(**variables)
 
     def new_intent(self, *, keyed: bool = True, max_tries: int | None = None, checkout: int = 0) -> Intent:
         """Return a new valid order whose first try calls the checkout with this index."""

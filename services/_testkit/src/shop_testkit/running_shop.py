@@ -21,7 +21,7 @@ from shop_cli.commands.order import card_info
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import discover_services
+from shop_cli.local.workspace import default_ports, discover_services
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,14 @@ class RunningShop:
     Attributes:
         folder: where the processes write their data.
         channels: to each process, by its name.
+        internal_channels: to the internal services of the processes that have some.
         received: the telemetry that was exported so far.
     """
 
     processes: Shop
     folder: Path
     channels: Mapping[str, grpc.aio.Channel]
+    internal_channels: Mapping[str, grpc.aio.Channel]
     received: Received
 
     async def products(self) -> list[Product]:
@@ -78,9 +80,10 @@ async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningS
         variables: additional environment variables of every service.
     """
     programs = discover_services()
+    names = default_ports(programs)
     async with contextlib.AsyncExitStack() as stack:
-        otlp_port, *ports = stack.enter_context(reserved(len(programs) + 1))
-        by_name = dict(zip((program.name for program in programs), ports, strict=True))
+        otlp_port, *ports = stack.enter_context(reserved(len(names) + 1))
+        by_name = dict(zip(names, ports, strict=True))
         received = await stack.enter_async_context(receiving(otlp_port))
         environment = {"PATH": "/usr/bin:/bin", **exporting_to(otlp_port), **variables}
         processes = await stack.enter_async_context(Shop(programs, folder, by_name, environment))
@@ -89,4 +92,9 @@ async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningS
             process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
             for process in processes
         }
-        yield RunningShop(processes, folder, channels, received)
+        internal_channels = {
+            process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.internal_address))
+            for process in processes
+            if process.internal_port
+        }
+        yield RunningShop(processes, folder, channels, internal_channels, received)

@@ -21,6 +21,7 @@ async def serve(
     *registrations: Registration,
     telemetry: Telemetry | None = None,
     max_concurrent_rpcs: int = 256,
+    drain_seconds: float = 0,
     grace_seconds: float = 1,
 ) -> AsyncIterator[str]:
     """Serve servicers as a service does, on a free port of loopback; yield `host:port`.
@@ -30,7 +31,7 @@ async def serve(
     settings = ServiceSettings(
         host="127.0.0.1",
         port=0,
-        drain_seconds=0,
+        drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,
         max_concurrent_rpcs=max_concurrent_rpcs,
     )

@@ -1,11 +1,12 @@
 """Carts, their limits, and the contract of a store for them."""
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import FailedPrecondition, Unavailable
-from chassis.fields import parse_idempotency_key, require_between, require_text
+from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.fields import limit_count, parse_idempotency_key, require_between, require_text
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
@@ -14,6 +15,9 @@ MAX_QUANTITY = 2**31 - 1
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
+_MAX_ORDER_ID_LENGTH = 128
+# Of carts that were ordered: it is returned as metadata, which allows no other characters.
+_ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 
 class CartFull(FailedPrecondition):
@@ -50,12 +54,13 @@ class Cart:
     """A user's cart, its lines sorted by product id.
 
     The etag identifies this state of this cart: a random value that is replaced by every change and never reused. An
-    empty cart is not stored, so it has a new etag each time it is read.
+    empty cart has a new etag each time it is read. If an order emptied it, `ordered_etag` is the etag that was ordered.
     """
 
     user_id: str
     lines: tuple[Line, ...]
     etag: str
+    ordered_etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,29 @@ class Addition:
         require_between(self.quantity, "item.quantity", 1, _MAX_ADDED)
         if self.key is not None:
             parse_idempotency_key(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """The lines that an order bought from a user's cart, which had this etag. Raises InvalidArgument.
+
+    Without an etag (an empty string) the cart may have changed since.
+    """
+
+    user_id: str
+    order_id: str
+    etag: str
+    lines: tuple[Line, ...]
+
+    def __post_init__(self) -> None:
+        check_user_id(self.user_id)
+        require_text(self.order_id, "order_id", max_length=_MAX_ORDER_ID_LENGTH)
+        if not _ETAG.fullmatch(self.etag):
+            raise InvalidArgument.field("etag", "must be at most 128 visible ASCII characters")
+        limit_count(self.lines, "items", max_count=MAX_LINES)
+        for index, line in enumerate(self.lines):
+            require_text(line.product_id, f"items[{index}].product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
+            require_between(line.quantity, f"items[{index}].quantity", 1, MAX_QUANTITY)
 
 
 def check_user_id(user_id: str) -> str:
@@ -104,6 +132,12 @@ class CartStore(Protocol):
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
         """Remove a cart; with `if_match` only if that is its current etag."""
+
+    async def remove_ordered(self, purchase: Purchase) -> None:
+        """Remove what an order bought, once per order: everything if the cart still has the ordered etag.
+
+        Otherwise remove each ordered quantity, as far as the cart has it.
+        """
 
     async def check(self) -> None:
         """Return when the store responds."""

@@ -1,2 +1,4 @@
--- Removes a cart if its etag is the given one. KEYS: the cart. ARGV: the etag.
-if redis.call('HGET', KEYS[1], '') == ARGV[1] then redis.call('DEL', KEYS[1]) end
+-- Removes a cart. KEYS: the cart. ARGV: optionally the etag that the cart must have.
+-- A cart without lines is left alone: its only field is the etag that an order emptied.
+local cart, etag = KEYS[1], ARGV[1]
+if redis.call('HLEN', cart) > 1 and (not etag or redis.call('HGET', cart, '') == etag) then redis.call('DEL', cart) end

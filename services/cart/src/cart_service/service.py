@@ -1,10 +1,13 @@
-"""shop.CartService: maps messages to the store and back."""
+"""shop.CartService and shop.internal.OrderedCart: map messages to the store and back."""
 
-from cart_service.domain import Addition, Cart, CartStore, check_user_id
+from typing_extensions import override
+
+from cart_service.domain import Addition, Cart, CartStore, Line, Purchase, check_user_id
 from chassis.calls import metadata_value
 from chassis.fields import require_present
 from chassis.serving import ServicerContext
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 
 
 class CartService(cart_pb2_grpc.CartServiceServicer):
@@ -19,15 +22,31 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
-        """Return the cart, with its `etag` in trailing metadata."""
+        """Return the cart, with its `etag` in trailing metadata; `ordered-etag` too, if an order emptied it."""
         cart = await self._carts.read(check_user_id(request.user_id))
-        context.set_trailing_metadata((("etag", cart.etag),))
+        ordered = () if cart.ordered_etag is None else (("ordered-etag", cart.ordered_etag),)
+        context.set_trailing_metadata((("etag", cart.etag), *ordered))
         return _cart_to_wire(cart)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Remove all lines; with `if-match` only if that is the cart's current etag."""
         await self._carts.empty(check_user_id(request.user_id), metadata_value(context, "if-match"))
         return empty_pb2.Empty()
+
+
+class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
+    """Removes ordered items from the carts of a store."""
+
+    def __init__(self, carts: CartStore) -> None:
+        self._carts = carts
+
+    @override
+    async def RemoveOrdered(
+        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
+        await self._carts.remove_ordered(Purchase(request.user_id, request.order_id, request.etag, lines))
+        return ordered_cart_pb2.RemoveOrderedResponse()
 
 
 def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:

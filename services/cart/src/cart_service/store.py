@@ -1,7 +1,8 @@
 """Carts in the memory of one process: lost when it ends, and not shared between replicas."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -15,6 +16,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    Purchase,
     QuantityTooLarge,
     new_etag,
 )
@@ -28,9 +30,18 @@ MAX_KEYS = 20_000
 KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored; the oldest are evicted earlier when there are more than MAX_KEYS."""
 
+ORDERS_TTL_SECONDS = 30 * 24 * 3600.0
+"""How long the ids of a user's orders are stored after the last one: longer than a clearing of a cart is retried."""
+MAX_ORDERS = 64
+"""Stored ids of orders per user; those of the latest orders."""
+
+MAX_USERS_WITH_ORDERS = 20_000
+
 
 @dataclass(slots=True)
 class _Contents:
+    """Quantities and their etag; without any quantities, the etag of the cart that an order emptied."""
+
     quantities: dict[str, int] = field(default_factory=dict)
     etag: str = ""
 
@@ -47,6 +58,7 @@ class MemoryCartStore(CartStore):
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._carts = _ExpiringDict[str, _Contents](ttl_seconds, MAX_CARTS, clock)
         self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
+        self._orders = _ExpiringDict[str, tuple[str, ...]](ORDERS_TTL_SECONDS, MAX_USERS_WITH_ORDERS, clock)
 
     @override
     async def add(self, addition: Addition) -> None:
@@ -64,14 +76,27 @@ class MemoryCartStore(CartStore):
         contents = self._carts.get(user_id)
         if contents is None:
             return Cart(user_id, (), new_etag())
+        if not contents.quantities:
+            return Cart(user_id, (), new_etag(), ordered_etag=contents.etag or None)
         lines = tuple(Line(product_id, quantity) for product_id, quantity in sorted(contents.quantities.items()))
         return Cart(user_id, lines, contents.etag)
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         contents = self._carts.get(user_id)
-        if contents is not None and if_match in {None, contents.etag}:
+        if contents is not None and contents.quantities and if_match in {None, contents.etag}:
             self._carts.remove(user_id)
+
+    @override
+    async def remove_ordered(self, purchase: Purchase) -> None:
+        orders = self._orders.get(purchase.user_id) or ()
+        if purchase.order_id in orders:
+            return
+        self._orders.put(purchase.user_id, (*orders, purchase.order_id)[-MAX_ORDERS:])
+        contents = self._carts.get(purchase.user_id) or _Contents()
+        remaining = {} if contents.etag == purchase.etag else _remaining(contents.quantities, purchase)
+        if remaining != contents.quantities:
+            self._carts.put(purchase.user_id, _Contents(remaining, new_etag() if remaining else purchase.etag))
 
     @override
     async def check(self) -> None:
@@ -91,6 +116,13 @@ def _new_quantity(quantities: dict[str, int], addition: Addition) -> int:
     if quantity > MAX_QUANTITY:
         raise QuantityTooLarge
     return quantity
+
+
+def _remaining(quantities: Mapping[str, int], purchase: Purchase) -> dict[str, int]:
+    remaining = Counter(quantities)
+    for line in purchase.lines:
+        remaining[line.product_id] -= line.quantity
+    return dict(+remaining)
 
 
 class _ExpiringDict(Generic[K, V]):

@@ -21,11 +21,12 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    Purchase,
     QuantityTooLarge,
     StoreUnavailable,
     new_etag,
 )
-from cart_service.store import KEY_TTL_SECONDS
+from cart_service.store import KEY_TTL_SECONDS, MAX_ORDERS, ORDERS_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
 
 log = structlog.get_logger()
@@ -33,10 +34,14 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _ETAG = ""
-"""The field of a cart's hash that holds its etag; no product has an empty id."""
+"""The field of a cart's hash that holds its etag; no product has an empty id.
+
+A hash with no other field is a cart that an order emptied, and the etag is the one that was ordered.
+"""
 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
+_ORDERS_TTL_MILLISECONDS = int(ORDERS_TTL_SECONDS * 1000)
 _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": IdempotencyKeyReused}
 
 
@@ -76,6 +81,7 @@ class ValkeyCartStore(CartStore):
         self._timeout_seconds = timeout_seconds
         self._add = client.register_script(_script("add"))
         self._empty = client.register_script(_script("empty"))
+        self._remove_ordered = client.register_script(_script("remove_ordered"))
 
     @override
     async def add(self, addition: Addition) -> None:
@@ -93,16 +99,22 @@ class ValkeyCartStore(CartStore):
     @override
     async def read(self, user_id: str) -> Cart:
         fields = await self._run(cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
-        etag = fields.get(_ETAG) or new_etag()
+        etag = fields.get(_ETAG)
         lines = tuple(Line(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
-        return Cart(user_id, lines, etag)
+        if not lines:
+            return Cart(user_id, (), new_etag(), ordered_etag=etag or None)
+        return Cart(user_id, lines, etag or new_etag())
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        if if_match is None:
-            await self._run(self._client.delete(_cart_key(user_id)))
-        else:
-            await self._run(self._empty([_cart_key(user_id)], [if_match]))
+        await self._run(self._empty([_cart_key(user_id)], [] if if_match is None else [if_match]))
+
+    @override
+    async def remove_ordered(self, purchase: Purchase) -> None:
+        keys = [_cart_key(purchase.user_id), f"cart-orders:{purchase.user_id}"]
+        limits = [self._ttl_milliseconds, _ORDERS_TTL_MILLISECONDS, MAX_ORDERS]
+        lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
+        await self._run(self._remove_ordered(keys, [purchase.order_id, purchase.etag, new_etag(), *limits, *lines]))
 
     @override
     async def check(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from pydantic import Field, SecretStr
 
-from chassis.hmac_key import load_hmac_key
+from chassis.retention import Retention
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from checkout_service.executor import Executor
@@ -29,6 +29,8 @@ class Settings(Addresses, HmacKeySettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long the worker that serves the caller has for an order before recovery takes it over. Not a safety limit.
     lease_seconds: float = Field(default=LEASE_SECONDS, gt=0)
+    # How long finished orders remain in the journal, and a repeated request gets its order from there.
+    retention_days: float = Field(default=90, gt=0)
 
 
 @asynccontextmanager
@@ -44,13 +46,16 @@ async def build(
         outbox = Outbox(journal, peers.mailer, peers.cart_clearer, metrics, failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
         recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
-        hmac_key = load_hmac_key(settings)
-        placer = OrderPlacer(journal, peers.quotes, executor, hmac_key, failpoints, lease_seconds=lease_seconds)
+        retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
+        keys = settings.hmac_keys
+        placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_servicer(orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal))
+        service.add_internal_servicer(
+            orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal, retention)
+        )
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox)]
+            loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox, retention)]
             yield
             await executor.close()
             for loop in loops:

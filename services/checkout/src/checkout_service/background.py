@@ -1,12 +1,28 @@
-"""What the background loops of outbox and recovery share: back-off and error isolation."""
+"""What the background loops of outbox and recovery share: workers of queues, circuit breakers and back-off."""
 
-from collections.abc import Awaitable
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 import structlog
 
+from checkout_service.ports import MAX_RETRY_DELAY_SECONDS, JournalUnavailable
+
+ItemT = TypeVar("ItemT")
+
 log = structlog.get_logger()
 
-MAX_RETRY_DELAY_SECONDS = 300.0
+TURN_SECONDS = 1.0
+"""How long a worker waits before it looks for new work, if it has found less than it had room for."""
+
+CONCURRENCY = 16
+"""How many items of a queue are worked on at a time."""
+
+_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a defect takes longer
+_FAILURES_TO_OPEN = 5
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
 
 
 def retry_delay_seconds(failures: int) -> float:
@@ -20,3 +36,160 @@ async def log_unexpected_errors(work: Awaitable[None], event: str) -> None:
         await work
     except Exception:
         log.exception(event)
+
+
+class CircuitBreaker:
+    """Limits work that fails every time, such as calls of a peer that is down, to one probe at growing intervals.
+
+    Five failures in a row open the circuit, and one success closes it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failures = 0
+        self._admitted = 0
+        self._pause_seconds = 0.0
+        self._probe_at = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Only probes are admitted."""
+        return self._failures >= _FAILURES_TO_OPEN
+
+    def admit(self, wanted: int) -> int:
+        """Return how many units of work may begin, `wanted` at most. Each of them is to be released."""
+        granted = wanted
+        if self.open:
+            granted = min(wanted, 1) if not self._admitted and self._now() >= self._probe_at else 0
+        self._admitted += granted
+        return granted
+
+    def release(self, count: int) -> None:
+        """End admitted units of work."""
+        self._admitted -= count
+
+    def record_success(self) -> None:
+        """Close the circuit."""
+        if self.open:
+            log.info("circuit closed", circuit=self._name)
+        self._failures, self._pause_seconds = 0, 0.0
+
+    def record_failure(self) -> None:
+        """Open the circuit after several failures, or delay the next probe."""
+        was_open = self.open
+        # Work that began before the circuit opened is no probe.
+        if was_open and self._now() < self._probe_at:
+            return
+        self._failures += 1
+        if self.open:
+            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            self._probe_at = self._now() + self._pause_seconds
+            if not was_open:
+                log.warning("circuit opened", circuit=self._name)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class Circuits:
+    """The circuit breakers of one kind of work: one of first attempts, one of items that have failed before.
+
+    They are apart, because an item that always fails must not delay new ones.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._first = CircuitBreaker(name)
+        self._failed = CircuitBreaker(f"{name}, failed before")
+
+    def of(self, *, failed: bool) -> CircuitBreaker:
+        """Return the circuit breaker of items that have failed before, or of first attempts."""
+        return self._failed if failed else self._first
+
+    def record_success(self, *, failed: bool) -> None:
+        """Close the circuit. If a first attempt succeeds, the peer works, so that other items are worth a try."""
+        self._failed.record_success()
+        if not failed:
+            self._first.record_success()
+
+    def record_failure(self, *, failed: bool) -> None:
+        """Record a failure in the circuit."""
+        self.of(failed=failed).record_failure()
+
+
+class QueueWorker(Generic[ItemT]):
+    """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
+
+    Args:
+        failed: the items have failed before.
+        claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
+        work: returns whether the item's peer works; None, if the item says nothing about that.
+    """
+
+    def __init__(
+        self,
+        circuits: Circuits,
+        failed: bool,
+        claim: Callable[[int], Awaitable[Sequence[ItemT]]],
+        work: Callable[[ItemT], Awaitable[bool | None]],
+    ) -> None:
+        self._circuits = circuits
+        self._circuit = circuits.of(failed=failed)
+        self._failed = failed
+        self._claim = claim
+        self._work = work
+        self._in_progress = 0
+        self._has_room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                if await self._start_claimed(tasks):
+                    # Claiming several items at once is cheaper than claiming each as another one finishes.
+                    await self._has_room.wait()
+                else:
+                    # The jitter prevents replicas from claiming at the same moment.
+                    await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
+
+    async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
+        """Begin to work on as many items as there is room for. Return whether there may be more."""
+        room = CONCURRENCY - self._in_progress
+        limit = self._circuit.admit(room)
+        items: Sequence[ItemT] = ()
+        try:
+            if limit:
+                items = await self._claim(limit)
+        except JournalUnavailable:
+            log.warning("work cannot be claimed")
+        finally:
+            self._circuit.release(limit - len(items))
+        self._in_progress += len(items)
+        self._update_room()
+        for item in items:
+            tasks.create_task(self._perform(item))
+        return len(items) == limit and (limit > 0 or room == 0)
+
+    async def _perform(self, item: ItemT) -> None:
+        try:
+            async with asyncio.timeout(_WORK_WITHIN_SECONDS):
+                worked = await self._work(item)
+            if worked:
+                self._circuits.record_success(failed=self._failed)
+            elif worked is False:
+                self._circuit.record_failure()
+        except JournalUnavailable:
+            log.warning("the result of background work is not recorded")
+        except Exception:
+            log.exception("background work failed")
+            self._circuit.record_failure()
+        finally:
+            self._circuit.release(1)
+            self._in_progress -= 1
+            self._update_room()
+
+    def _update_room(self) -> None:
+        if self._in_progress <= CONCURRENCY // 2:
+            self._has_room.set()
+        else:
+            self._has_room.clear()

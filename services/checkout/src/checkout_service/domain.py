@@ -1,21 +1,20 @@
 """Orders: requests and their validation, prices, keys, and the states of an order."""
 
 import hashlib
-import hmac
-import os
-import time
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
+from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, is_currency_code, round_to_digits, total
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256
 MAX_CARD_NUMBER_LENGTH = 64
 _MAX_INT32 = 2**31 - 1
+_RANDOM_ID_VERSION = 7
 
 # ISO 4217: decimal digits of the minor unit, where there are not two.
 _MINOR_UNIT_DIGITS = {
@@ -52,11 +51,21 @@ class State(StrEnum):
     VOIDING = "VOIDING"
     VOIDED = "VOIDED"
     NEEDS_REFUND = "NEEDS_REFUND"
+    NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
 
 
+OPEN = (State.CHARGING, State.VOIDING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
-REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND})
+REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND, State.NEEDS_REVIEW})
+
+NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
+
+RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
+"""In these states nothing is charged, and the cart may be ordered again. In any other state an order holds its cart."""
+
+RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
+"""A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +110,14 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags."""
+    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags.
+
+    `ordered_etag` is the etag that was ordered if an order emptied the cart; the cart service may not have that either.
+    """
 
     lines: tuple[CartLine, ...]
     etag: str | None
+    ordered_etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +176,18 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, and what is recorded with it."""
+    """A change of an order's state, and what is recorded with it. To CHARGING is the next attempt.
+
+    Attributes:
+        refused_as: for the next attempt: the state in which the refusal ends the order behind a new fence.
+    """
 
     before: State
     after: State
     transaction_id: str = ""
     tracking_id: str = ""
     refusal: Refusal | None = None
+    refused_as: State | None = None
 
 
 def validate(request: OrderRequest) -> tuple[Address, Card]:
@@ -190,10 +208,10 @@ def validate(request: OrderRequest) -> tuple[Address, Card]:
     return address, request.card
 
 
-def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
-    """Return the HMAC-SHA256 (hexadecimal) of every field but the card's security code.
+def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
+    """Return the HMACs (hexadecimal) of every field but the card's security code; that of the current key first.
 
-    Equal requests have equal fingerprints. Without the key a fingerprint reveals nothing about the card.
+    Equal requests have equal fingerprints. Without its key a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
     parts = [request.user_id, request.user_currency, request.email]
@@ -204,19 +222,30 @@ def fingerprint(request: OrderRequest, hmac_key: bytes) -> str:
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
     # Each part is prefixed by its length, so that no two requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
-    return hmac.digest(hmac_key, canonical.encode(), "sha256").hex()
+    return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
 
 
-def new_order_id() -> str:
-    """Return a UUID of version 7: ids sort by creation time."""
-    milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10))
-    return str(uuid.UUID(int=(milliseconds << 80 | random) & ~(0xF << 76 | 3 << 62) | 7 << 76 | 2 << 62))
+def order_id_of(scope: str) -> str:
+    """Return the id of a scope's order, a UUID of version 8 from its SHA-256.
+
+    A journal that has lost the order gives it the same id again, and with it the same keys at payment and shipping.
+    """
+    digest = int.from_bytes(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
+    return str(uuid.UUID(int=digest & ~(0xF << 76 | 3 << 62) | 8 << 76 | 2 << 62))
 
 
 def charge_key(order_id: str, attempt: int) -> str:
     """Return the idempotency key of one attempt's charge. A fenced attempt is never charged, the next one may be."""
     return f"{order_id}:{attempt}"
+
+
+def ship_key(order_id: str, attempt: int) -> str:
+    """Return the idempotency key of one attempt's shipment: the order's id, or that of the charge for later attempts.
+
+    An attempt whose charge was voided has a fenced shipment, so the next one needs another key. Orders of releases with
+    random ids, of version 7, have one key for all attempts.
+    """
+    return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
 
 
 def round_to_minor_unit(amount: Money) -> Money:

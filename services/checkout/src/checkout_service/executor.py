@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -12,11 +12,11 @@ from chassis import calls
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from checkout_service import saga
-from checkout_service.domain import Card, Order, PlacedOrder, State, Transition, charge_key
+from checkout_service.domain import RESTORABLE, Card, Order, PlacedOrder, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.ports import Journal, JournalUnavailable, NewOrder, Payment, Shipping
+from checkout_service.ports import Claim, Journal, JournalUnavailable, NewOrder, Payment, Shipping
 from checkout_service.saga import Command, Saga, SagaResult
 
 log = structlog.get_logger()
@@ -31,9 +31,10 @@ _CLOSE_WITHIN_SECONDS = 7.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An order that this worker holds, at one attempt and epoch.
+    """An order that this worker holds.
 
     Attributes:
+        claim: as it is when the work begins.
         card: None in recovery.
         new: to be recorded first; None if the order is in the journal already.
         retry_seconds: how long outcomes in doubt are retried.
@@ -41,29 +42,25 @@ class Work:
     """
 
     order: Order
-    attempt: int
-    epoch: int
+    claim: Claim
     card: Card | None = None
     new: NewOrder | None = None
     retry_seconds: float = 0.0
     release_delay_seconds: float = 0.0
-
-    @property
-    def charge_key(self) -> str:
-        """The idempotency key of this attempt's charge."""
-        return charge_key(self.order.order_id, self.attempt)
 
 
 class Run:
     """A running saga.
 
     Attributes:
+        claim: advances with each attempt.
         placed: the order to answer with, as soon as it is shipped.
         recorded: the order is in the journal.
         task: raises DomainError only if the order is not in the journal.
     """
 
     def __init__(self, work: Work) -> None:
+        self.claim = work.claim
         self.placed: PlacedOrder | None = None
         self.recorded = work.new is None
         self.retry_until = asyncio.get_running_loop().time() + work.retry_seconds
@@ -159,19 +156,21 @@ class Executor:
             await self._failpoints.reach(after)
 
     async def _perform(self, run: Run, work: Work, command: Command[Any]) -> Any:
-        order = work.order
+        order, claim = work.order, run.claim
         performing: Awaitable[Any] | None = None
         match command:
             case saga.Insert() if work.new is not None:
                 performing = self._insert(run, work.new)
             case saga.Charge(retry) if work.card is not None:
-                performing = self._payment.charge(work.charge_key, order.total, work.card, retry=retry)
+                performing = self._payment.charge(claim.charge_key, order.total, work.card, retry=retry)
             case saga.Resolve():
-                performing = self._payment.resolve(work.charge_key)
+                performing = self._payment.resolve(claim.charge_key, order.total)
             case saga.Void():
-                performing = self._payment.void(work.charge_key)
+                performing = self._payment.void(claim.charge_key)
             case saga.Ship():
-                performing = self._shipping.ship(order.order_id, order.address, order.lines)
+                performing = self._shipping.ship(claim.ship_key, order.address, order.lines)
+            case saga.ResolveShipment():
+                performing = self._shipping.resolve(claim.ship_key)
             case saga.Update(transition):
                 performing = self._update(run, work, transition)
             case saga.Send() if run.placed is not None:
@@ -188,14 +187,28 @@ class Executor:
         return True
 
     async def _update(self, run: Run, work: Work, transition: Transition) -> bool:
-        order = work.order
-        if not await self._journal.update(order.order_id, work.epoch, transition):
+        updated = await self._journal.update(run.claim, transition)
+        if not updated and transition.after in RESTORABLE and await self._restore(run, work):
+            updated = await self._journal.update(run.claim, transition)
+        if not updated:
+            log.warning("stale update rejected", order_id=work.order.order_id, epoch=run.claim.epoch)
             return False
+        if transition.after is State.CHARGING:
+            run.claim = run.claim.next_attempt()
+            return True
         if transition.after is State.SHIPPED:
-            run.placed = PlacedOrder(order, transition.tracking_id)
+            run.placed = PlacedOrder(work.order, transition.tracking_id)
         reason = transition.refusal.reason if transition.refusal else ""
-        self._metrics.record_change(order.order_id, transition.after, reason)
+        self._metrics.record_change(work.order.order_id, transition.after, reason)
         return True
+
+    async def _restore(self, run: Run, work: Work) -> bool:
+        """Record the order again if the journal has lost it. Return whether it did and this worker holds the order."""
+        if work.new is None or await self._journal.read(work.order.order_id) is not None:
+            return False
+        log.warning("order is missing from the journal and recorded again", order_id=work.order.order_id)
+        lost = replace(work.new, attempt=run.claim.attempt, epoch=run.claim.epoch)
+        return await self._journal.insert(lost) is None
 
     async def _wait(self, run: Run, wait: saga.Wait) -> bool:
         run.last_reason = wait.reason
@@ -209,6 +222,6 @@ class Executor:
     async def _release(self, run: Run, work: Work) -> None:
         order_id, delay = work.order.order_id, work.release_delay_seconds
         try:
-            await self._journal.release(order_id, work.epoch, delay_seconds=delay, reason=run.last_reason)
+            await self._journal.release(run.claim, delay_seconds=delay, reason=run.last_reason)
         except JournalUnavailable:
             log.warning("lease not released, it will expire", order_id=order_id)

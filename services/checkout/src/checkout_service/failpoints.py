@@ -10,9 +10,16 @@ def _around(operation: str) -> tuple[str, str]:
     return f"checkout.{operation}.before", f"checkout.{operation}.after"
 
 
-COMMAND_FAILPOINTS: dict[type[Command[Any]], tuple[str, str]] = {
+_ORDER_COMMANDS: dict[type[Command[Any]], tuple[str, str]] = {
     command: _around(command.__name__.lower())
-    for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send, saga.Resolve, saga.Void)
+    for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send)
+}
+
+COMMAND_FAILPOINTS = {
+    **_ORDER_COMMANDS,
+    saga.Resolve: _around("resolve"),
+    saga.ResolveShipment: _around("resolve_shipment"),
+    saga.Void: _around("void"),
 }
 """Before and after each command of a saga."""
 
@@ -23,11 +30,12 @@ CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = _around("settle")
 
 RESOLVE = COMMAND_FAILPOINTS[saga.Resolve]
-VOID = COMMAND_FAILPOINTS[saga.Void]
+VOID = COMMAND_FAILPOINTS[saga.ResolveShipment] + COMMAND_FAILPOINTS[saga.Void]
+"""Reached by orders that shipping refuses."""
 
 ORDER_PATH = (
     QUOTED,
-    *(name for names in COMMAND_FAILPOINTS.values() if names not in {RESOLVE, VOID} for name in names),
+    *(name for names in _ORDER_COMMANDS.values() for name in names),
     EMAIL_SENT,
     CART_EMPTIED,
     *SETTLE,

@@ -6,10 +6,13 @@ import structlog
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from chassis.telemetry import Telemetry
-from checkout_service.domain import State
-from checkout_service.ports import Statistics
+from checkout_service.domain import NEEDS_OPERATOR, State
+from checkout_service.ports import NOTIFICATIONS, Statistics
 
 log = structlog.get_logger()
+
+_ROUTINE = frozenset({State.CHARGING, State.DONE})
+"""Before and after SHIPPED: at the level info, a placed order is one line."""
 
 
 class OrderMetrics:
@@ -33,15 +36,23 @@ class OrderMetrics:
         meter.create_observable_gauge(
             "checkout_outbox_backlog", [self._backlog], description="E-mails to send and carts to empty"
         )
+        meter.create_observable_gauge(
+            "checkout_dead_letters", [self._dead_letters], description="Notifications that failed for good, by kind"
+        )
+        meter.create_observable_gauge(
+            "checkout_future_orders",
+            [self._future_orders],
+            description="Orders dated in the future, 1000 at most: the clock was set back",
+        )
 
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         """Count and log that an order reached a state."""
         self._changes.add(1, {"state": state.value})
-        write = log.error if state is State.NEEDS_REFUND else log.info
+        write = log.debug if state in _ROUTINE else log.error if state in NEEDS_OPERATOR else log.info
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
 
     def _orders(self, _options: CallbackOptions) -> Iterable[Observation]:
-        for state in (State.CHARGING, State.VOIDING, State.SHIPPED, State.NEEDS_REFUND):
+        for state in (State.CHARGING, State.VOIDING, State.SHIPPED, *sorted(NEEDS_OPERATOR)):
             yield Observation(self.statistics.orders.get(state, 0), {"state": state.value})
 
     def _oldest(self, _options: CallbackOptions) -> Iterable[Observation]:
@@ -49,3 +60,10 @@ class OrderMetrics:
 
     def _backlog(self, _options: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self.statistics.outbox_backlog)
+
+    def _dead_letters(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for kind in NOTIFICATIONS:
+            yield Observation(self.statistics.dead_letters.get(kind, 0), {"kind": kind})
+
+    def _future_orders(self, _options: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self.statistics.future_orders)

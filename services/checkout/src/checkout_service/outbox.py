@@ -3,18 +3,20 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 import structlog
 
-from chassis.errors import REFUSALS, DomainError
+from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
-from checkout_service.background import log_unexpected_errors, retry_delay_seconds
+from checkout_service.background import Circuits, QueueWorker, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
 from checkout_service.ports import (
     EMAIL,
-    EMPTY_CART,
+    NOTIFICATIONS,
     CartClearer,
     Journal,
     JournalUnavailable,
@@ -26,18 +28,22 @@ from checkout_service.ports import (
 log = structlog.get_logger()
 
 SEND_NOW_SECONDS = 1.0
-_TURN_SECONDS = 1.0
+
+MAX_FAILURES = 100
+"""An item that fails this often is a dead letter: after about eight hours."""
+
 _SETTLE_SECONDS = 0.25
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-_MAX_CLAIMED = 16
 _BATCH = 100
 
 
 class Outbox:
     """Sends outbox items, and settles sent ones in batches. After a crash in between they are sent again.
 
-    A repeated item has no second effect: the e-mail has the same id, and the cart the same etag.
+    A repeated item has no second effect: the e-mail has the same id, and the cart the same etag. An item that is
+    refused for good, or fails too often, becomes a dead letter. While a peer fails every time, its items wait, and none
+    of these failures counts.
     """
 
     def __init__(
@@ -49,6 +55,12 @@ class Outbox:
         self._metrics = metrics
         self._failpoints = failpoints
         self._sent: deque[Sent] = deque()
+        self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
+        self._workers = [
+            QueueWorker(circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone)
+            for kind, circuits in self._circuits.items()
+            for failed in (False, True)
+        ]
 
     async def send_now(self, placed: PlacedOrder) -> None:
         """Try both items in parallel for SEND_NOW_SECONDS. A failed item remains in the outbox."""
@@ -56,7 +68,7 @@ class Outbox:
         try:
             async with asyncio.timeout(SEND_NOW_SECONDS):
                 results = await asyncio.gather(
-                    self._send(EMAIL, placed), self._send(EMPTY_CART, placed), return_exceptions=True
+                    *(self._try_once(kind, placed) for kind in NOTIFICATIONS), return_exceptions=True
                 )
         except TimeoutError:
             log.warning("left in the outbox", order_id=order_id, reason="TIMEOUT")
@@ -70,13 +82,8 @@ class Outbox:
         """Send items that are due and settle sent ones, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._settle_periodically(), name="settle the outbox")
-            while True:
-                try:
-                    for item in await self._journal.claim_outbox(_MAX_CLAIMED):
-                        tasks.create_task(self._retry(item), name=f"outbox {item.placed.order.order_id}")
-                except JournalUnavailable:
-                    log.warning("the outbox cannot be read")
-                await asyncio.sleep(_TURN_SECONDS)
+            for worker in self._workers:
+                tasks.create_task(worker.run())
 
     async def close(self) -> None:
         """Settle the items sent last. If that fails, they are sent again, without a second effect."""
@@ -106,33 +113,59 @@ class Outbox:
 
     async def _settle_with_timeout(self) -> None:
         # A settlement that hangs must not block the ones after it; its items are sent again.
-        async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
-            await self.settle()
-
-    async def _send(self, kind: str, placed: PlacedOrder) -> None:
-        """Send one item; drop it if the peer refuses it for good. Raises any other DomainError of the peer."""
-        order = placed.order
-        step, failpoint = ("email_sent", EMAIL_SENT) if kind == EMAIL else ("cart_emptied", CART_EMPTIED)
         try:
-            if kind == EMAIL:
-                await self._mailer.confirm(placed)
-            else:
-                await self._cart_clearer.clear(order.user_id, order.cart_etag)
-        except REFUSALS as error:
-            log.error("dropped from the outbox", order_id=order.order_id, kind=kind, reason=error.reason)  # noqa: TRY400
-            step = "email_refused" if kind == EMAIL else "cart_refused"
-        await self._failpoints.reach(failpoint)
-        self._sent.append(Sent(order.order_id, kind, step))
+            async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
+                await self.settle()
+        except TimeoutError:
+            log.warning("settling the outbox takes too long")
 
-    async def _retry(self, item: OutboxItem) -> None:
-        await log_unexpected_errors(self._send_or_postpone(item), "sending an outbox item failed")
+    async def _try_once(self, kind: str, placed: PlacedOrder) -> None:
+        """Send an item of a new order, even while the circuit is open. Raises DomainError."""
+        try:
+            await self._send(kind, placed)
+        except JournalUnavailable:
+            raise
+        except DomainError:
+            self._circuits[kind].record_failure(failed=False)
+            raise
+        self._circuits[kind].record_success(failed=False)
 
-    async def _send_or_postpone(self, item: OutboxItem) -> None:
+    async def _send_or_postpone(self, item: OutboxItem) -> bool:
+        """Send a claimed item, or make it due later. Return False if its peer failed."""
+        order_id = item.placed.order.order_id
+        if item.failures > MAX_FAILURES:
+            await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
+            return True
         try:
             await self._send(item.kind, item.placed)
         except JournalUnavailable:
             raise
         except DomainError as error:
-            delay, order_id = retry_delay_seconds(item.failures), item.placed.order.order_id
+            circuit = self._circuits[item.kind].of(failed=item.failures > 1)
+            failures = item.failures - 1 if circuit.open else item.failures
+            delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
-            await self._journal.postpone(item, delay_seconds=delay, reason=error.reason)
+            counted = replace(item, failures=failures)
+            await self._journal.postpone(counted, delay_seconds=delay, reason=error.reason)
+            return False
+        return True
+
+    async def _send(self, kind: str, placed: PlacedOrder) -> None:
+        """Send one item, or make it a dead letter if the peer refuses it for good. Raises any other DomainError."""
+        try:
+            if kind == EMAIL:
+                await self._mailer.confirm(placed)
+            else:
+                await self._cart_clearer.remove_ordered(placed)
+        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing
+            raise
+        except REFUSALS as error:
+            await self._set_dead(placed.order.order_id, kind, error.reason)
+            return
+        step, failpoint = ("email_sent", EMAIL_SENT) if kind == EMAIL else ("cart_emptied", CART_EMPTIED)
+        await self._failpoints.reach(failpoint)
+        self._sent.append(Sent(placed.order.order_id, kind, step))
+
+    async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
+        log.error("dead letter", order_id=order_id, kind=kind, reason=reason)
+        await self._journal.set_dead(order_id, kind, reason=reason)

@@ -22,12 +22,27 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The key is fenced: no charge under it has succeeded or can succeed."""
+    """The key is fenced: no charge or shipment under it has succeeded or can succeed.
+
+    `existing`: the fence was there before. A foreign peer may not report that.
+    """
+
+    existing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
     """The charge under the key was voided."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReused:
+    """Another charge or shipment has the key: one with another amount, card, address or other lines.
+
+    `transaction_id`: of that charge if it is captured; empty if unknown.
+    """
+
+    transaction_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,6 @@ class Shipped:
     tracking_id: str
 
 
-ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | InDoubt | Unsupported
+ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
 VoidOutcome: TypeAlias = Released | Refused | InDoubt | Unsupported
-ShipOutcome: TypeAlias = Shipped | Refused | InDoubt
+ShipOutcome: TypeAlias = Shipped | Refused | Fenced | KeyReused | InDoubt | Unsupported

@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from dataclasses import dataclass
-from itertools import count
 
 import structlog
 from opentelemetry import trace
@@ -11,9 +10,13 @@ from opentelemetry import trace
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
 from chassis.failpoints import Failpoints
+from chassis.hmac_keys import HmacKeys
 from checkout_service import saga
 from checkout_service.domain import (
+    NEEDS_OPERATOR,
+    PLACED,
     REFUSED,
+    RELEASED_CART,
     Address,
     Card,
     Cart,
@@ -21,7 +24,8 @@ from checkout_service.domain import (
     OrderRequest,
     PlacedOrder,
     State,
-    fingerprint,
+    fingerprints,
+    order_id_of,
     scope_of,
     validate,
 )
@@ -30,7 +34,7 @@ from checkout_service.failpoints import QUOTED
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, NewOrder, Quotes
 from checkout_service.pricing import price
 from checkout_service.refusals import CartOrdered, OrderInFlight, OrderInProgress, QuotesTooSlow, error_of
-from checkout_service.saga import SagaResult
+from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
@@ -52,18 +56,28 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request in progress; `answer_by` is on the event loop's clock."""
+    """A request in progress.
+
+    Attributes:
+        fingerprints: of the request under each HMAC key; the first is stored with a new order.
+        answer_by: on the event loop's clock.
+    """
 
     request: OrderRequest
-    fingerprint: str
+    has_key: bool
+    fingerprints: list[str]
     answer_by: float
+
+    def is_of(self, order: Entry) -> bool:
+        """Return whether the order was begun by the same request, perhaps before a change of the HMAC key."""
+        return order.fingerprint in self.fingerprints
 
 
 class OrderPlacer:
     """Places orders, one per scope.
 
     Args:
-        hmac_key: for fingerprints.
+        hmac_keys: for fingerprints.
         lease_seconds: that of the journal; limits how long a caller's order is retried in its own task.
     """
 
@@ -72,7 +86,7 @@ class OrderPlacer:
         journal: Journal,
         quotes: Quotes,
         executor: Executor,
-        hmac_key: bytes,
+        hmac_keys: HmacKeys,
         failpoints: Failpoints,
         *,
         lease_seconds: float = LEASE_SECONDS,
@@ -80,7 +94,7 @@ class OrderPlacer:
         self._journal = journal
         self._quotes = quotes
         self._executor = executor
-        self._hmac_key = hmac_key
+        self._hmac_keys = hmac_keys
         self._failpoints = failpoints
         self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
         self._warned_of_etags = False
@@ -92,21 +106,21 @@ class OrderPlacer:
         so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
         chassis.errors, this call has charged no card.
         """
-        pending = _PendingRequest(request, fingerprint(request, self._hmac_key), _answer_by())
-        if key is not None:
-            scope = scope_of(request.user_id, "key", key)
-            existing = await self._journal.find(scope)
-            if existing is not None:
-                return await self._join(_require_same_request(existing, pending), pending)
+        pending = _PendingRequest(request, key is not None, fingerprints(request, self._hmac_keys), _answer_by())
+        scope = None if key is None else scope_of(request.user_id, "key", key)
+        existing = await self._journal.find(scope) if scope else None
+        if existing is not None:
+            return await self._join(_require_same_request(existing, pending), pending)
         address, card = validate(request)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await self._read_cart(request.user_id, read_until)
-        if key is None:
-            scope, existing = await self._find_by_cart(cart, pending)
-            if existing is not None:
+        if scope is None:
+            scope = self._scope_of_cart(request.user_id, cart)
+            existing = await self._find_by_cart(scope, cart, pending)
+            if existing is not None and pending.is_of(existing):
                 return await self._join(existing, pending)
         new = await self._quote(scope, pending, address, cart, read_until)
-        return await self._begin(new, card, pending)
+        return await self._begin(new, card, pending, existing)
 
     async def _read_cart(self, user_id: str, until: float) -> Cart:
         try:
@@ -115,65 +129,79 @@ class OrderPlacer:
         except TimeoutError as error:
             raise QuotesTooSlow("reading the cart took too long; nothing was ordered") from error
 
-    async def _find_by_cart(self, cart: Cart, pending: _PendingRequest) -> tuple[str, Entry | None]:
-        """Return the scope of this cart, and its order if there is one.
+    def _scope_of_cart(self, user_id: str, cart: Cart) -> str:
+        """Return the scope of all requests for this cart without a key. It is random if the cart has no etag."""
+        if cart.etag is None and not self._warned_of_etags:
+            log.warning("carts have no etag: every call without an idempotency-key is a new order")
+            self._warned_of_etags = True
+        # Earlier releases counted the orders of a cart; 0 is the first.
+        return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
-        A different request for the same cart gets a scope of its own once the order before it was refused or abandoned.
-        """
-        user_id = pending.request.user_id
+    async def _find_by_cart(self, scope: str, cart: Cart, pending: _PendingRequest) -> Entry | None:
+        """Return the cart's order. It is another request's only if that one was refused or abandoned."""
         if not cart.lines:
-            recent = await self._journal.find_recent(pending.fingerprint)
-            if recent is None:
+            # Only the cart service can prove that it was this request that emptied the cart.
+            existing = await self._find_of_cart(pending, cart.ordered_etag)
+            if existing is None or not pending.is_of(existing):
                 raise CartEmpty("the cart is empty")
-            return "", recent  # the cart was emptied because it was ordered
-        if cart.etag is None:
-            self._warn_of_missing_etag()
-            return scope_of(user_id, "cart", str(uuid.uuid4())), None
-        own: tuple[str, Entry] | None = None
-        for generation in count():
-            scope = scope_of(user_id, "cart", f"{generation}:{cart.etag}")
-            existing = await self._journal.find(scope)
-            if existing is None:
-                return own or (scope, None)
-            failed = existing.state in REFUSED | {State.ABANDONED}
-            if existing.fingerprint == pending.fingerprint:
-                own = scope, existing
-            elif not failed:
-                raise _cart_conflict(existing)
-            if not failed:
-                return scope, existing
-        raise AssertionError("unreachable")
+            return existing
+        existing = await self._journal.find(scope)
+        if existing is not None and not pending.is_of(existing) and existing.state not in RELEASED_CART:
+            raise _cart_conflict(existing)
+        return existing
+
+    async def _find_of_cart(self, pending: _PendingRequest, cart_etag: str | None) -> Entry | None:
+        return await self._journal.find_of_cart(pending.request.user_id, cart_etag) if cart_etag else None
 
     async def _quote(
         self, scope: str, pending: _PendingRequest, address: Address, cart: Cart, until: float
     ) -> NewOrder:
         try:
             async with asyncio.timeout_at(until):
-                order = await price(pending.request, address, cart, self._quotes)
+                order = await price(order_id_of(scope), pending.request, address, cart, self._quotes)
         except TimeoutError as error:
             raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
         if asyncio.get_running_loop().time() >= pending.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self._failpoints.reach(QUOTED)
-        return NewOrder(scope, pending.fingerprint, order, _traceparent())
+        return NewOrder(scope, pending.fingerprints[0], order, _traceparent())
 
-    async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest) -> Placement:
-        work = Work(new.order, 1, 1, card, new, self._retry_seconds)
-        run = self._executor.start(work, saga.place())
-        result = await _wait_for(run, pending.answer_by)
-        if run.placed is not None:
-            return Placement(run.placed, replayed=False)
-        if result in {None, SagaResult.UNFINISHED}:
-            raise OrderInProgress(new.order.order_id)
+    async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None) -> Placement:
+        """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
+        run: Run | None
+        if released is None:
+            run = self._executor.start(Work(new.order, new.claim, card, new, self._retry_seconds), saga.place())
+        else:
+            run = await self._reopen(released, new, card)
+        if run is not None:
+            result = await _wait_for(run, pending.answer_by)
+            if run.placed is not None:
+                return Placement(run.placed, replayed=False)
+            if result in {None, SagaResult.UNFINISHED}:
+                raise OrderInProgress(new.order.order_id)
+        return await self._join(await self._find_preceding(new, pending), pending)
+
+    async def _find_preceding(self, new: NewOrder, pending: _PendingRequest) -> Entry:
+        """Return the order of the same request that was recorded instead of this one.
+
+        Raises the conflict with another request's order, and OrderInProgress if the journal has lost the order.
+        """
         existing = await self._journal.find(new.scope)
-        if existing is None:
-            raise AssertionError("an order is missing from the journal")
-        return await self._join(_require_same_request(existing, pending), pending)
+        if existing is not None and pending.has_key:
+            return _require_same_request(existing, pending)
+        if existing is not None and pending.is_of(existing):
+            return existing
+        holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+        if holder is None:
+            raise OrderInProgress(new.order.order_id)
+        raise _cart_conflict(holder)
 
     async def _join(self, existing: Entry, pending: _PendingRequest) -> Placement:
         """Return the outcome of an order that another call began; continue the order if no worker does."""
         entry: Entry | None = existing
         while entry is not None:
+            if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
+                raise _cart_conflict(entry)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
@@ -181,8 +209,8 @@ class OrderPlacer:
             placed = await self._follow(entry, pending)
             if placed is not None:
                 return Placement(placed, replayed=True)
-            entry = await self._journal.read(entry.order_id)
-        raise AssertionError("an order is missing from the journal")
+            entry = await self._journal.read(existing.order_id)
+        raise OrderInProgress(existing.order_id)
 
     async def _follow(self, entry: Entry, pending: _PendingRequest) -> PlacedOrder | None:
         """Wait for the order's worker. None: read the journal again. Raises OrderInProgress and OrderInFlight."""
@@ -202,19 +230,28 @@ class OrderPlacer:
 
     async def _resume(self, entry: Entry, card: Card | None) -> Run | None:
         """Continue an order in doubt, or reopen an abandoned one: the repeated request has brought the card again."""
-        resumable = entry.state is State.ABANDONED or (entry.state is State.CHARGING and not entry.leased)
-        if card is None or not resumable:
+        if card is None:
+            return None
+        if entry.state is State.ABANDONED:
+            return await self._reopen(entry, NewOrder("", entry.fingerprint, entry.order, _traceparent()), card)
+        if entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self._journal.take_over(entry)
-        if taken is None:
-            return None
-        work = Work(taken.order, taken.attempt, taken.epoch, card, retry_seconds=self._retry_seconds)
-        return self._executor.start(work, saga.charge(doubtful=entry.state is State.CHARGING))
+        return self._continue(taken, card, saga.take_over(taken)) if taken else None
 
-    def _warn_of_missing_etag(self) -> None:
-        if not self._warned_of_etags:
-            log.warning("carts have no etag: every call without an idempotency-key is a new order")
-        self._warned_of_etags = True
+    async def _reopen(self, seen: Entry, new: NewOrder, card: Card) -> Run | None:
+        """Begin the next attempt of an order. None: it has changed. Raises the conflict with another order's cart."""
+        taken = await self._journal.reopen(seen, new)
+        if taken is not None:
+            return self._continue(taken, card, saga.charge(resumed=False))
+        holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+        if holder is not None and holder.order_id != seen.order_id:
+            raise _cart_conflict(holder)
+        return None
+
+    def _continue(self, taken: Entry, card: Card, steps: Saga) -> Run:
+        work = Work(taken.order, taken.claim, card, retry_seconds=self._retry_seconds)
+        return self._executor.start(work, steps)
 
 
 def _answer_by() -> float:
@@ -230,13 +267,14 @@ async def _wait_for(run: Run, until: float) -> SagaResult | None:
 
 
 def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
-    if existing.fingerprint != pending.fingerprint:
+    if not pending.is_of(existing):
         raise IdempotencyKeyReused
     return existing
 
 
 def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
-    return OrderInFlight(existing.order_id) if existing.placed is None else CartOrdered(existing.order_id)
+    holds_cart = existing.state in PLACED | NEEDS_OPERATOR
+    return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)
 
 
 def _traceparent() -> str:

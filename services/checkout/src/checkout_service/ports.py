@@ -1,11 +1,13 @@
 """The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
 
+import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from chassis.errors import Unavailable
 from chassis.money import Money
+from chassis.paging import Position
 from checkout_service.domain import (
     PLACED,
     Address,
@@ -18,6 +20,8 @@ from checkout_service.domain import (
     Refusal,
     State,
     Transition,
+    charge_key,
+    ship_key,
 )
 from checkout_service.outcomes import ChargeOutcome, ShipOutcome, VoidOutcome
 
@@ -26,6 +30,10 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
+NOTIFICATIONS = (EMAIL, EMPTY_CART)
+
+MAX_RETRY_DELAY_SECONDS = 300.0
+"""The longest delay before an order or an outbox item is tried again."""
 
 
 class JournalUnavailable(Unavailable):
@@ -36,6 +44,41 @@ class JournalUnavailable(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """One worker's hold on an order at one attempt; without it the journal rejects an update.
+
+    Attributes:
+        epoch: the number of workers that have owned the order so far. A journal that loses commits hands out the same
+            number again.
+        owner: random, and therefore never handed out again.
+    """
+
+    order_id: str
+    attempt: int
+    epoch: int
+    owner: str
+
+    @property
+    def charge_key(self) -> str:
+        """The idempotency key of the attempt's charge."""
+        return charge_key(self.order_id, self.attempt)
+
+    @property
+    def ship_key(self) -> str:
+        """The idempotency key of the attempt's shipment."""
+        return ship_key(self.order_id, self.attempt)
+
+    def next_attempt(self) -> "Claim":
+        """Return the claim after the transition to the next attempt."""
+        return replace(self, attempt=self.attempt + 1, epoch=self.epoch + 1)
+
+
+def new_owner() -> str:
+    """Return a random owner."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
 class NewOrder:
     """An order to be recorded before it has any effect.
 
@@ -43,12 +86,21 @@ class NewOrder:
         scope: identifies method, user and idempotency key; a scope has one order.
         fingerprint: of the request.
         traceparent: of the trace in which the order is placed; empty if there is none.
+        attempt, epoch: above 1 for an order that the journal has lost.
     """
 
     scope: str
     fingerprint: str
     order: Order
     traceparent: str
+    attempt: int = 1
+    epoch: int = 1
+    owner: str = field(default_factory=new_owner)
+
+    @property
+    def claim(self) -> Claim:
+        """The hold of the worker that records the order."""
+        return Claim(self.order.order_id, self.attempt, self.epoch, self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +111,7 @@ class Entry:
         leased: a worker holds the order's lease.
         failures: failed recovery attempts since the last change of state.
         reason: of the last failure or refusal; empty if there was none.
+        refused_as: in CHARGING, if the refusal is pending: the state in which it ends the order behind a new fence.
         stuck: the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
     """
@@ -68,10 +121,12 @@ class Entry:
     state: State
     attempt: int
     epoch: int
+    owner: str
     leased: bool
     failures: int
     reason: str
     refusal: Refusal | None
+    refused_as: State | None
     tracking_id: str
     traceparent: str
     created_at: float
@@ -82,6 +137,16 @@ class Entry:
     def order_id(self) -> str:
         """The order's id."""
         return self.order.order_id
+
+    @property
+    def position(self) -> Position:
+        """The order's place in the order of creation."""
+        return Position(self.created_at, self.order_id)
+
+    @property
+    def claim(self) -> Claim:
+        """The hold of the worker that owns the order."""
+        return Claim(self.order_id, self.attempt, self.epoch, self.owner)
 
     @property
     def placed(self) -> PlacedOrder | None:
@@ -103,7 +168,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A finished outbox item. `step` is its entry in the history: email_sent, email_refused, cart_emptied ..."""
+    """A finished outbox item. `step` is its entry in the history: email_sent or cart_emptied."""
 
     order_id: str
     kind: str
@@ -121,11 +186,20 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Unfinished work. The age, in seconds, is that of the open order that has not changed its state for longest."""
+    """Unfinished work.
+
+    Attributes:
+        oldest_open_seconds: age of the open order that has not changed its state for longest.
+        outbox_backlog: items to send, without dead letters.
+        dead_letters: by kind.
+        future_orders: orders dated in the future, MAX_COUNTED at most.
+    """
 
     orders: dict[State, int]
     oldest_open_seconds: float
     outbox_backlog: int
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    future_orders: int = 0
 
 
 class Journal(Protocol):
@@ -134,41 +208,65 @@ class Journal(Protocol):
     async def find(self, scope: str) -> Entry | None:
         """Return the scope's order."""
 
-    async def find_recent(self, fingerprint: str) -> Entry | None:
-        """Return the newest order of the last hour with this fingerprint that is placed or being charged."""
+    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
+        """Return the order that holds the cart: any but one in RELEASED_CART. A cart without etag has none."""
 
     async def read(self, order_id: str) -> Entry | None:
         """Return the order with this id."""
 
     async def insert(self, new: NewOrder) -> Entry | None:
-        """Record a new order as CHARGING, with a lease. Return None, or the other order that has its scope."""
+        """Record a new order as CHARGING, with a lease.
 
-    async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease an order whose lease has expired, or reopen an abandoned one with a new attempt.
-
-        Return None if the order has changed since it was read.
+        Return None, or the order that prevents it: another worker's order of its scope, or another one of its cart.
         """
 
-    async def claim_expired(self, limit: int) -> list[Entry]:
-        """Lease up to `limit` open orders whose lease has expired. Each counts as failed until its state changes."""
+    async def take_over(self, seen: Entry) -> Entry | None:
+        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was read."""
 
-    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
-        """Apply the transition if the order has its `before` state and this epoch; SHIPPED also fills the outbox."""
+    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+        """Begin the next attempt of an order in RELEASED_CART, with the content of a new one of the same scope.
 
-    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+        Return None if the order has changed since it was read, or if another one holds the cart.
+        """
+
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        """Lease up to `limit` orders of an open state whose lease has expired.
+
+        Each counts as failed until its state changes. `failed` selects those that had failed before, or the others.
+        """
+
+    async def update(self, claim: Claim, transition: Transition) -> bool:
+        """Apply the transition if the worker still holds the order in the `before` state; SHIPPED fills the outbox."""
+
+    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
         """End the lease after a delay, unless another worker has taken the order over."""
 
     async def release_own(self) -> None:
         """End the leases that this worker held before a restart."""
 
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        """Lease up to `limit` outbox items that are due."""
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        """Lease up to `limit` outbox items of a kind that are due: those that have failed before, or the others."""
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        """Make an outbox item due after a delay."""
+        """Make an outbox item due after a delay, and record its `failures`."""
+
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        """Make an outbox item a dead letter, which is not claimed until it is requeued."""
+
+    async def requeue(self, order_id: str) -> list[str]:
+        """Make an order's dead letters due as if they had never failed. Return their kinds."""
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         """Delete finished outbox items. Return the ids of the orders that became DONE."""
+
+    async def settle_complete(self) -> list[str]:
+        """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
+
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` orders in a terminal state that were begun and last changed before that time.
+
+        Return how many were deleted. Orders that need an operator remain.
+        """
 
     async def statistics(self) -> Statistics:
         """Count unfinished orders and outbox items."""
@@ -176,8 +274,14 @@ class Journal(Protocol):
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
 
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` orders that follow a position in the order of creation."""
+
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the kinds of the outbox items that each order still has."""
+        """Return the kinds of the outbox items that each order still has, without dead letters."""
+
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return the kinds of each order's dead letters."""
 
     async def history(self, order_id: str) -> list[Event]:
         """Return an order's history, oldest first."""
@@ -208,8 +312,8 @@ class Payment(Protocol):
     async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
         """Charge the card. Return Unsupported for a retry if the peer may not deduplicate by key."""
 
-    async def resolve(self, key: str) -> ChargeOutcome:
-        """Return the outcome of the key's charge; if there is none, fence the key."""
+    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
+        """Return the outcome of the key's charge; if there is none, fence the key. KeyReused: it has another amount."""
 
     async def void(self, key: str) -> VoidOutcome:
         """Release the key's charge."""
@@ -221,6 +325,9 @@ class Shipping(Protocol):
     async def ship(self, key: str, address: Address, lines: Sequence[OrderLine]) -> ShipOutcome:
         """Ship the ordered lines."""
 
+    async def resolve(self, key: str) -> ShipOutcome:
+        """Return the outcome of the key's shipment; if there is none, fence the key."""
+
 
 class Mailer(Protocol):
     """Sends order confirmations."""
@@ -230,7 +337,7 @@ class Mailer(Protocol):
 
 
 class CartClearer(Protocol):
-    """Empties ordered carts."""
+    """Removes ordered items from carts."""
 
-    async def clear(self, user_id: str, etag: str) -> None:
-        """Empty the cart unless it has changed since; without an etag, in any case. Raises DomainError."""
+    async def remove_ordered(self, placed: PlacedOrder) -> None:
+        """Remove what the order bought from its user's cart; a repeat has no effect. Raises DomainError."""

@@ -10,7 +10,6 @@ from checkout_service.domain import (
     Order,
     OrderLine,
     OrderRequest,
-    new_order_id,
     require_chargeable,
     require_lines,
     round_to_minor_unit,
@@ -21,8 +20,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quotes) -> Order:
-    """Return a new order with frozen prices in the request's currency.
+async def price(order_id: str, request: OrderRequest, address: Address, cart: Cart, quotes: Quotes) -> Order:
+    """Return a new order of this id with frozen prices in the request's currency.
 
     A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping is
     converted and rounded alike. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
@@ -37,7 +36,7 @@ async def price(request: OrderRequest, address: Address, cart: Cart, quotes: Quo
     converted = await quotes.convert(distinct, request.user_currency)
     costs = dict(zip(distinct, map(round_to_minor_unit, converted), strict=True))
     order = Order(
-        new_order_id(),
+        order_id,
         request.user_id,
         request.email,
         cart.etag or "",

@@ -1,7 +1,7 @@
 """Finishes orders whose workers died, hung or gave up. Every replica runs it."""
 
 import asyncio
-import random
+from functools import partial
 
 import structlog
 from opentelemetry import trace
@@ -12,8 +12,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
 from checkout_service import saga
-from checkout_service.background import log_unexpected_errors, retry_delay_seconds
-from checkout_service.domain import State
+from checkout_service.background import Circuits, QueueWorker, retry_delay_seconds
+from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor, Work
 from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
@@ -22,14 +22,18 @@ from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
 
-TURN_SECONDS = 1.0
-_MAX_IN_PROGRESS = 16
 _ALERT_FAILURES = 3
+_RETRY_SECONDS = 1.0
+_STATISTICS_SECONDS = 5.0
+_SWEEP_SECONDS = 30.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Recovery:
-    """Takes over orders whose lease has expired, a few at a time; the delay of an order grows with its failures."""
+    """Takes over orders whose lease has expired, a few at a time; the delay of an order grows with its failures.
+
+    While orders of a state fail every time, because payment or shipping is down, only one is tried now and then.
+    """
 
     def __init__(
         self, journal: Journal, executor: Executor, metrics: OrderMetrics, telemetry: Telemetry, failpoints: Failpoints
@@ -39,53 +43,68 @@ class Recovery:
         self._metrics = metrics
         self._tracer = telemetry.tracer
         self._failpoints = failpoints
-        self._in_progress = 0
-        self._released_own = False
+        self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
+        self._workers = [
+            QueueWorker(circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover)
+            for state, circuits in self._circuits.items()
+            for failed in (False, True)
+        ]
 
     async def run(self) -> None:
         """Recover orders, until cancelled."""
+        await self._release_own()
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                try:
-                    for entry in await self._claim():
-                        tasks.create_task(self._recover_claimed(entry), name=f"recover {entry.order_id}")
-                except JournalUnavailable:
-                    log.warning("recovery cannot reach the journal")
-                # The jitter keeps replicas from claiming at the same moment.
-                await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
+            tasks.create_task(self._update_statistics(), name="statistics")
+            tasks.create_task(self._settle_complete(), name="settle complete orders")
+            for worker in self._workers:
+                tasks.create_task(worker.run())
 
-    async def _claim(self) -> list[Entry]:
-        """Claim orders that are due, and update the statistics."""
-        if not self._released_own:
-            await self._journal.release_own()
-            self._released_own = True
-        self._metrics.statistics = await self._journal.statistics()
-        free = _MAX_IN_PROGRESS - self._in_progress
-        entries = await self._journal.claim_expired(free) if free else []
-        self._in_progress += len(entries)
-        return entries
+    async def _release_own(self) -> None:
+        while True:
+            try:
+                return await self._journal.release_own()
+            except JournalUnavailable:
+                log.warning("recovery cannot reach the journal")
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _recover_claimed(self, entry: Entry) -> None:
-        try:
-            await log_unexpected_errors(self._recover(entry), "recovery of an order failed")
-        finally:
-            self._in_progress -= 1
+    async def _settle_complete(self) -> None:
+        while True:
+            try:
+                for order_id in await self._journal.settle_complete():
+                    self._metrics.record_change(order_id, State.DONE)
+            except JournalUnavailable:
+                log.warning("complete orders cannot be settled")
+            await asyncio.sleep(_SWEEP_SECONDS)
 
-    async def _recover(self, entry: Entry) -> None:
+    async def _update_statistics(self) -> None:
+        while True:
+            try:
+                self._metrics.statistics = await self._journal.statistics()
+            except JournalUnavailable:
+                log.warning("the statistics of orders cannot be read")
+            await asyncio.sleep(_STATISTICS_SECONDS)
+
+    async def _recover(self, entry: Entry) -> bool | None:
+        """Continue an order. Return whether it could be finished; None, if another worker has it."""
+        # A probe is tried again soon: the circuit breaker delays it.
+        circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
+        failures = 0 if circuit.open else entry.failures
         links = _links(entry)
         attributes: dict[str, str | int] = {"order.id": entry.order_id, "order.failures": entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             await self._failpoints.reach(TAKEN_OVER)
-            steps = saga.release() if entry.state is State.VOIDING else saga.resolve()
-            result = await self._executor.start(recovery_work(entry), steps).task
+            result = await self._executor.start(recovery_work(entry, failures), saga.recover(entry)).task
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
+        return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
 
 
-def recovery_work(entry: Entry) -> Work:
-    """Return the work on an order that was taken over: without its card, and with one try."""
-    delay = retry_delay_seconds(entry.failures)
-    return Work(entry.order, entry.attempt, entry.epoch, release_delay_seconds=delay)
+def recovery_work(entry: Entry, failures: int) -> Work:
+    """Return the work on an order that was taken over: without its card, and with one try.
+
+    After `failures` failed attempts the next worker takes it over with a delay.
+    """
+    return Work(entry.order, entry.claim, release_delay_seconds=retry_delay_seconds(failures))
 
 
 def _links(entry: Entry) -> list[Link]:

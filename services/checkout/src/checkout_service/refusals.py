@@ -39,6 +39,16 @@ class CartOrdered(FailedPrecondition):
         super().__init__("this cart was ordered already, by a different request", metadata={"order_id": order_id})
 
 
+class OrderNeedsReview(FailedPrecondition):
+    """The card was charged, and whether the order was shipped is unknown, or differs from this request."""
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__(
+            "the order was charged and must be settled by an operator; do not order again",
+            metadata={"order_id": order_id},
+        )
+
+
 class QuotesTooSlow(Unavailable):
     """The reads before the order took too long. Nothing was done."""
 
@@ -48,6 +58,8 @@ class QuotesTooSlow(Unavailable):
 
 def error_of(entry: Entry) -> DomainError:
     """Return the error for a refused order: the peer's code and reason, the same for every retry."""
+    if entry.state is State.NEEDS_REVIEW:
+        return OrderNeedsReview(entry.order_id)
     refusal = entry.refusal or _UNSPECIFIED
     # Shipping's complaints about fields of its own request would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:

@@ -1,14 +1,20 @@
 """The steps of an order as generators without I/O.
 
 A saga yields commands and is sent their results. A test can therefore stop it at any step, repeat and delay its calls,
-and run two workers on one order. Three mechanisms keep an order safe whatever happens to a worker: keys, under which a
-peer acts once; the fence, after which an old charge cannot succeed; and the epoch, without which an update is rejected.
-The lease only avoids duplicate work.
+run two workers on one order, and let the journal lose commits. Three mechanisms keep an order safe whatever happens:
+keys, which derive from the request and under which a peer acts once; fences, after which an old charge or shipment
+cannot succeed; and the claim, without which an update is rejected. The lease only avoids duplicate work.
+
+An attempt is a charge and a shipment under keys of its own. The next attempt begins only when the charge of this one
+is declined, voided or fenced, so at most one attempt is ever charged. Which attempts a lost part of the journal had is
+found out by resolving them in order. From the first refusal on, no worker charges an order any more: it ends
+behind a new fence, beyond which no later attempt is charged.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import count
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from checkout_service.domain import Refusal, State, Transition
@@ -17,6 +23,7 @@ from checkout_service.outcomes import (
     ChargeOutcome,
     Fenced,
     InDoubt,
+    KeyReused,
     Refused,
     Released,
     ShipOutcome,
@@ -24,6 +31,7 @@ from checkout_service.outcomes import (
     Unsupported,
     VoidOutcome,
 )
+from checkout_service.ports import Entry
 
 R = TypeVar("R")
 
@@ -35,12 +43,12 @@ class Command(Generic[R]):
 
 
 class Insert(Command[bool]):
-    """Record the order as CHARGING before it has any effect. False: its scope already has an order."""
+    """Record the order as CHARGING before it has any effect. False: its scope or its cart already has an order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key; `retry` after an attempt that was left in doubt."""
+    """Charge the card under the attempt's key; `retry` after a try that was left in doubt."""
 
     retry: bool
 
@@ -50,7 +58,11 @@ class Resolve(Command[ChargeOutcome]):
 
 
 class Ship(Command[ShipOutcome]):
-    """Ship under the order's key."""
+    """Ship under the attempt's key."""
+
+
+class ResolveShipment(Command[ShipOutcome]):
+    """Resolve the attempt's shipment, or fence its key."""
 
 
 class Void(Command[VoidOutcome]):
@@ -82,14 +94,19 @@ class SagaResult(Enum):
     SETTLED = auto()
     """The order reached a state in which callers get their answer."""
     SUPERSEDED = auto()
-    """Another worker has the order."""
+    """Another worker has the order, or the journal has lost it."""
     UNFINISHED = auto()
     """The order is still open; recovery continues it."""
 
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
+MAX_ATTEMPTS_OF_RUN = 16
+"""Attempts that one worker begins or resolves before it leaves the order to the next one."""
+
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
+OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
+_NEXT_ATTEMPT = Transition(State.CHARGING, State.CHARGING)
 
 
 def perform(command: Command[R]) -> Generator[Command[Any], Any, R]:
@@ -102,95 +119,139 @@ def place() -> Saga:
     """Place a new order, with its card."""
     if not (yield from perform(Insert())):
         return SagaResult.SUPERSEDED
-    return (yield from charge(doubtful=False))
+    return (yield from charge(resumed=False))
 
 
-def charge(*, doubtful: bool) -> Saga:
-    """Continue an order in CHARGING, with its card. `doubtful`: an earlier charge of the attempt may still arrive."""
-    tries = 0
-    while True:
-        outcome = yield from perform(Charge(retry=tries > 0))
+def take_over(entry: Entry) -> Saga:
+    """Continue an order in CHARGING, with its card, but without charging it if a refusal is pending."""
+    return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
+
+
+def recover(entry: Entry) -> Saga:
+    """Continue an open order without its card."""
+    if entry.state is State.VOIDING:
+        return release(entry.refusal or RELEASED)
+    return resolve(entry.refused_as or State.ABANDONED, entry.refusal)
+
+
+def charge(*, resumed: bool) -> Saga:
+    """Continue an order in CHARGING, with its card. `resumed`: another worker may have shipped this attempt."""
+    for _ in range(MAX_ATTEMPTS_OF_RUN):
+        outcome, _ = yield from _until_certain(Charge(retry=False), again=Charge(retry=True))
         match outcome:
             case Charged(transaction_id):
-                return (yield from _ship(transaction_id))
-            case Refused(refusal) if doubtful:
-                # An earlier charge may still arrive and succeed, so a refusal is final only behind the fence.
-                return (yield from resolve(refusal))
+                return (yield from _ship(transaction_id, resumed=resumed))
             case Refused(refusal):
-                return (yield from _end(State.CHARGING, State.DECLINED, refusal))
-            case Fenced():
-                return (yield from _end(State.CHARGING, State.ABANDONED))
+                return (yield from resolve(State.DECLINED, refusal))
             case Released():
-                return (yield from _end(State.CHARGING, State.VOIDED, RELEASED))
-            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
-                doubtful = True
-                tries += 1
-            case InDoubt() | Unsupported():
-                return SagaResult.UNFINISHED
+                return (yield from resolve(State.VOIDED, RELEASED))
+            case KeyReused():
+                # A lost part of the journal had other content, or another request for the same cart.
+                outcome, _ = yield from _until_certain(Resolve())
+                if isinstance(outcome, Charged | KeyReused):
+                    return (yield from _displace(outcome.transaction_id))
+        if isinstance(outcome, InDoubt | Unsupported):
+            break
+        if not (yield from perform(Update(_NEXT_ATTEMPT))):
+            return SagaResult.SUPERSEDED
+    return SagaResult.UNFINISHED
 
 
-def resolve(refusal: Refusal | None = None) -> Saga:
-    """Continue an order in CHARGING without its card, or with a card that was refused after a charge in doubt."""
-    tries = 0
-    while True:
-        outcome = yield from perform(Resolve())
+def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
+    """Continue an order in CHARGING without charging its card: ship it, or end it in the given state.
+
+    It ends behind a new fence only. A charge that was declined or voided before, or a fence that existed, may be known
+    from a lost part of the journal, in which a later attempt was charged.
+    """
+    for _ in range(MAX_ATTEMPTS_OF_RUN):
+        outcome, _ = yield from _until_certain(Resolve())
         match outcome:
             case Charged(transaction_id):
-                return (yield from _ship(transaction_id))
-            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
-                tries += 1
-            case InDoubt():
-                return SagaResult.UNFINISHED
-            case Unsupported() if refusal is None:
-                return SagaResult.UNFINISHED
-            case _:
-                return (yield from _end(State.CHARGING, *_resolved_state(outcome, refusal)))
+                return (yield from _ship(transaction_id, resumed=True))
+            case KeyReused(transaction_id):
+                return (yield from _displace(transaction_id))
+            case Fenced(existing=False):
+                return (yield from _end(State.CHARGING, after, refusal))
+            case Unsupported() if refusal:
+                return (yield from _end(State.CHARGING, after, refusal))
+            case InDoubt() | Unsupported():
+                break
+            case Refused(declined) if refusal is None:
+                after, refusal = State.DECLINED, declined
+            case Released() if refusal is None:
+                after, refusal = State.VOIDED, RELEASED
+        pending = after if refusal else None
+        if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
+            return SagaResult.SUPERSEDED
+    return SagaResult.UNFINISHED
 
 
-def _resolved_state(
-    outcome: Refused | Fenced | Released | Unsupported, refusal: Refusal | None
-) -> tuple[State, Refusal | None]:
+def release(refusal: Refusal) -> Saga:
+    """Continue an order in VOIDING, which was not shipped and cannot be."""
+    outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
-            return State.VOIDED, RELEASED
-        case Refused(declined):
-            return State.DECLINED, refusal or declined
-        case Fenced() | Unsupported():
-            return (State.DECLINED, refusal) if refusal else (State.ABANDONED, None)
+            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
+                return SagaResult.SUPERSEDED
+            return (yield from resolve(State.VOIDED, refusal))
+        case Refused() | Unsupported():
+            return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))
+        case InDoubt():
+            return SagaResult.UNFINISHED
 
 
-def release() -> Saga:
-    """Continue an order in VOIDING, which shipping has refused."""
-    tries = 0
-    while True:
-        outcome = yield from perform(Void())
-        match outcome:
-            case Released():
-                return (yield from _end(State.VOIDING, State.VOIDED))
-            case Refused() | Unsupported():
-                return (yield from _end(State.VOIDING, State.NEEDS_REFUND))
-            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
-                tries += 1
-            case InDoubt():
-                return SagaResult.UNFINISHED
+def _ship(transaction_id: str, *, resumed: bool) -> Saga:
+    outcome, tries = yield from _until_certain(Ship())
+    match outcome:
+        case Shipped(tracking_id):
+            return (yield from _finish(transaction_id, tracking_id))
+        case Refused(refusal):
+            certain = not resumed and tries == 0
+            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))
+        case KeyReused():
+            return (yield from _displace(transaction_id))
+        case Fenced():
+            return (yield from _void(transaction_id, RELEASED))
+        case InDoubt() | Unsupported():
+            return SagaResult.UNFINISHED
 
 
-def _ship(transaction_id: str) -> Saga:
-    tries = 0
-    while True:
-        outcome = yield from perform(Ship())
-        match outcome:
-            case Shipped(tracking_id):
-                return (yield from _finish(transaction_id, tracking_id))
-            case Refused(refusal):
-                voiding = Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal)
-                if not (yield from perform(Update(voiding))):
-                    return SagaResult.SUPERSEDED
-                return (yield from release())
-            case InDoubt(reason) if (yield from perform(Wait(tries, reason))):
-                tries += 1
-            case InDoubt():
-                return SagaResult.UNFINISHED
+def _resolve_refused_shipment(transaction_id: str, refusal: Refusal, *, certain: bool) -> Saga:
+    """Void the charge behind a fence. `certain`: no other try of this shipment can have succeeded."""
+    outcome, _ = yield from _until_certain(ResolveShipment())
+    match outcome:
+        case Shipped(tracking_id):
+            return (yield from _finish(transaction_id, tracking_id))
+        case Fenced():
+            return (yield from _void(transaction_id, refusal))
+        case Unsupported() if certain:
+            return (yield from _void(transaction_id, refusal))
+        case InDoubt():
+            return SagaResult.UNFINISHED
+        case _:
+            return (yield from _review(transaction_id, refusal))
+
+
+def _displace(transaction_id: str) -> Saga:
+    """Release a charge of other content under this order's key, or leave the order to an operator if it was shipped."""
+    outcome, _ = yield from _until_certain(ResolveShipment())
+    match outcome:
+        case Fenced():
+            return (yield from _void(transaction_id, RELEASED))
+        case InDoubt():
+            return SagaResult.UNFINISHED
+        case _:
+            return (yield from _review(transaction_id, OTHER_CONTENT))
+
+
+def _void(transaction_id: str, refusal: Refusal) -> Saga:
+    if not (yield from perform(Update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal)))):
+        return SagaResult.SUPERSEDED
+    return (yield from release(refusal))
+
+
+def _review(transaction_id: str, refusal: Refusal) -> Saga:
+    return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
@@ -201,6 +262,27 @@ def _finish(transaction_id: str, tracking_id: str) -> Saga:
     return SagaResult.SETTLED
 
 
-def _end(before: State, after: State, refusal: Refusal | None = None) -> Saga:
-    updated = yield from perform(Update(Transition(before, after, refusal=refusal)))
+def _begin_next_attempt(
+    before: State, refusal: Refusal | None, refused_as: State | None
+) -> Generator[Command[Any], Any, bool]:
+    return (yield from perform(Update(Transition(before, State.CHARGING, refusal=refusal, refused_as=refused_as))))
+
+
+def _end(before: State, after: State, refusal: Refusal | None = None, transaction_id: str = "") -> Saga:
+    updated = yield from perform(Update(Transition(before, after, transaction_id, refusal=refusal)))
     return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED
+
+
+def _until_certain(
+    command: Command[R], *, again: Command[R] | None = None
+) -> Generator[Command[Any], Any, tuple[R, int]]:
+    """Perform a command until its outcome is certain or the worker stops trying.
+
+    Return the last outcome, and the number of tries before it, all of them in doubt. `again` replaces the command from
+    the second try on.
+    """
+    for tries in count():
+        outcome = yield from perform(command if tries == 0 or again is None else again)
+        if not isinstance(outcome, InDoubt) or not (yield from perform(Wait(tries, outcome.reason))):
+            return outcome, tries
+    raise AssertionError("unreachable")

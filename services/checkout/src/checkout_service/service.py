@@ -1,13 +1,17 @@
 """shop.CheckoutService and shop.internal.OrderJournal: between wire and domain."""
 
+from collections.abc import Sequence
+
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.errors import NotFound
 from chassis.fields import parse_idempotency_key, require_between, require_text
+from chassis.retention import Retention
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from checkout_service.domain import State
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -45,10 +49,11 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
-    """The internal service: shows orders to operators."""
+    """The internal service: shows orders to operators, and requeues dead letters."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, retention: Retention) -> None:
         self._journal = journal
+        self._retention = retention
 
     @override
     async def ListOrders(
@@ -57,22 +62,47 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         limit = require_between(request.limit, "limit", 0, _MAX_LISTED) or _DEFAULT_LISTED
         states = [_state_from_wire(state) for state in request.states]
         found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
-        outbox = await self._journal.outbox_of([entry.order_id for entry in found])
-        return orders_pb2.ListOrdersResponse(orders=[_entry_to_wire(entry, outbox[entry.order_id]) for entry in found])
+        return orders_pb2.ListOrdersResponse(orders=await self._to_wire(found))
+
+    @override
+    async def ScanOrders(
+        self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
+    ) -> orders_pb2.ScanOrdersResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._journal.scan(after, paging.PAGE_SIZE)
+        orders = [_entry_to_wire(entry, [], []) for entry in page]
+        return orders_pb2.ScanOrdersResponse(
+            orders=orders,
+            next_page_token=paging.next_page_token(page),
+            complete_since=time_to_wire(self._retention.complete_since),
+        )
 
     @override
     async def GetOrder(
         self, request: orders_pb2.GetOrderRequest, _context: ServicerContext
     ) -> orders_pb2.GetOrderResponse:
-        order_id = require_text(request.order_id, "order_id", max_length=_MAX_ID_LENGTH)
-        found = await self._journal.read(order_id)
+        found = await self._read(request.order_id)
+        (order,) = await self._to_wire([found])
+        history = await self._journal.history(found.order_id)
+        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history))
+
+    @override
+    async def RequeueNotifications(
+        self, request: orders_pb2.RequeueNotificationsRequest, _context: ServicerContext
+    ) -> orders_pb2.RequeueNotificationsResponse:
+        found = await self._read(request.order_id)
+        return orders_pb2.RequeueNotificationsResponse(requeued=await self._journal.requeue(found.order_id))
+
+    async def _read(self, order_id: str) -> Entry:
+        found = await self._journal.read(require_text(order_id, "order_id", max_length=_MAX_ID_LENGTH))
         if found is None:
             raise OrderNotFound("there is no order with this id")
-        outbox = await self._journal.outbox_of([order_id])
-        history = await self._journal.history(order_id)
-        return orders_pb2.GetOrderResponse(
-            order=_entry_to_wire(found, outbox[order_id]), history=map(_event_to_wire, history)
-        )
+        return found
+
+    async def _to_wire(self, entries: Sequence[Entry]) -> list[orders_pb2.Order]:
+        order_ids = [entry.order_id for entry in entries]
+        outbox, dead_letters = await self._journal.outbox_of(order_ids), await self._journal.dead_letters_of(order_ids)
+        return [_entry_to_wire(entry, outbox[entry.order_id], dead_letters[entry.order_id]) for entry in entries]
 
 
 def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> State:
@@ -84,7 +114,7 @@ def _state_to_wire(state: State) -> "orders_pb2.OrderState.ValueType":
     return orders_pb2.OrderState.Value(f"ORDER_STATE_{state.value}")
 
 
-def _entry_to_wire(entry: Entry, outbox: list[str]) -> orders_pb2.Order:
+def _entry_to_wire(entry: Entry, outbox: list[str], dead_letters: list[str]) -> orders_pb2.Order:
     return orders_pb2.Order(
         order_id=entry.order_id,
         state=_state_to_wire(entry.state),
@@ -96,6 +126,7 @@ def _entry_to_wire(entry: Entry, outbox: list[str]) -> orders_pb2.Order:
         updated_at=_time_to_wire(entry.updated_at),
         tracking_id=entry.tracking_id,
         outbox=outbox,
+        dead_letters=dead_letters,
         stuck=entry.stuck,
         failures=entry.failures,
         reason=entry.reason,

@@ -1,5 +1,6 @@
-"""Entry point of the email service: `python -m email_service`."""
+"""`python -m email_service` runs the email service; with `migrate` it updates the database's schema and exits."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,14 +9,21 @@ from typing import Annotated
 from pydantic import AfterValidator, SecretStr
 
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
-from email_service.clients import SmtpMailer, parse_relay
-from email_service.domain import Mailer
-from email_service.mime import parse_sender
+from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
+from email_service.clients import SmtpRelay, parse_relay
+from email_service.housekeeping import housekeep
+from email_service.letters import Spool
+from email_service.mail_records import MailRecords
+from email_service.metrics import LetterMetrics
+from email_service.mime import Sender, parse_sender
+from email_service.queue_runner import QueueRunner
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import EmailService
+from email_service.service import EmailService, LetterSpool
+from email_service.spool.opening import MIGRATIONS, open_spool
+from email_service.spooling import SpooledMailer
 from email_service.store import Outbox
 from shop import email_pb2_grpc
+from shop_internal import letter_spool_pb2_grpc, mail_records_pb2_grpc
 
 
 def _validate_relay(url: SecretStr) -> SecretStr:
@@ -28,36 +36,68 @@ def _validate_sender(text: str) -> str:
     return text
 
 
-class Settings(ServiceSettings):
+class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the email service, read from the environment."""
 
     smtp_url: Annotated[SecretStr, AfterValidator(_validate_relay)] | None = None
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
     outbox_dir: Path = Path(".shop/outbox")
     email_from: Annotated[str, AfterValidator(_validate_sender)] = "Shop <orders@shop.example>"
+
+    @property
+    def spooled(self) -> bool:
+        """Whether e-mails go to the spool: if there is a relay, or a database was named. Otherwise they are files."""
+        return self.smtp_url is not None or "database_url" in self.model_fields_set
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    async with _open_mailer(settings) as mailer:
-        service.add_servicer(
-            email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(ConfirmationTemplates(), mailer)
-        )
+    """Open the outbox folder or the spool, and register the servicers."""
+    opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings)
+    async with opened as mailer:
+        servicer = EmailService(ConfirmationTemplates(), mailer, service.failpoints)
+        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, servicer)
+        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(mailer))
         yield
 
 
 @asynccontextmanager
-async def _open_mailer(settings: Settings) -> AsyncIterator[Mailer]:
-    """Open the SMTP relay if SMTP_URL is set, otherwise the outbox folder."""
-    sender = parse_sender(settings.email_from)
-    if settings.smtp_url:
-        yield SmtpMailer(parse_relay(settings.smtp_url.get_secret_value()), sender)
-        return
-    outbox = Outbox(settings.outbox_dir, sender)
+async def _open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
+    outbox = Outbox(settings.outbox_dir, parse_sender(settings.email_from))
     try:
         yield outbox
     finally:
         await outbox.close()
 
 
+@asynccontextmanager
+async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
+    """Open the spool and run its background tasks. Without a relay, letters wait in it."""
+    sender, metrics = parse_sender(settings.email_from), LetterMetrics(service.telemetry)
+    async with open_spool(settings.database_url.get_secret_value()) as spool, asyncio.TaskGroup() as tasks:
+        service.add_readiness_check(spool.check)
+        running = [tasks.create_task(housekeep(spool, metrics), name="housekeeping of the spool")]
+        runner = _queue_runner(settings, service, spool, sender, metrics)
+        if runner is not None:
+            running.append(tasks.create_task(runner.run(), name="queue runner"))
+        notify = (lambda: None) if runner is None else runner.notify
+        spool_servicer = LetterSpool(spool, notify)
+        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, spool_servicer)
+        yield SpooledMailer(spool, sender, notify)
+        for task in running:
+            task.cancel()
+        if runner is not None:
+            await runner.close(settings.grace_seconds)
+
+
+def _queue_runner(
+    settings: Settings, service: Service, spool: Spool, sender: Sender, metrics: LetterMetrics
+) -> QueueRunner | None:
+    if settings.smtp_url is None:
+        return None
+    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address)
+    return QueueRunner(spool, relay, metrics, service.failpoints)
+
+
 if __name__ == "__main__":
-    run("email", Settings, build)
+    run("email", Settings, build, migrations=MIGRATIONS)

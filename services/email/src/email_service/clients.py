@@ -1,30 +1,29 @@
-"""Sends e-mails through an SMTP relay."""
+"""Hands letters to an SMTP relay."""
 
 import asyncio
 import contextlib
 import re
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from urllib.parse import unquote
 
-import structlog
-from aiosmtplib import SMTP, SMTPException, SMTPRecipientsRefused
+from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused, SMTPServerDisconnected
+from aiosmtplib.protocol import SMTPProtocol
 from typing_extensions import override
 
-from email_service.domain import ConfirmationEmail, Mailer, MailNotSent, RecipientRefused
-from email_service.mime import Sender, to_mime
+from email_service.letters import NO_RESPONSE, Attempt, Letter, MailRelay, Outcome
 
-log = structlog.get_logger()
-
-MAX_CONNECTIONS = 20
-TIMEOUT_SECONDS = 10.0
+REACH_SECONDS = 20.0
+RESPONSE_SECONDS = 600.0
+"""As RFC 5321 recommends: a relay may deliver the message before it responds."""
 
 _URL = re.compile(
     r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
-_PERMANENT_FAILURE = 500
+_START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
+_LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,53 +61,73 @@ def parse_relay(url: str) -> Relay:
     return Relay(parts["host"], int(port), tls, unquote(user), unquote(parts["password"]))
 
 
-class SmtpMailer(Mailer):
-    """Sends e-mails to a relay. Sends a password only over TLS and verifies certificates.
+class SmtpRelay(MailRelay):
+    """Hands letters to a relay, each over a connection of its own. Sends a password only over TLS.
 
     Args:
         relay: the relay.
-        sender: used in the envelope and in the header From.
+        sender: address for the envelope.
         tls: TLS settings; by default the system's certificate authorities, or those of SSL_CERT_FILE.
-        timeout_seconds: limit for sending one e-mail, including waiting for a connection.
+        reach_seconds: limit for everything before the end of the message.
+        response_seconds: limit for the relay's response to the end of the message.
     """
 
     def __init__(
         self,
         relay: Relay,
-        sender: Sender,
+        sender: str,
         *,
         tls: ssl.SSLContext | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        reach_seconds: float = REACH_SECONDS,
+        response_seconds: float = RESPONSE_SECONDS,
     ) -> None:
         self._relay = relay
         self._sender = sender
         self._tls = tls or ssl.create_default_context()
-        self._timeout_seconds = timeout_seconds
-        # Relays reject clients with too many connections, which a backlog after an outage would open.
-        self._connections = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._reach_seconds = reach_seconds
+        self._response_seconds = response_seconds
 
     @override
-    async def send(self, email: ConfirmationEmail) -> None:
-        message = to_mime(email, self._sender, datetime.now(UTC))
-        try:
-            async with asyncio.timeout(self._timeout_seconds), self._connections:
-                await self._deliver(email.recipient, message)
-        except SMTPRecipientsRefused as error:
-            raise _refusal(error) from None
-        except (SMTPException, OSError, TimeoutError) as error:
-            # Only type and code: the text of the relay may quote the address.
-            log.warning("email not sent", error=type(error).__name__, code=getattr(error, "code", None))
-            raise MailNotSent("the mail relay did not accept the e-mail") from None
-
-    async def _deliver(self, recipient: str, message: bytes) -> None:
+    async def send(self, letter: Letter, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()
         try:
-            await client.connect()
-            await client.sendmail(self._sender.address, [recipient], message)
-            with contextlib.suppress(SMTPException):  # the relay has accepted the e-mail already
-                await client.quit()
+            async with asyncio.timeout(self._reach_seconds):
+                await self._write(client, letter)
+                if not await begin_sending():
+                    return Attempt(Outcome.CLAIM_LOST)
+            if not client.is_connected:
+                return Attempt(Outcome.NOT_SENT, "DISCONNECTED")
+            return await self._end_message(client)
+        except (SMTPRecipientRefused, SMTPDataError) as error:
+            return _refusal(error.code)
+        except (SMTPException, OSError, TimeoutError) as error:
+            # Only type and code: the text of the relay may quote the address.
+            code = getattr(error, "code", None)
+            return Attempt(Outcome.NOT_SENT, f"RELAY_{code}" if code else type(error).__name__)
         finally:
             client.close()
+
+    async def _write(self, client: SMTP, letter: Letter) -> None:
+        """Do everything but end the message: the relay discards it if the connection ends before that."""
+        await client.connect()
+        await client.mail(self._sender)
+        await client.rcpt(letter.recipient)
+        response = await client.execute_command(b"DATA")
+        if response.code != _START_INPUT:
+            raise SMTPDataError(response.code, response.message)
+        _protocol(client).write(_LEADING_DOT.sub(b"..", letter.message))
+
+    async def _end_message(self, client: SMTP) -> Attempt:
+        try:
+            async with asyncio.timeout(self._response_seconds):
+                response = await client.execute_command(b".")
+        except (SMTPException, OSError, TimeoutError):
+            return Attempt(Outcome.IN_DOUBT, NO_RESPONSE)
+        if response.code != _COMPLETED:
+            return _refusal(response.code)
+        with contextlib.suppress(SMTPException):
+            _protocol(client).write(b"QUIT\r\n")  # its response is not needed: the letter is delivered
+        return Attempt(Outcome.SENT)
 
     def _client(self) -> SMTP:
         relay = self._relay
@@ -120,11 +139,17 @@ class SmtpMailer(Mailer):
             use_tls=relay.tls,
             start_tls=relay.start_tls,
             tls_context=self._tls,
-            timeout=None,  # one timeout for all steps together
+            timeout=None,  # `send` has a timeout for all steps together
         )
 
 
-def _refusal(error: SMTPRecipientsRefused) -> MailNotSent | RecipientRefused:
-    if all(refused.code >= _PERMANENT_FAILURE for refused in error.recipients):
-        return RecipientRefused("the mail relay does not deliver to this address")
-    return MailNotSent("the mail relay temporarily does not accept mail for this address")
+def _protocol(client: SMTP) -> SMTPProtocol:
+    if client.protocol is None:
+        raise SMTPServerDisconnected("the connection is closed")
+    return client.protocol
+
+
+def _refusal(code: int) -> Attempt:
+    if code == _SERVICE_NOT_AVAILABLE:
+        return Attempt(Outcome.NOT_SENT, f"RELAY_{code}")
+    return Attempt(Outcome.REFUSED if code >= _PERMANENT_FAILURE else Outcome.DEFERRED, f"RELAY_{code}")

@@ -1,9 +1,10 @@
-"""Order confirmations and the contract of a mailer for them."""
+"""Order confirmations, and what accepts them for delivery."""
 
 import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -18,11 +19,11 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class MailNotSent(Unavailable):
-    """Neither relay nor outbox accepted the e-mail; a retry may succeed."""
+    """The e-mail could not be stored; a retry may succeed."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay permanently refuses mail for this address."""
+    """The relay has permanently refused this e-mail, which was accepted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,45 @@ class ConfirmationEmail:
 
     @property
     def key(self) -> str:
-        """Stable name of the file and the message: the order id, or its hash where the id is unsafe in a file name."""
-        if _PLAIN_ID.fullmatch(self.order_id):
-            return self.order_id
-        return "sha256-" + hashlib.sha256(self.order_id.encode()).hexdigest()
+        return key_of(self.order_id)
+
+
+def key_of(order_id: str) -> str:
+    """Return the stable name of an order's file and message: its id, or a hash if the id is unsafe in a file name."""
+    if _PLAIN_ID.fullmatch(order_id):
+        return order_id
+    return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()
 
 
 class Mailer(Protocol):
-    """Sends e-mails. An e-mail that is sent again has the same message id."""
+    """Accepts e-mails for delivery. E-mails with the same key are one e-mail."""
 
-    async def send(self, email: ConfirmationEmail) -> None:
-        """Return once the e-mail is durably handed over. Raise MailNotSent or RecipientRefused."""
+    async def accept(self, email: ConfirmationEmail) -> None:
+        """Return once the e-mail is on disk. Raise MailNotSent or RecipientRefused."""
+
+
+class MailState(StrEnum):
+    """How far an accepted e-mail is. FAILED: it is not sent again unless an operator requeues it."""
+
+    QUEUED = "QUEUED"
+    SENT = "SENT"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class MailRecord:
+    """An accepted e-mail. `reason`: why it was not sent; empty if there was no failure."""
+
+    state: MailState
+    reason: str = ""
+
+
+class MailIndex(Protocol):
+    """Finds accepted e-mails."""
+
+    async def find(self, order_id: str) -> MailRecord | None:
+        """Return the confirmation of an order, None if there is none. Raises Unavailable."""
+
+    @property
+    def complete_since(self) -> float:
+        """The time, in seconds since 1970, from which on no e-mail was deleted because of its age."""

@@ -1,28 +1,111 @@
-"""shop.EmailService: maps messages to the domain."""
+"""shop.EmailService and shop.internal.LetterSpool: map messages to the domain and back."""
 
-from chassis.fields import require_email_address, require_present
+from collections.abc import Callable
+
+import structlog
+from google.protobuf.timestamp_pb2 import Timestamp
+from typing_extensions import override
+
+from chassis.failpoints import Failpoints
+from chassis.fields import limit_count, require_between, require_email_address, require_present
 from chassis.serving import ServicerContext
 from chassis.wire import parse_wire_money
 from email_service.domain import Address, Line, Mailer, Order
+from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
+from email_service.letters import LetterNotFound, LetterRecord, LetterState, Spool
 from email_service.rendering import ConfirmationTemplates
 from shop import address_pb2, email_pb2, email_pb2_grpc, empty_pb2, order_pb2
+from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal import letter_spool_pb2_grpc as spool_pb2_grpc
+
+log = structlog.get_logger()
+
+_UNSENT = (LetterState.REFUSED, LetterState.IN_DOUBT, LetterState.SENDING, LetterState.QUEUED)
+_DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
 
 
 class EmailService(email_pb2_grpc.EmailServiceServicer):
-    """Renders confirmations and sends them with a mailer."""
+    """Renders confirmations, which a mailer accepts for delivery."""
 
-    def __init__(self, templates: ConfirmationTemplates, mailer: Mailer) -> None:
+    def __init__(self, templates: ConfirmationTemplates, mailer: Mailer, failpoints: Failpoints) -> None:
         self._templates = templates
         self._mailer = mailer
+        self._failpoints = failpoints
 
+    @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, context: ServicerContext
     ) -> empty_pb2.Empty:
-        """Return once the e-mail is handed over to the relay, or is on disk in the outbox."""
+        """Return once the e-mail is on disk."""
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        await self._mailer.send(self._templates.render(recipient, _order_from_wire(request.order)))
+        email = self._templates.render(recipient, _order_from_wire(request.order))
+        await self._failpoints.reach(BEFORE_ACCEPT)
+        await self._mailer.accept(email)
+        await self._failpoints.reach(AFTER_ACCEPT)
         return empty_pb2.Empty()
+
+
+class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
+    """The internal service, for operators. `notify` is called after a letter was requeued."""
+
+    def __init__(self, spool: Spool, notify: Callable[[], None]) -> None:
+        self._spool = spool
+        self._notify = notify
+
+    @override
+    async def ListLetters(
+        self, request: spool_pb2.ListLettersRequest, _context: ServicerContext
+    ) -> spool_pb2.ListLettersResponse:
+        limit = require_between(request.limit, "limit", 0, _MAX_LIMIT) or _DEFAULT_LIMIT
+        states = {_state_from_wire(state) for state in request.states} or set(_UNSENT)
+        found: list[LetterRecord] = []
+        for state in filter(states.__contains__, _UNSENT):
+            found += await self._spool.list_letters(state, limit)
+        found.sort(key=lambda letter: letter.changed_at)
+        return spool_pb2.ListLettersResponse(letters=map(_record_to_wire, found[:limit]))
+
+    @override
+    async def GetLetter(
+        self, request: spool_pb2.GetLetterRequest, _context: ServicerContext
+    ) -> spool_pb2.GetLetterResponse:
+        found = await self._spool.read(request.letter_id)
+        if found is None:
+            raise LetterNotFound("the spool has no letter with this id")
+        return spool_pb2.GetLetterResponse(letter=_record_to_wire(found), message=found.message.decode("ascii"))
+
+    @override
+    async def RequeueLetters(
+        self, request: spool_pb2.RequeueLettersRequest, _context: ServicerContext
+    ) -> spool_pb2.RequeueLettersResponse:
+        limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
+        requeued = [letter_id for letter_id in request.letter_ids if await self._spool.requeue(letter_id)]
+        log.info("letters requeued", letter_ids=requeued)
+        self._notify()
+        return spool_pb2.RequeueLettersResponse(requeued=requeued)
+
+
+def _state_from_wire(state: spool_pb2.LetterState.ValueType) -> LetterState | None:
+    name = spool_pb2.LetterState.Name(state) if state in spool_pb2.LetterState.values() else ""
+    return LetterState.__members__.get(name.removeprefix("LETTER_STATE_"))
+
+
+def _record_to_wire(record: LetterRecord) -> spool_pb2.Letter:
+    return spool_pb2.Letter(
+        letter_id=record.letter_id,
+        state=spool_pb2.LetterState.Value(f"LETTER_STATE_{record.state}"),
+        recipient=record.recipient,
+        attempts=record.attempts,
+        reason=record.reason,
+        accepted_at=_timestamp(record.accepted_at),
+        changed_at=_timestamp(record.changed_at),
+    )
+
+
+def _timestamp(seconds: float) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(round(seconds * 1_000_000))
+    return timestamp
 
 
 def _order_from_wire(message: order_pb2.OrderResult) -> Order:

@@ -12,13 +12,13 @@ import structlog
 from typing_extensions import override
 
 from chassis.group_commit import GroupCommit
-from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
+from email_service.domain import ConfirmationEmail, Mailer, MailIndex, MailNotSent, MailRecord, MailState, key_of
 from email_service.mime import Sender, to_mime
 
 log = structlog.get_logger()
 
 
-class Outbox(Mailer):
+class Outbox(Mailer, MailIndex):
     """A folder with one .eml file per order; a repeated e-mail replaces it. Raises OSError if it can't be created."""
 
     def __init__(self, folder: Path, sender: Sender) -> None:
@@ -28,13 +28,23 @@ class Outbox(Mailer):
         self._writes = GroupCommit[_File, None](self._write)
 
     @override
-    async def send(self, email: ConfirmationEmail) -> None:
+    async def accept(self, email: ConfirmationEmail) -> None:
         file = _File(f"{email.key}.eml", to_mime(email, self._sender, datetime.now(UTC)))
         try:
             await self._writes.run(file)
         except OSError as error:
-            log.warning("email not sent", error=type(error).__name__, errno=error.errno)
+            log.warning("email not stored", error=type(error).__name__, errno=error.errno)
             raise MailNotSent("the outbox can't be written") from error
+
+    @override
+    async def find(self, order_id: str) -> MailRecord | None:
+        written = (self._folder / f"{key_of(order_id)}.eml").exists()
+        return MailRecord(MailState.SENT) if written else None
+
+    @property
+    @override
+    def complete_since(self) -> float:
+        return 0.0
 
     async def close(self) -> None:
         """Finish pending writes."""

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from chassis.hmac_key import load_hmac_key
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from payment_service.cards import Brand
@@ -37,7 +36,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_ledger(settings.database_url.get_secret_value()) as ledger:
         processor = PaymentProcessor(
             ledger,
-            load_hmac_key(settings),
+            settings.hmac_keys,
             settings.accepted_brands,
             lambda: datetime.now(UTC).date(),
         )
@@ -45,7 +44,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         service.add_servicer(
             payment_pb2_grpc.add_PaymentServiceServicer_to_server, PaymentService(processor, service.failpoints)
         )
-        service.add_servicer(
+        service.add_internal_servicer(
             payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, PaymentLedger(processor, service.failpoints)
         )
         yield

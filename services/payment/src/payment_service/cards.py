@@ -89,11 +89,6 @@ class Card:
         """The number without separators."""
         return self.number.translate(_SEPARATORS)
 
-    @property
-    def last_four(self) -> str:
-        """The digits that may be shown and stored."""
-        return self.digits[-4:]
-
 
 def check_format(card: Card, path: str) -> None:
     """Raise InvalidArgument for the first field, named under `path`, that no issued card could have."""

@@ -7,13 +7,15 @@ that entry back. So a repeated charge is one charge, and a charge that arrives a
 import hmac
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
+from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, parse_money
+from chassis.paging import Position
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
@@ -60,14 +62,15 @@ class Payment:
     """The part of a requested charge that is stored.
 
     Attributes:
-        card_hmac: equal for equal cards; reveals nothing about a card without the HMAC's key.
+        card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
+        hmac_key_id: of that key; None in entries of older releases.
         brand: None for a number of no known brand, which is declined.
     """
 
     amount: Money
     card_hmac: bytes
+    hmac_key_id: str | None
     brand: str | None
-    last_four: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +93,45 @@ class Entry:
         return str(uuid.uuid5(_TRANSACTIONS, self.key))
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A key's entry after a write. `existing`: an earlier write stored it, perhaps an earlier try of the same call."""
+
+    entry: Entry
+    existing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCharge:
+    """A charge that was not released. `recorded_at` is in seconds since 1970."""
+
+    key: str
+    amount: Money
+    recorded_at: float
+
+    @property
+    def transaction_id(self) -> str:
+        return Entry(self.key, State.CHARGED).transaction_id
+
+    @property
+    def position(self) -> Position:
+        return Position(self.recorded_at, self.key)
+
+
 class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
-    async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one. Return the key's entry."""
+    async def record(self, entry: Entry) -> Recorded:
+        """Store the entry unless its key has one."""
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
 
     async def void(self, key: str) -> Entry | None:
         """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""
+
+    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+        """Return up to `limit` captured charges that follow a position, in their order."""
 
     async def check(self) -> None:
         """Return if the ledger can be read."""
@@ -121,11 +152,11 @@ class PaymentProcessor:
     """Decides about charges by the card rules and records the decisions in the ledger.
 
     Attributes:
-        hmac_key: for the HMAC of cards. After a change, repeats of older charges are refused as another request.
+        hmac_keys: for the HMAC of cards. Repeats of charges under any other key are refused as another request.
     """
 
     ledger: Ledger
-    hmac_key: bytes = field(repr=False)
+    hmac_keys: HmacKeys
     accepted_brands: Collection[Brand]
     today: Callable[[], date]
 
@@ -138,17 +169,17 @@ class PaymentProcessor:
 
         Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, LedgerUnavailable.
         """
-        card_hmac = self._card_hmac(request.card)
+        card_hmacs = self._card_hmacs(request.card)
         try:
-            decision = self._decide(key, request, card_hmac)
+            decision = self._decide(key, request, card_hmacs[0])
         except InvalidArgument:
             found = await self.ledger.find(key)
             if found is None:
                 raise
-            return _require_charged(found, request, card_hmac)
-        return _require_charged(await self.ledger.record(decision), request, card_hmac)
+            return _require_charged(found, request, card_hmacs)
+        return _require_charged((await self.ledger.record(decision)).entry, request, card_hmacs)
 
-    async def resolve_or_fence(self, key: str) -> Entry:
+    async def resolve_or_fence(self, key: str) -> Recorded:
         """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 
@@ -164,21 +195,22 @@ class PaymentProcessor:
         if amount.total_nanos <= 0:
             raise InvalidArgument.field("amount", "must be more than zero")
         cards.check_format(request.card, "credit_card")
-        payment = Payment(amount, card_hmac, cards.brand_of(request.card.digits), request.card.last_four)
+        payment = Payment(amount, card_hmac, self.hmac_keys.current_id, cards.brand_of(request.card.digits))
         decline = cards.decline_reason(request.card, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
-    def _card_hmac(self, card: Card) -> bytes:
-        """Return the HMAC-SHA256 of `<digits>|<year>|<month>`; the security code is not part of it."""
-        return hmac.digest(self.hmac_key, f"{card.digits}|{card.year}|{card.month}".encode(), "sha256")
+    def _card_hmacs(self, card: Card) -> list[bytes]:
+        """Return the HMACs of `<digits>|<year>|<month>`, the current key's first; the security code is not in them."""
+        return self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
 
 
-def _require_charged(entry: Entry, request: ChargeRequest, card_hmac: bytes) -> Entry:
+def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collection[bytes]) -> Entry:
     """Return the key's entry if it is the charge requested here; raise what the caller receives otherwise."""
     if entry.payment is None:
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
-    if entry.payment.amount != amount or not hmac.compare_digest(entry.payment.card_hmac, card_hmac):
+    same_card = any(hmac.compare_digest(entry.payment.card_hmac, each) for each in card_hmacs)
+    if entry.payment.amount != amount or not same_card:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:
         raise ChargeVoided("the charge under this key was voided")

@@ -5,13 +5,14 @@ import uuid
 import structlog
 from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
 from chassis.fields import parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from payment_service.cards import Card
-from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
+from payment_service.domain import CapturedCharge, ChargeRequest, PaymentProcessor, Recorded, State
 from payment_service.failpoints import (
     AFTER_CHARGE,
     AFTER_RESOLVE_OR_FENCE,
@@ -42,13 +43,13 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request)
         await self._failpoints.reach(BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
-        log.info("charged", transaction_id=entry.transaction_id)
+        log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
 
 
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
-    """The internal service: for callers in doubt about a charge."""
+    """The internal service: for callers in doubt about a charge, and for reconciliation."""
 
     def __init__(self, processor: PaymentProcessor, failpoints: Failpoints) -> None:
         self._processor = processor
@@ -60,10 +61,10 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     ) -> ledger_pb2.ResolveOrFenceResponse:
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
         await self._failpoints.reach(BEFORE_RESOLVE_OR_FENCE)
-        entry = await self._processor.resolve_or_fence(key)
-        log.info("resolved", transaction_id=entry.transaction_id, state=entry.state)
+        found = await self._processor.resolve_or_fence(key)
+        log.info("resolved", transaction_id=found.entry.transaction_id, state=found.entry.state)
         await self._failpoints.reach(AFTER_RESOLVE_OR_FENCE)
-        return _entry_to_wire(entry)
+        return _recorded_to_wire(found)
 
     @override
     async def Void(self, request: ledger_pb2.VoidRequest, _context: ServicerContext) -> ledger_pb2.VoidResponse:
@@ -73,6 +74,15 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
         log.info("voided", transaction_id=entry.transaction_id)
         await self._failpoints.reach(AFTER_VOID)
         return ledger_pb2.VoidResponse(transaction_id=entry.transaction_id)
+
+    @override
+    async def ListCharges(
+        self, request: ledger_pb2.ListChargesRequest, _context: ServicerContext
+    ) -> ledger_pb2.ListChargesResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._processor.ledger.list_captured(after, paging.PAGE_SIZE)
+        charges = [_captured_to_wire(charge) for charge in page]
+        return ledger_pb2.ListChargesResponse(charges=charges, next_page_token=paging.next_page_token(page))
 
 
 def _idempotency_key(context: ServicerContext) -> str:
@@ -102,12 +112,22 @@ def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:
     )
 
 
-def _entry_to_wire(entry: Entry) -> ledger_pb2.ResolveOrFenceResponse:
+def _recorded_to_wire(found: Recorded) -> ledger_pb2.ResolveOrFenceResponse:
+    entry = found.entry
     if entry.payment is None:
-        return ledger_pb2.ResolveOrFenceResponse(fenced=ledger_pb2.Fenced())
+        return ledger_pb2.ResolveOrFenceResponse(fenced=ledger_pb2.Fenced(existing=found.existing))
     if entry.reason is not None:
         return ledger_pb2.ResolveOrFenceResponse(declined=ledger_pb2.Declined(reason=entry.reason))
     if entry.state is State.VOIDED:
         return ledger_pb2.ResolveOrFenceResponse(voided=ledger_pb2.Voided(transaction_id=entry.transaction_id))
     charged = ledger_pb2.Charged(transaction_id=entry.transaction_id, amount=money_to_wire(entry.payment.amount))
     return ledger_pb2.ResolveOrFenceResponse(charged=charged)
+
+
+def _captured_to_wire(charge: CapturedCharge) -> ledger_pb2.CapturedCharge:
+    return ledger_pb2.CapturedCharge(
+        charge_key=charge.key,
+        transaction_id=charge.transaction_id,
+        amount=money_to_wire(charge.amount),
+        recorded_at=time_to_wire(charge.recorded_at),
+    )

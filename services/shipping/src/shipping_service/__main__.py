@@ -1,40 +1,56 @@
-"""Entry point of the shipping service: `python -m shipping_service`."""
+"""`python -m shipping_service` runs the shipping service; with `migrate` it updates the database's schema and exits."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pydantic import FilePath
+from pydantic import Field, FilePath, SecretStr
 
 from chassis.datafile import DataFile
+from chassis.retention import Retention
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
+from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
 from shipping_service.domain import Shipper
-from shipping_service.manifest import open_manifest
-from shipping_service.service import ShippingService
+from shipping_service.manifest.opening import MIGRATIONS, open_manifest
+from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import shipping_pb2_grpc
+from shop_internal import shipment_manifest_pb2_grpc
 
 
-class Settings(ServiceSettings):
+class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the shipping service, read from the environment."""
 
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
-    # The manifest of accepted shipments, one line each; none if unset.
-    shipments_file: Path | None = None
+    # How long entries remain in the manifest. A key that is used again later ships again.
+    retention_days: float = Field(default=365, gt=0)
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
+    """Open the manifest, run the background tasks, and register both servicers."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
-    async with open_manifest(settings.shipments_file) as manifest, asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(rate_card.watch(), name="watch rate card")
-        servicer = ShippingService(rate_card, Shipper(manifest), service.failpoints)
-        service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)
+    async with open_manifest(settings.database_url.get_secret_value()) as manifest, asyncio.TaskGroup() as tasks:
+        retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
+        running = [
+            tasks.create_task(rate_card.watch(), name="watch rate card"),
+            tasks.create_task(retention.run(), name="retention"),
+        ]
+        shipper, failpoints = Shipper(manifest), service.failpoints
+        service.add_readiness_check(manifest.check)
+        service.add_servicer(
+            shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)
+        )
+        service.add_internal_servicer(
+            shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
+            ShipmentManifest(shipper, failpoints, retention),
+        )
         yield
-        watch.cancel()
+        for task in running:
+            task.cancel()
 
 
 if __name__ == "__main__":
-    run("shipping", Settings, build)
+    run("shipping", Settings, build, migrations=MIGRATIONS)

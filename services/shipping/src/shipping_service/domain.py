@@ -1,15 +1,19 @@
-"""Shipping quotes and shipments with idempotent tracking ids."""
+"""Shipping quotes, and shipments under idempotency keys.
 
-import hashlib
+A key has one entry in the manifest, until the retention deletes it. The first write, be it a shipment or a fence,
+decides; every later write gets that entry back. So a repeated shipment is one shipment, and one that is requested after
+its key was fenced fails.
+"""
+
 import uuid
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from chassis.errors import IdempotencyKeyReused, InvalidArgument, Unavailable
+from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.fields import limit_text, require_between
 from chassis.money import Money
+from chassis.paging import Position
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
@@ -19,7 +23,14 @@ _TRACKING_ID_NAMESPACE = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The shipment could not be recorded, so it was not accepted."""
+    """The manifest cannot be read or written. The outcome of a write is unknown until it is retried with its key."""
+
+    def __init__(self) -> None:
+        super().__init__("the manifest is unavailable; the outcome is unknown, retry with the same key")
+
+
+class ShipmentFenced(Aborted):
+    """The key was fenced before this shipment was requested; a new shipment needs a new key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +54,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items to send to an address. Quotes and shipments validate the same parcel, so a quoted parcel is accepted.
-
-    Raises InvalidArgument with the path of the invalid field.
-    """
+    """Items to send to an address, as the caller sent them. Quotes and shipments validate the same parcel."""
 
     address: Address
-    items: Sequence[Item]
+    items: tuple[Item, ...]
 
-    def __post_init__(self) -> None:
+    def validate(self) -> None:
+        """Raise InvalidArgument with the path of the first invalid field."""
         for name in ("street_address", "city", "state", "country"):
             limit_text(getattr(self.address, name), f"address.{name}", max_length=MAX_TEXT_LENGTH)
         require_between(self.address.zip_code, "address.zip_code", 0, _MAX_INT32)
@@ -67,11 +76,6 @@ class Parcel:
     def pieces(self) -> int:
         """The total quantity of all items."""
         return sum(item.quantity for item in self.items)
-
-    @property
-    def fingerprint(self) -> bytes:
-        """A hash of the whole parcel, to compare requests with the same idempotency key."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ class RateCard:
     default_zone: Zone
 
     def quote(self, parcel: Parcel) -> Money:
+        """Return the price of a parcel. Raise InvalidArgument."""
+        parcel.validate()
         zone = self.zones.get(normalize_country(parcel.address.country), self.default_zone)
         return zone.price(parcel.pieces)
 
@@ -126,60 +132,97 @@ def normalize_country(country: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shipment:
-    """An accepted parcel. The key is the idempotency key, None if the caller sent none."""
+class Entry:
+    """The manifest's entry for a key: a shipment, or a fence if there is no parcel."""
 
-    tracking_id: str
-    key: str | None
-    parcel: Parcel
+    key: str
+    parcel: Parcel | None = None
+
+    @property
+    def tracking_id(self) -> str:
+        """Derived from the key, so that it is the same even after the manifest was lost."""
+        return f"SHOP-{uuid.uuid5(_TRACKING_ID_NAMESPACE, self.key).hex.upper()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The entry that a key has after a write.
+
+    Attributes:
+        existing: whether another call wrote it before. A write that lost its connection and was repeated may find its
+            own entry, which counts as existing.
+    """
+
+    entry: Entry
+    existing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A shipment in the manifest. `recorded_at` is in seconds since 1970."""
+
+    key: str
+    recorded_at: float
+
+    @property
+    def tracking_id(self) -> str:
+        return Entry(self.key).tracking_id
+
+    @property
+    def position(self) -> Position:
+        return Position(self.recorded_at, self.key)
 
 
 class Manifest(Protocol):
-    """Records accepted shipments for the carrier."""
+    """Stores entries durably: what a method returns is on disk. Every method raises ManifestUnavailable."""
 
-    async def append(self, shipment: Shipment) -> None:
-        """Return once the shipment is on disk. Raise ManifestUnavailable when it can't be written."""
+    async def record(self, entry: Entry) -> Recorded:
+        """Store the entry unless its key has one. Return the key's entry."""
+
+    async def find(self, key: str) -> Entry | None:
+        """Return the key's entry, None if there is none."""
+
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        """Return up to `limit` shipments that follow a position, in their order."""
+
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` entries, the oldest first. Return how many: their keys are free again."""
+
+    async def check(self) -> None:
+        """Return if the manifest can be read."""
 
 
-@dataclass(slots=True)
-class _KeyUse:
-    fingerprint: bytes
-    recorded: bool = False
-
-
+@dataclass(frozen=True, slots=True)
 class Shipper:
-    """Accepts parcels, at most once per idempotency key.
+    """Accepts parcels, once per idempotency key, and records them in the manifest."""
 
-    The tracking id derives from the key, so a repeated request is the same shipment in every process and after a
-    restart. In addition, each process stores the latest keys, to reject a key that is reused for a different parcel.
-    """
+    manifest: Manifest
 
-    def __init__(self, manifest: Manifest, *, max_keys: int = 10_000) -> None:
-        self._manifest = manifest
-        self._max_keys = max_keys
-        self._key_uses: OrderedDict[str, _KeyUse] = OrderedDict()
+    async def ship(self, key: str, parcel: Parcel) -> Entry:
+        """Ship once per key and return the key's shipment.
 
-    async def ship(self, parcel: Parcel, key: str | None) -> Shipment:
-        """Record a shipment of the parcel. Raise IdempotencyKeyReused or ManifestUnavailable."""
-        if key is None:
-            shipment = Shipment(_tracking_id(uuid.uuid4()), None, parcel)
-            await self._manifest.append(shipment)
-            return shipment
-        shipment = Shipment(_tracking_id(uuid.uuid5(_TRACKING_ID_NAMESPACE, key)), key, parcel)
-        key_use = self._use_key(key, parcel.fingerprint)
-        if not key_use.recorded:
-            await self._manifest.append(shipment)
-            key_use.recorded = True
-        return shipment
+        A key that has an entry is answered from the entry before the parcel is validated: rules may have changed since.
 
-    def _use_key(self, key: str, fingerprint: bytes) -> _KeyUse:
-        key_use = self._key_uses.setdefault(key, _KeyUse(fingerprint))
-        if key_use.fingerprint != fingerprint:
-            raise IdempotencyKeyReused
-        if len(self._key_uses) > self._max_keys:
-            self._key_uses.popitem(last=False)
-        return key_use
+        Raises InvalidArgument, IdempotencyKeyReused, ShipmentFenced, ManifestUnavailable.
+        """
+        try:
+            parcel.validate()
+        except InvalidArgument:
+            found = await self.manifest.find(key)
+            if found is None:
+                raise
+            return _require_shipped(found, parcel)
+        return _require_shipped((await self.manifest.record(Entry(key, parcel))).entry, parcel)
+
+    async def resolve_or_fence(self, key: str) -> Recorded:
+        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed."""
+        return await self.manifest.record(Entry(key))
 
 
-def _tracking_id(number: uuid.UUID) -> str:
-    return f"SHOP-{number.hex.upper()}"
+def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:
+    """Return the key's entry if it is the shipment requested here; raise what the caller receives otherwise."""
+    if entry.parcel is None:
+        raise ShipmentFenced("the key was fenced before this shipment was requested; a new shipment needs a new key")
+    if entry.parcel != parcel:
+        raise IdempotencyKeyReused
+    return entry

@@ -1,20 +1,27 @@
-"""shop.ShippingService: maps messages to the domain and back."""
+"""shop.ShippingService and shop.internal.ShipmentManifest: map messages to the domain and back."""
 
+import uuid
 from collections.abc import Iterable
 
 import structlog
+from typing_extensions import override
 
+from chassis import paging
 from chassis.calls import metadata_value
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
-from chassis.fields import parse_idempotency_key, require_present
+from chassis.fields import parse_idempotency_key, require_present, require_text
+from chassis.retention import Retention
 from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from shipping_service import failpoints
-from shipping_service.domain import Address, Item, Parcel, RateCard, Shipper
+from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipment, Shipper
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
+from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
 
 log = structlog.get_logger()
+
+_MAX_KEY_LENGTH = 255
 
 
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
@@ -25,25 +32,83 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         self._shipper = shipper
         self._failpoints = active_failpoints
 
+    @override
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))
 
+    @override
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
-        """Ship the items, at most once per `idempotency-key`."""
-        key = metadata_value(context, "idempotency-key")
-        if key is not None:
-            parse_idempotency_key(key)
+        """Ship the items, once per `idempotency-key`."""
+        key = _idempotency_key(context)
         parcel = _parcel_from_wire(request)
         await self._failpoints.reach(failpoints.BEFORE_SHIP)
-        shipment = await self._shipper.ship(parcel, key)
-        log.info("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
+        shipment = await self._shipper.ship(key, parcel)
+        log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
         await self._failpoints.reach(failpoints.AFTER_SHIP)
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
+
+
+class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
+    """The internal service: for callers in doubt about a shipment, and for reconciliation.
+
+    `retention` deletes old entries; None if they are never deleted.
+    """
+
+    def __init__(self, shipper: Shipper, active_failpoints: Failpoints, retention: Retention | None = None) -> None:
+        self._shipper = shipper
+        self._failpoints = active_failpoints
+        self._retention = retention
+
+    @override
+    async def ResolveOrFence(
+        self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ResolveShipmentResponse:
+        key = require_text(request.shipment_key, "shipment_key", max_length=_MAX_KEY_LENGTH)
+        await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
+        recorded = await self._shipper.resolve_or_fence(key)
+        log.info("resolved", tracking_id=recorded.entry.tracking_id, fenced=recorded.entry.parcel is None)
+        await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
+        return _resolved_to_wire(recorded)
+
+    @override
+    async def ListShipments(
+        self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        page = await self._shipper.manifest.list_shipments(after, paging.PAGE_SIZE)
+        shipments = [_shipment_to_wire(shipment) for shipment in page]
+        return shipment_manifest_pb2.ListShipmentsResponse(
+            shipments=shipments,
+            next_page_token=paging.next_page_token(page),
+            complete_since=time_to_wire(self._retention.complete_since) if self._retention else None,
+        )
+
+
+def _idempotency_key(context: ServicerContext) -> str:
+    """Return the call's idempotency-key; a call without one gets a random key."""
+    given = metadata_value(context, "idempotency-key")
+    return str(uuid.uuid4()) if given is None else parse_idempotency_key(given)
+
+
+def _resolved_to_wire(recorded: Recorded) -> shipment_manifest_pb2.ResolveShipmentResponse:
+    if recorded.entry.parcel is None:
+        fenced = shipment_manifest_pb2.ShipmentFenced(existing=recorded.existing)
+        return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
+    shipped = shipment_manifest_pb2.Shipment(tracking_id=recorded.entry.tracking_id)
+    return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
+
+
+def _shipment_to_wire(shipment: Shipment) -> shipment_manifest_pb2.RecordedShipment:
+    return shipment_manifest_pb2.RecordedShipment(
+        shipment_key=shipment.key,
+        tracking_id=shipment.tracking_id,
+        recorded_at=time_to_wire(shipment.recorded_at),
+    )
 
 
 def _parcel_from_wire(request: shipping_pb2.GetQuoteRequest | shipping_pb2.ShipOrderRequest) -> Parcel:

@@ -24,7 +24,7 @@ from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.states import process_states
-from shop_cli.local.workspace import discover_services
+from shop_cli.local.workspace import default_ports, discover_services
 from shop_cli.output.printing import amount, console, print_order, table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
@@ -48,9 +48,10 @@ async def demo(*, folder: Folder = None) -> None:
     """Start all services, place an order in EUR, show it with its e-mail and its trace, stop everything."""
     started = time.monotonic()
     programs = discover_services()
+    names = default_ports(programs)
     data = folder or Path(tempfile.mkdtemp(prefix="shop-demo-"))
-    with reserved(len(programs) + 1) as (otlp_port, *ports):
-        by_name = dict(zip((program.name for program in programs), ports, strict=True))
+    with reserved(len(names) + 1) as (otlp_port, *ports):
+        by_name = dict(zip(names, ports, strict=True))
         async with receiving(otlp_port) as received:
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 await _start(shop)

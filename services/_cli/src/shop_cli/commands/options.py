@@ -17,6 +17,13 @@ Address = Annotated[
         help="Address of the service. Default: $<SERVICE>_ADDR, else the service's local port.",
     ),
 ]
+InternalAddress = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address of the internal services. Default: $<SERVICE>_INTERNAL_ADDR, else their local port.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")

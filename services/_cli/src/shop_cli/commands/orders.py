@@ -1,17 +1,18 @@
 """`shop orders`: inspect the orders in checkout's journal."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import Address, Json, async_command
-from shop_cli.output.printing import amount, console, print_json, print_table
+from shop_cli.commands.options import InternalAddress, Json, async_command
+from shop_cli.output.printing import amount, console, format_time, print_json, print_table
 from shop_internal import orders_pb2
 
-orders = typer.Typer(no_args_is_help=True, help="Inspect orders: list them, find stuck ones, show their history.")
+orders = typer.Typer(
+    no_args_is_help=True,
+    help="Inspect orders: list them, find stuck ones, show their history; requeue their dead letters.",
+)
 
 _PREFIX = "ORDER_STATE_"
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
@@ -27,7 +28,7 @@ async def list_orders(
     state: State = None,
     limit: Limit = 50,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
     states = [_parse_state(each) for each in state or ()]
@@ -37,7 +38,8 @@ async def list_orders(
     if as_json:
         print_json(*found)
         return
-    columns = ["Order", "State", "User", "Total ", "Attempt ", "Failures ", "Created", "Reason", "Outbox"]
+    numbers = ["Total ", "Attempt ", "Failures "]
+    columns = ["Order", "State", "User", *numbers, "Created", "Reason", "Outbox", "Dead letters"]
     print_table(columns, (_row(order) for order in found))
     console.print(f"\n{len(found)} {'stuck ' if stuck else ''}{'order' if len(found) == 1 else 'orders'}")
 
@@ -48,7 +50,7 @@ async def show_order(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
     as_json: Json = False,
-    address: Address = None,
+    address: InternalAddress = None,
 ) -> None:
     """Show one order and its history, step by step."""
     async with journal_client(address) as journal:
@@ -59,10 +61,29 @@ async def show_order(
     order = found.order
     console.print(
         f"Order {order.order_id}: {_state_name(order.state)}{', stuck' if order.stuck else ''}\n"
-        f"user {order.user_id}, total {amount(order.total)}, tracking id {order.tracking_id or 'none yet'}\n",
+        f"user {order.user_id}, total {amount(order.total)}, tracking id {order.tracking_id or 'none yet'}\n"
+        f"outbox {', '.join(order.outbox) or 'empty'}, dead letters {', '.join(order.dead_letters) or 'none'}\n",
         markup=False,
     )
     print_table(["At", "Step", "State", "Attempt ", "Epoch ", "Detail"], (_event_row(each) for each in found.history))
+
+
+@orders.command("requeue")
+@async_command
+async def requeue_notifications(
+    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+    *,
+    as_json: Json = False,
+    address: InternalAddress = None,
+) -> None:
+    """Send an order's dead letters again: notifications that were refused, or failed too often."""
+    async with journal_client(address) as journal:
+        request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
+        response = await journal.RequeueNotifications(request)
+    if as_json:
+        print_json(response)
+        return
+    console.print(f"Requeued: {', '.join(response.requeued)}" if response.requeued else "The order has no dead letters")
 
 
 def _parse_state(name: str) -> orders_pb2.OrderState.ValueType:
@@ -85,23 +106,19 @@ def _row(order: orders_pb2.Order) -> list[str]:
         amount(order.total),
         str(order.attempt),
         str(order.failures),
-        _format_time(order.created_at),
+        format_time(order.created_at),
         order.reason,
         ", ".join(order.outbox),
+        ", ".join(order.dead_letters),
     ]
 
 
 def _event_row(event: orders_pb2.OrderEvent) -> list[str]:
     return [
-        _format_time(event.at),
+        format_time(event.at),
         event.step,
         _state_name(event.state),
         str(event.attempt),
         str(event.epoch),
         event.detail,
     ]
-
-
-def _format_time(at: Timestamp) -> str:
-    seconds = at.ToNanoseconds() / 1e9
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")

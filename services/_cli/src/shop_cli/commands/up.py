@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.states import process_states
 from shop_cli.local.supervision import supervise
-from shop_cli.local.workspace import Program, discover, root
+from shop_cli.local.workspace import default_ports, discover, root
 from shop_cli.output.printing import console
 from shop_cli.output.status_display import StatusDisplay
 
@@ -33,24 +32,21 @@ Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data
 async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None) -> None:
     """Start all services, restart those that end, and stop everything on Ctrl-C.
 
-    Data and logs are written below `.shop/` in the folder. Settings such as REDIS_URL, SMTP_URL or
-    OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
+    Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
+    SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
     programs = discover()
     stopped = _event_set_by_signals()
     with ExitStack() as stack:
-        ports = stack.enter_context(reserved(len(programs))) if any_ports else _default_ports(programs, port_offset)
-        by_name = {program.name: port for program, port in zip(programs, ports, strict=True)}
-        async with Shop(programs, folder or root(), by_name) as shop:
+        ports = {name: port + port_offset for name, port in default_ports(programs).items()}
+        if any_ports:
+            ports = dict(zip(ports, stack.enter_context(reserved(len(ports))), strict=True))
+        async with Shop(programs, folder or root(), ports) as shop:
             await _run_until(stopped, shop)
             console.print("stopping ...")
     codes = {process.name: process.exit_code for process in shop}
     failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
     console.print("; ".join(["stopped", *failed]))
-
-
-def _default_ports(programs: Iterable[Program], offset: int) -> list[int]:
-    return [program.port + offset for program in programs]
 
 
 def _event_set_by_signals() -> asyncio.Event:

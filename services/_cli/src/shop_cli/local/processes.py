@@ -1,6 +1,7 @@
 """The shop's services as processes of this machine: start, stop, kill, pause and restart them.
 
-    with reserved(len(programs)) as ports:
+    names = default_ports(programs)
+    with reserved(len(names)) as ports:
         async with Shop(programs, folder, dict(zip(names, ports))) as shop:
             await shop.wait_until_serving()
             shop["payment"].kill()
@@ -27,13 +28,14 @@ from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import health, launch
 from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST, require_free
-from shop_cli.local.workspace import Program, UnknownService
+from shop_cli.local.secret_files import load_or_create
+from shop_cli.local.workspace import Program, UnknownService, internal_name
 
 STOP_SECONDS = 25.0
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
 # Variables that a developer may have set for another program, or that differ between services.
-_NOT_INHERITED = ("HOST", "PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
+_NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
 _DEFAULTS = {
     "GRPC_VERBOSITY": "ERROR",
@@ -58,16 +60,25 @@ class Process(ControllableProcess):
     Args:
         program: the program to run.
         port: its port on loopback.
-        environment: all its environment variables but HOST and PORT.
-        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`.
+        environment: all its environment variables but HOST, PORT and INTERNAL_PORT.
+        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
+            secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
+        internal_port: that of its internal services, if it has any; 0 for a free one.
     """
 
-    def __init__(self, program: Program, port: int, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, program: Program, port: int, environment: Mapping[str, str], folder: Path, internal_port: int = 0
+    ) -> None:
         self.program = program
         self.name = program.name
         self.port = port
         self.address = f"{HOST}:{port}"
-        self.environment = {**environment, "HOST": HOST, "PORT": str(port)}
+        self.internal_port = internal_port
+        self.internal_address = f"{HOST}:{internal_port}"
+        missing = [variable for variable in program.secrets if variable not in environment]
+        secrets = {name: load_or_create(folder / ".shop-secrets" / program.name / name) for name in missing}
+        ports = {"PORT": str(port), "INTERNAL_PORT": str(internal_port)}
+        self.environment = {**environment, **secrets, "HOST": HOST, **ports}
         self.log_path = folder / ".shop" / "log" / f"{program.name}.log"
         self.starts = 0
         self.started_at = 0.0
@@ -96,7 +107,7 @@ class Process(ControllableProcess):
 
         Return without waiting until the process is ready.
         """
-        require_free(self.port, self.name)
+        self.require_free_ports()
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
@@ -112,6 +123,11 @@ class Process(ControllableProcess):
         self.paused = False
         self.starts += 1
         self.started_at = time.monotonic()
+
+    def require_free_ports(self) -> None:
+        """Raise PortInUse if another program listens on a port of this one."""
+        for port in filter(None, (self.port, self.internal_port)):
+            require_free(port, self.name)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process and its children; do nothing if it has ended."""
@@ -181,7 +197,7 @@ class Shop:
     Args:
         programs: the programs to run.
         folder: where they write their data, below `.shop/`.
-        ports: by program name.
+        ports: by program name; see `workspace.default_ports` for those of internal services.
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
     """
@@ -196,11 +212,12 @@ class Shop:
     ) -> None:
         common = {
             **inherited(os.environ if environment is None else environment),
-            **{program.address_variable: f"{HOST}:{ports[program.name]}" for program in programs},
+            **addresses(programs, ports),
         }
         variables = {program.name: {**common, **(overrides or {}).get(program.name, {})} for program in programs}
         self._processes = {
-            program.name: Process(program, ports[program.name], variables[program.name], folder) for program in programs
+            name: Process(program, ports[name], variables[name], folder, ports.get(internal_name(name), 0))
+            for name, program in ((program.name, program) for program in programs)
         }
 
     def __iter__(self) -> Iterator[Process]:
@@ -213,7 +230,7 @@ class Shop:
 
     async def __aenter__(self) -> Self:
         for process in self:  # all or none
-            require_free(process.port, process.name)
+            process.require_free_ports()
         try:
             for process in self:
                 await process.start()
@@ -239,6 +256,13 @@ class Shop:
             for process in self:
                 process.kill()
         return dict(zip(self._processes, statuses, strict=True))
+
+
+def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:
+    """Return the variables with the addresses of all programs and of their internal services."""
+    public = {program.address_variable: ports[program.name] for program in programs}
+    internal = {each.internal_address_variable: ports.get(internal_name(each.name)) for each in programs}
+    return {variable: f"{HOST}:{port}" for variable, port in {**public, **internal}.items() if port is not None}
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

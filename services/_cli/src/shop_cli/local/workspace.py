@@ -26,17 +26,30 @@ class Program:
         module: the module that `python -m` runs, such as `product_catalog_service`.
         port: its default port on a developer's machine.
         protocol: the protocol of its readiness check.
+        internal_port: the default port of its internal services on a developer's machine; None if it has none.
+        secrets: variables that each need a random value of its own; the chart's `secrets`.
     """
 
     name: str
     module: str
     port: int
     protocol: Literal["grpc", "http"]
+    internal_port: int | None = None
+    secrets: tuple[str, ...] = ()
 
     @property
     def address_variable(self) -> str:
         """The environment variable from which other services read its address, such as `PRODUCT_CATALOG_ADDR`."""
-        return f"{self.name.replace('-', '_').upper()}_ADDR"
+        return f"{self._variable_prefix}_ADDR"
+
+    @property
+    def internal_address_variable(self) -> str:
+        """The environment variable from which callers read the address of its internal services."""
+        return f"{self._variable_prefix}_INTERNAL_ADDR"
+
+    @property
+    def _variable_prefix(self) -> str:
+        return self.name.replace("-", "_").upper()
 
 
 def root() -> Path:
@@ -68,6 +81,21 @@ def discover_services(folder: Path | None = None) -> list[Program]:
     return [program for program in discover(folder) if program.protocol == "grpc"]
 
 
+def default_ports(programs: Sequence[Program]) -> dict[str, int]:
+    """Return the ports of programs on a developer's machine, by program name.
+
+    Ports for internal services come last, by `internal_name`.
+    """
+    ports = {program.name: program.port for program in programs}
+    internal = {internal_name(each.name): each.internal_port for each in programs if each.internal_port is not None}
+    return {**ports, **internal}
+
+
+def internal_name(name: str) -> str:
+    """Return the name of a program's port for internal services, such as `checkout-internal`."""
+    return f"{name}-internal"
+
+
 def find(programs: Sequence[Program], name: str) -> Program:
     """Return the program of that name. Raise UnknownService if there is none."""
     for program in programs:
@@ -81,4 +109,6 @@ def _read(path: Path, protocol: Literal["grpc", "http"]) -> Program | None:
     if "port" not in tool.get("shop", {}):
         return None
     (package,) = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return Program(path.parent.name, Path(package).name, tool["shop"]["port"], protocol)
+    shop = tool["shop"]
+    secrets = tuple(shop.get("secrets", ()))
+    return Program(path.parent.name, Path(package).name, shop["port"], protocol, shop.get("internal-port"), secrets)

@@ -3,9 +3,11 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 from rich.console import Console
 from rich.table import Table
 
@@ -52,6 +54,12 @@ def _without_markup(text: str) -> str:
 def amount(money: money_pb2.Money) -> str:
     """Return an amount with its currency, such as `12.50 EUR`."""
     return str(money_from_wire(money))
+
+
+def format_time(at: Timestamp) -> str:
+    """Return a time in UTC, such as `2026-11-22 10:30:00.000`."""
+    seconds = at.ToNanoseconds() / 1e9
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
 
 
 def print_order(order: order_pb2.OrderResult) -> None:

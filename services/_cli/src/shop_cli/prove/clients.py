@@ -19,8 +19,12 @@ class ShopClients:
     """Clients for simulated customers and for collecting evidence."""
 
     def __init__(self, shop: ShopUnderTest, stack: AsyncExitStack) -> None:
-        def open_channel(name: str, service: str) -> grpc.aio.Channel:
-            opened = channel(shop.processes[name].address, service, timeout_seconds=_TIMEOUT_SECONDS)
+        def open_channel(name: str, service: str, *, internal: bool = False) -> grpc.aio.Channel:
+            process = shop.processes[name]
+            address = process.internal_address if internal else process.address
+            # Customers reach the cart through the same network as checkout does.
+            address = shop.links[name].address if name in shop.links and not internal else address
+            opened = channel(address, service, timeout_seconds=_TIMEOUT_SECONDS)
             stack.push_async_callback(opened.close)
             return opened
 
@@ -28,7 +32,8 @@ class ShopClients:
         self.catalog = ProductCatalogServiceStub(open_channel("product-catalog", "shop.ProductCatalogService"))
         self.checkouts = [CheckoutServiceStub(open_channel(name, "shop.CheckoutService")) for name in shop.checkouts]
         # Tests of single faults inject them into the first checkout, so the journal is read through the last one.
-        self.journal = OrderJournalStub(open_channel(shop.checkouts[-1], "shop.internal.OrderJournal"))
+        journal = open_channel(shop.checkouts[-1], "shop.internal.OrderJournal", internal=True)
+        self.journal = OrderJournalStub(journal)
 
 
 @asynccontextmanager

@@ -8,6 +8,11 @@ from enum import Enum, auto
 
 _LUHN_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY")
+_RIVAL_SHARE = 0.08
+_SECOND_SHARE = 0.15
+_RETURN_SHARE = 0.15
+_RETURNS_AFTER_SECONDS = (1.5, 5.0)
+_REFILL_SHARE = 0.3
 WITHDRAWN_PRODUCT_ID = "withdrawn-product"
 
 
@@ -39,6 +44,10 @@ class Intent:
         late_line: added to the cart while the order is being placed; not part of the order.
         max_tries: the customer gives up after so many tries; None for no limit.
         seed: of the customer's random choices while ordering.
+        rival: the number of another order of the same cart contents, of which at most one may be placed.
+        returns_after_seconds: between a failed try and the next one, of a customer who leaves and comes back; 0 for one
+            who retries at once.
+        refill: afterwards added to the emptied cart and not ordered.
     """
 
     number: int
@@ -54,18 +63,24 @@ class Intent:
     late_line: Line | None
     max_tries: int | None
     seed: int
+    rival: int | None = None
+    returns_after_seconds: float = 0.0
+    refill: Line | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    """A customer who places one order after the other from the same cart."""
+    """A customer who places one order after the other from the same cart, or two rival ones at about the same time."""
 
     user_id: str
     intents: tuple[Intent, ...]
 
 
-def plan_customers(orders: int, seed: int, products: Sequence[str]) -> list[Customer]:
-    """Plan customers with so many orders in total: one each, for some two equal ones in a row."""
+def plan_customers(orders: int, seed: int, products: Sequence[str], *, patient: bool = False) -> list[Customer]:
+    """Plan customers with so many orders in total: one each, for some two equal ones in a row or at once.
+
+    Patient customers place no two orders at once, and change no cart while they order it.
+    """
     rng = random.Random(f"customers {seed}")  # noqa: S311 - a schedule, not a secret
     planned: list[Customer] = []
     number = 0
@@ -74,8 +89,17 @@ def plan_customers(orders: int, seed: int, products: Sequence[str]) -> list[Cust
         first = _random_intent(rng, number, user_id, products)
         intents = [first]
         repeatable = first.kind is OrderKind.VALID and first.late_line is None and number + 1 < orders
-        if repeatable and rng.random() < 0.15:  # noqa: PLR2004
+        share = rng.random()
+        if repeatable and share < _RIVAL_SHARE:
+            intents = _rivals(rng, first)
+        elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE:
             intents.append(_second_intent(rng, first))
+        elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE + _REFILL_SHARE:
+            intents = [replace(first, refill=first.lines[0])]
+        if patient:
+            intents = [
+                replace(intent, late_line=None, rival=None, refill=None, returns_after_seconds=0) for intent in intents
+            ]
         planned.append(Customer(user_id, tuple(intents)))
         number += len(intents)
     return planned
@@ -127,6 +151,7 @@ def _random_intent(rng: random.Random, number: int, user_id: str, products: Sequ
         late_line=Line(late, 1) if has_late_line else None,
         max_tries=rng.randint(1, 3) if rng.random() < 0.1 else None,  # noqa: PLR2004
         seed=rng.getrandbits(32),
+        returns_after_seconds=rng.uniform(*_RETURNS_AFTER_SECONDS) if rng.random() < _RETURN_SHARE else 0.0,
     )
 
 
@@ -135,6 +160,16 @@ def _second_intent(rng: random.Random, first: Intent) -> Intent:
     key = None if first.key is None else _random_key(rng)
     second = valid_intent(first.number + 1, first.user_id, first.lines, key)
     return replace(second, currency=first.currency, max_tries=first.max_tries, seed=rng.getrandbits(32))
+
+
+def _rivals(rng: random.Random, first: Intent) -> list[Intent]:
+    """Return two orders of one cart: a customer who uses two windows, or who tries another card after a failure."""
+    second = replace(_second_intent(rng, first), key=_random_key(rng) if rng.random() < 0.5 else None)  # noqa: PLR2004
+    max_tries = 1 if rng.random() < 0.5 else None  # noqa: PLR2004
+    return [
+        replace(first, rival=second.number, max_tries=max_tries),
+        replace(second, rival=first.number, max_tries=None),
+    ]
 
 
 def _random_key(rng: random.Random) -> str:

@@ -1,6 +1,7 @@
 """Simulate customers: fill a cart, place orders, retry, and record the responses."""
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter
@@ -8,22 +9,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis import errors
-from shop.address_pb2 import Address
-from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
-from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
-from shop.order_pb2 import OrderResult
-from shop.payment_pb2 import CreditCardInfo
+from shop_cli.prove.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCalls
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
-from shop_cli.prove.ledgers import CARD_MONTH
+from shop_cli.prove.histories import Times
+from shop_cli.prove.peer_stubs import CardRefused, NoDelivery
 from shop_cli.prove.progress_gate import ProgressGate
 
-PATIENCE_SECONDS = 60.0
+HANGUP_SHARE = 0.1
+REPEAT_SHARE = 0.2
 _NEXT_CART_SECONDS = 15.0
-_DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 _CART_EMPTY = "CART_EMPTY"
+_PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
+_RIVAL_SECONDS = 0.5
+_BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
+ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
+"""Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
+
+CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.
+"""
 
 
 @dataclass
@@ -41,15 +47,19 @@ class CustomerResult:
     cart_known: bool = True
 
 
-class CustomerSimulator:
+class CustomerSimulator(CustomerCalls):
     """Simulates customers of one cart service and any number of checkouts.
 
     Args:
         cart: the cart service.
         checkouts: called in turn, starting at the order's number.
         gate: delays the start of orders.
-        timeout_seconds: of each try.
+        timeout_seconds: of each try to order.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
+        repeat_share: of the placed orders with a key whose request is repeated at once.
+        allowed_refusals: the reasons for which a valid order may be refused.
+        max_unanswered: after so many customers have waited in vain for a definite response, the rest skip their orders:
+            the run has failed, and each of them would wait for a minute.
     """
 
     def __init__(
@@ -59,79 +69,85 @@ class CustomerSimulator:
         gate: ProgressGate,
         *,
         timeout_seconds: float = 5.0,
-        hangup_share: float = 0.1,
+        hangup_share: float = HANGUP_SHARE,
+        repeat_share: float = REPEAT_SHARE,
+        allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
+        max_unanswered: int | None = None,
     ) -> None:
-        self._cart = cart
-        self._checkouts = checkouts
+        super().__init__(cart, checkouts, timeout_seconds)
         self._gate = gate
-        self._timeout_seconds = timeout_seconds
         self._hangup_share = hangup_share
+        self._repeat_share = repeat_share
+        self._allowed_refusals = allowed_refusals
+        self._max_unanswered = max_unanswered
+        self._unanswered = 0
 
     async def run(self, customer: Customer) -> CustomerResult:
-        """Place all the customer's orders, one after the other."""
+        """Place all the customer's orders, one after the other, or at about the same time if they are rivals."""
         result = CustomerResult(customer)
+        if customer.intents[0].rival is not None:
+            await self._order_as_rivals(customer, result)
+            return result
         for intent in customer.intents:
             await self._gate.wait_until_open(intent.number)
             try:
                 result.responses[intent.number] = await self._fill_cart_and_order(intent, result)
             finally:
                 await self._gate.finish()
+            if intent.refill is not None and await self._is_cart_emptied(intent.number, result):
+                await self._add_late(intent, intent.refill, "refill", result)
         return result
 
-    async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
-        """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
-        seconds = timeout_seconds or self._timeout_seconds
-        metadata = (("idempotency-key", intent.key),) if intent.key else ()
-        checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        response = await checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
-        return response.order
+    @property
+    def _has_failed(self) -> bool:
+        return self._max_unanswered is not None and self._unanswered > self._max_unanswered
 
-    async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
-        """Place an order again that already has a definite response; return the response to the repeated request."""
-        deadline = time.monotonic() + patience_seconds
-        tries = 1
-        while True:
-            try:
-                return OrderResponse(ClientOutcome.PLACED, await self.place_order(intent, tries))
-            except _DEFINITE as error:
-                return OrderResponse(ClientOutcome.REFUSED, reason=error.reason)
-            except errors.DomainError as error:
-                if time.monotonic() > deadline:
-                    return OrderResponse(ClientOutcome.UNKNOWN, reason=error.reason)
-                await asyncio.sleep(0.1)
-                tries += 1
+    async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
+        """Fill the cart once and place all orders of it."""
+        await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
+        skipped = OrderResponse(ClientOutcome.SKIPPED) if self._has_failed else None
+        failure = skipped or await self._fill_cart(customer.intents[0], result)
 
-    async def cart_contents(self, user_id: str) -> dict[str, int] | None:
-        """Return the quantities in a cart by product id, None if it cannot be read."""
-        try:
-            cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
-        except errors.DomainError:
-            return None
-        return {item.product_id: item.quantity for item in cart.items}
+        async def order(intent: Intent) -> None:
+            rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
+            await asyncio.sleep(rng.uniform(0, _RIVAL_SECONDS))
+            result.responses[intent.number] = failure or await self._order(intent, rng)
+            await self._gate.finish()
+
+        await asyncio.gather(*map(order, customer.intents))
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
+        if self._has_failed:
+            return OrderResponse(ClientOutcome.SKIPPED)
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
-        if result.responses and not await self._is_cart_emptied(intent, result):
-            return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart still has items of the previous order")
-        for index, line in enumerate(intent.lines):
-            if not await self._add_line(intent, line, f"{intent.number}-{index}", result.added):
-                result.cart_known = False
-                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+        if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
+            return OrderResponse(ClientOutcome.SKIPPED)
+        if failure := await self._fill_cart(intent, result):
+            return failure
         async with asyncio.TaskGroup() as tasks:
             if intent.late_line is not None:
                 tasks.create_task(self._add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
             ordering = tasks.create_task(self._order(intent, rng))
         return ordering.result()
 
-    async def _is_cart_emptied(self, intent: Intent, result: CustomerResult) -> bool:
-        """Wait until the previous order's items are removed; items still in the cart would be bought again.
+    async def _fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
+        """Add the order's lines to the cart; on timeout return the result of the order."""
+        for index, line in enumerate(intent.lines):
+            if not await self.add_line(intent.user_id, line, f"{intent.number}-{index}"):
+                result.cart_known = False
+                return OrderResponse(ClientOutcome.NOT_SUBMITTED, reason="the cart could not be filled")
+            result.added[line.product_id] += line.quantity
+        return None
 
-        Return False if the previous order was not placed, or on timeout.
+    async def _is_cart_emptied(self, number: int, result: CustomerResult) -> bool:
+        """Wait until an order's items are removed; items still in the cart would be bought again.
+
+        Return False if the order was not placed, or on timeout.
         """
-        if result.responses[intent.number - 1].outcome is not ClientOutcome.PLACED:
+        if result.responses[number].outcome is not ClientOutcome.PLACED:
             return False
         deadline = time.monotonic() + _NEXT_CART_SECONDS
-        while await self.cart_contents(intent.user_id) != {}:
+        while await self.cart_contents(result.customer.user_id) != {}:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -139,26 +155,26 @@ class CustomerSimulator:
 
     async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
         await asyncio.sleep(delay_seconds)
-        if not await self._add_line(intent, line, f"{intent.number}-late", result.added_late):
+        await self._add_late(intent, line, "late", result)
+
+    async def _add_late(self, intent: Intent, line: Line, name: str, result: CustomerResult) -> None:
+        if await self.add_line(intent.user_id, line, f"{intent.number}-{name}"):
+            result.added_late[line.product_id] += line.quantity
+        else:
             result.cart_known = False
 
-    async def _add_line(self, intent: Intent, line: Line, key: str, added: Counter[str]) -> bool:
-        """Add a line under an idempotency key, with retries. Return False on timeout."""
-        request = AddItemRequest(
-            user_id=intent.user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity)
-        )
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
-            except errors.DomainError:
-                await asyncio.sleep(0.1)
-            else:
-                added[line.product_id] += line.quantity
-                return True
-        return False
-
     async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
+        """Place the order and record what it bought."""
+        started = time.monotonic()
+        response = await self._order_with_retries(intent, rng)
+        bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
+        if response.outcome in _PERHAPS_PLACED or response.reason in _BOUGHT_BY_RIVAL:
+            is_placed = response.outcome in {ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED}
+            ended = time.monotonic() if is_placed else math.inf
+            self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
+        return response
+
+    async def _order_with_retries(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order, with retries until there is a definite response or the customer gives up."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         reason = ""
@@ -167,47 +183,33 @@ class CustomerSimulator:
             timeout_seconds = rng.uniform(0.005, 0.2) if rng.random() < self._hangup_share else None
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)
-            except _DEFINITE as error:
-                return _refusal(intent, error, tries + 1)
+            except DEFINITE as error:
+                return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
-                await asyncio.sleep(rng.uniform(0.05, 0.3))
+                await asyncio.sleep(intent.returns_after_seconds or rng.uniform(0.05, 0.3))
             else:
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
             tries += 1
+        self._unanswered += intent.max_tries is None
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
+    def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
+        if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
+            return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
+        if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
+            return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
+        is_expected = intent.kind is not OrderKind.VALID or error.reason in self._allowed_refusals
+        contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
+        return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
+
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
-        """Repeat one request in five immediately; return the first response, with a contradiction if they differ."""
-        if rng.random() > 0.2:  # noqa: PLR2004
+        """Repeat some requests immediately; return the first response, with a contradiction if they differ."""
+        if rng.random() >= self._repeat_share:
             return response
         repeated = await self.repeat_order(intent, patience_seconds=1.0)
         if repeated.outcome is ClientOutcome.UNKNOWN or repeated.order == response.order:
             return response
         contradiction = f"an immediate repetition returned {repeated.reason or 'a different order'}"
         return replace(response, contradictions=(contradiction,))
-
-
-def _refusal(intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
-    if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
-        return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
-    is_valid = intent.kind is OrderKind.VALID
-    contradictions = (f"a valid order was refused with {error.reason}",) if is_valid else ()
-    return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
-
-
-def intent_to_wire(intent: Intent) -> PlaceOrderRequest:
-    """Return the request that places the order."""
-    return PlaceOrderRequest(
-        user_id=intent.user_id,
-        user_currency=intent.currency,
-        email=intent.email,
-        address=Address(street_address=intent.street, city="Hamburg", state="HH", country="Germany", zip_code=20095),
-        credit_card=CreditCardInfo(
-            credit_card_number=intent.card_number,
-            credit_card_cvv=123,
-            credit_card_expiration_year=intent.card_year,
-            credit_card_expiration_month=CARD_MONTH,
-        ),
-    )

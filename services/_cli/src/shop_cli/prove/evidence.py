@@ -21,6 +21,8 @@ class ClientOutcome(Enum):
     """No definite response before the customer gave up or the time limit."""
     NOT_SUBMITTED = auto()
     """No order was placed because the cart could not be filled."""
+    SKIPPED = auto()
+    """The customer placed no second order, because the cart still had items of the first one; or the run had failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class OrderResponse:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A shipment in the carrier's manifest; items are quantities by product id."""
+    """A shipment in shipping's manifest; items are quantities by product id."""
 
     tracking_id: str
     items: Mapping[str, int]
@@ -64,10 +66,16 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """An order in checkout's own journal; used for I5 and I8 only."""
+    """An order in checkout's own journal."""
 
+    order_id: str
     state: str
     total: Money
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether operators see that they must settle the order."""
+        return self.state in {"NEEDS_REFUND", "NEEDS_REVIEW"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class OrderEvidence:
         charges: captured ones, matched by the card; a voided charge does not count.
         shipments: with distinct tracking ids, matched by the street.
         confirmations: matched by the recipient.
-        journal_record: None if checkout has no journal or no record of the order.
+        journal_record: matched by the recipient; None if checkout has no journal or no record of the order.
         repeated: the response to the same request with the same key after the run; None if it was not sent.
     """
 
@@ -89,6 +97,16 @@ class OrderEvidence:
     confirmations: tuple[Confirmation, ...] = ()
     journal_record: JournalRecord | None = None
     repeated: OrderResponse | None = None
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether operators see that they must settle the order."""
+        return self.journal_record is not None and self.journal_record.is_flagged
+
+    @property
+    def needs_reconciliation(self) -> bool:
+        """Whether the order had an effect and is not in the journal, or is left to operators."""
+        return self.is_flagged or (self.journal_record is None and bool(self.charges or self.shipments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +133,17 @@ class Evidence:
         quiet_seconds: from the end of the last fault and try until checkout had no unfinished order; None if some
             were left after the time limit.
         unmatched_entries: ledger entries that belong to no order, in words.
+        contradictions: histories of a cart or key that no sequence of the same calls explains, in words.
+        unexpected_errors: of the services, as their logs have them.
+        has_journal: whether the checkout under test has a journal.
+        journal_loses_commits: the journal may have lost what it had acknowledged, by asynchronous failovers.
     """
 
     orders: tuple[OrderEvidence, ...]
     carts: tuple[CartEvidence, ...] = ()
     quiet_seconds: float | None = 0.0
     unmatched_entries: tuple[str, ...] = field(default=())
+    contradictions: tuple[str, ...] = ()
+    unexpected_errors: tuple[str, ...] = ()
+    has_journal: bool = True
+    journal_loses_commits: bool = False

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from chassis import errors
-from chassis.wire import money_from_wire
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import (
@@ -17,13 +16,16 @@ from shop_cli.prove.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges
+from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
 from shop_cli.prove.shop_under_test import ShopUnderTest
-from shop_internal.orders_pb2 import GetOrderRequest, ListOrdersRequest, OrderState
+from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 QUIET_SECONDS = 30.0
 _MAX_CONCURRENT = 16
+_UNEXPECTED, _INJECTED = "Traceback", "FailpointReached"
+_MAX_LINE = 400
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 _UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
 
 A = TypeVar("A")
@@ -52,19 +54,43 @@ async def collect_evidence(
     results: Iterable[CustomerResult],
     quiet_seconds: float | None,
 ) -> Evidence:
-    """Collect the evidence about every order and cart. Without a journal no order is repeated."""
+    """Repeat every placed order that has a key, then collect the evidence. Without a journal no order is repeated."""
     by_number = sorted(results, key=lambda result: result.customer.intents[0].number)
     responses = {number: response for result in by_number for number, response in result.responses.items()}
     intents = [intent for result in by_number for intent in result.customer.intents]
+    repeated: dict[int, OrderResponse] = {}
+    if journal is not None:
+        repeated = await _repeat_orders(simulator, intents, responses)
+        # A repetition must have no effect, so any effect must be over before the ledgers are read.
+        quiet_again = await wait_until_quiet(journal)
+        quiet_seconds = quiet_seconds if quiet_again is not None else None
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
-    ledgers = match_ledgers(intents, read_charges(shop.payment_url), shop.manifest, shop.outbox, shop.hmac_key)
+    charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
+    confirmations = read_confirmations(shop.outbox, shop.spool_url)
+    ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
+    records = {} if journal is None else read_journal(shop.journal_url)
+    orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]
+    contradictions = _contradictions(shop, simulator, orders)
+    return Evidence(
+        tuple(orders),
+        tuple(carts),
+        quiet_seconds,
+        ledgers.unmatched_entries,
+        tuple(contradictions),
+        tuple(_unexpected_errors(shop)),
+        has_journal=journal is not None,
+        journal_loses_commits=shop.journal_loses_commits,
+    )
 
-    async def order_evidence(intent: Intent) -> OrderEvidence:
-        return await _order_evidence(intent, responses[intent.number], ledgers, simulator, journal)
 
-    orders = await _gather_limited(intents, order_evidence)
-    return Evidence(tuple(orders), tuple(carts), quiet_seconds, ledgers.unmatched_entries)
+async def _repeat_orders(
+    simulator: CustomerSimulator, intents: Iterable[Intent], responses: Mapping[int, OrderResponse]
+) -> dict[int, OrderResponse]:
+    """Return the responses to the repeated requests by order number."""
+    placed = [each for each in intents if each.key and responses[each.number].outcome is ClientOutcome.PLACED]
+    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, QUIET_SECONDS))
+    return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
 
 
 async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
@@ -82,43 +108,43 @@ async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -
     return CartEvidence(result.customer, result.added, result.added_late, contents)
 
 
-async def _order_evidence(
+def _order_evidence(
     intent: Intent,
     response: OrderResponse,
     ledgers: Ledgers,
-    simulator: CustomerSimulator,
-    journal: OrderJournalStub | None,
+    records: Mapping[str, Sequence[JournalRecord]],
+    repeated: Mapping[int, OrderResponse],
 ) -> OrderEvidence:
     number = intent.number
-    confirmations = ledgers.confirmations.get(number, ())
-    journal_record = repeated = None
-    if journal is not None:
-        order_id = response.order.order_id if response.order else confirmations[0].order_id if confirmations else None
-        journal_record = await _journal_record(journal, order_id) if order_id else None
-        if response.outcome is ClientOutcome.PLACED and intent.key:
-            repeated = await simulator.repeat_order(intent, QUIET_SECONDS)
     return OrderEvidence(
         intent,
         response,
         ledgers.charges.get(number, ()),
         ledgers.shipments.get(number, ()),
-        confirmations,
-        journal_record,
-        repeated,
+        ledgers.confirmations.get(number, ()),
+        _record_of(response, records.get(intent.email, ())),
+        repeated.get(number),
     )
 
 
-async def _journal_record(journal: OrderJournalStub, order_id: str) -> JournalRecord | None:
-    deadline = time.monotonic() + QUIET_SECONDS
-    while True:
-        try:
-            order = (await journal.GetOrder(GetOrderRequest(order_id=order_id))).order
-            break
-        except errors.NotFound:
-            return None
-        except errors.Unavailable:
-            if time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.1)
-    state = OrderState.Name(order.state).removeprefix("ORDER_STATE_")
-    return JournalRecord(state, money_from_wire(order.total))
+def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
+    """Return the histories that are not linearizable, except those of orders that the journal may have lost."""
+    excused = [order.intent for order in orders if shop.journal_loses_commits and order.needs_reconciliation]
+    intents = [order.intent for order in orders]
+    user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in excused}
+    keys = {intent.key for intent in intents if intent.key} - {intent.key for intent in excused}
+    return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
+
+
+def _unexpected_errors(shop: ShopUnderTest) -> Iterator[str]:
+    for process in shop.processes:
+        for line in process.log_path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if _UNEXPECTED in line and _INJECTED not in line:
+                yield f"{process.name}: {line[:_MAX_LINE]}"
+
+
+def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
+    """Return the record of the order in the response, without one the newest record that was not refused."""
+    if response.order is not None:
+        return next((record for record in records if record.order_id == response.order.order_id), None)
+    return max(records, key=lambda record: record.state not in _REFUSED, default=None)

@@ -1,17 +1,63 @@
 """Plan the faults of a run from a seed."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from shop_cli.prove.mail_relay import RelayMode
+from shop_cli.prove.tcp_proxy import Mode
+
+DATABASE = "postgres"
 
 
 class FaultKind(Enum):
     """What is done to a process; the value is the fault's name in the verdict."""
 
     KILL = "kill"
+    KILL_AT_FAILPOINT = "kill at a failpoint"
+    """The process dies when it reaches a certain point in the code."""
     PAUSE = "pause"
     RESTART_DATABASE = "database restart"
+    FAILOVER = "failover"
+    """The primary dies and a standby is promoted."""
+    NETWORK = "network fault"
+    """The connections from checkout to the process are delayed, duplicated, cut or silent."""
+    UNIMPLEMENTED = "unimplemented peer"
+    """Another server, which implements none of the methods, answers instead of the process."""
+    REFUSAL = "refusing peer"
+    """Another server, which refuses every charge or shipment, answers instead; earlier requests arrive after it."""
+    LATE = "late requests"
+    """Requests to the process arrive when checkout has long given them up; meanwhile it cannot be reached."""
+    FULL_DISK = "full disk"
+    """The process cannot write to its database."""
+    HUNG_DATABASE = "hung database"
+    """Writes of the process to its database wait, as if the disk hung."""
+
+    MAIL_RELAY = "mail relay fault"
+    """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
+
+
+NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
+RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
+RELAY = "mail relay"
+_FIXED_TARGETS = {
+    FaultKind.MAIL_RELAY: RELAY,
+    FaultKind.RESTART_DATABASE: DATABASE,
+    FaultKind.FAILOVER: DATABASE,
+}
+_DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
+_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.LATE})
+_SECONDS: Mapping[FaultKind, tuple[float, float]] = {
+    FaultKind.FAILOVER: (0, 0.6),
+    # At most a little longer than a service waits.
+    FaultKind.HUNG_DATABASE: (0.5, 5),
+    **dict.fromkeys(
+        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.REFUSAL, FaultKind.FULL_DISK),
+        (0.2, 2),
+    ),
+}
+"""The range of a fault's duration; of any other, up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +67,50 @@ class Fault:
     Attributes:
         after_orders: the fault begins once so many orders are finished.
         target: the name of the process.
-        seconds: until the process is started again or resumed.
+        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind.
+        detail: the name of the failpoint, or what the network or the relay does.
     """
 
     after_orders: int
     kind: FaultKind
     target: str
     seconds: float
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class TargetWeight:
-    """How often a process is chosen as a fault's target, relative to the others."""
+class Targets:
+    """The processes that faults may hit.
 
-    name: str
-    weight: int
+    Attributes:
+        weights: how often a process is killed or paused, relative to the others.
+        failpoints: of those processes that have any.
+        peers: the processes that checkout calls through a proxy.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
+        links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
+            another one meanwhile.
+        refusers: the peers that can change their mind about all orders.
+        disks: the processes whose database may be full or hang.
+    """
+
+    weights: Mapping[str, int]
+    failpoints: Mapping[str, Sequence[str]]
+    peers: Sequence[str]
+    leaseholders: Sequence[str]
+    links: Sequence[str]
+    refusers: Sequence[str]
+    disks: Sequence[str]
 
 
 def plan_faults(
-    orders: int,
-    seed: int,
-    *,
-    kills: int,
-    pauses: int,
-    restarts: int,
-    targets: Sequence[TargetWeight],
-    pause_seconds: float,
+    orders: int, seed: int, counts: Mapping[FaultKind, int], targets: Targets, pause_seconds: float
 ) -> list[Fault]:
     """Plan so many faults of each kind, evenly spaced over the orders, on randomly chosen targets.
 
-    A pause lasts 1 to 1.5 times pause_seconds. Database restarts always hit `postgres`.
+    A pause lasts 1 to 1.5 times pause_seconds.
     """
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
-    kinds = [FaultKind.KILL] * kills + [FaultKind.PAUSE] * pauses + [FaultKind.RESTART_DATABASE] * restarts
+    kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
     rng.shuffle(kinds)
     return [
         _random_fault(rng, (index + 1) * orders // (len(kinds) + 1), kind, targets, pause_seconds)
@@ -62,10 +119,28 @@ def plan_faults(
 
 
 def _random_fault(
-    rng: random.Random, after_orders: int, kind: FaultKind, targets: Sequence[TargetWeight], pause_seconds: float
+    rng: random.Random, after_orders: int, kind: FaultKind, targets: Targets, pause_seconds: float
 ) -> Fault:
-    (target,) = rng.choices([each.name for each in targets], [each.weight for each in targets])
-    seconds = pause_seconds * rng.uniform(1, 1.5) if kind is FaultKind.PAUSE else rng.uniform(0, 1)
-    return Fault(
-        after_orders, kind, target if kind is not FaultKind.RESTART_DATABASE else "postgres", round(seconds, 3)
-    )
+    target = _FIXED_TARGETS.get(kind) or _random_target(rng, kind, targets)
+    details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
+    lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
+    return Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details))
+
+
+def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:
+    (target,) = rng.choices(list(targets.weights), list(targets.weights.values()))
+    candidates: Sequence[str] = [target]
+    match kind:
+        case FaultKind.KILL_AT_FAILPOINT:
+            candidates = [name for name, points in targets.failpoints.items() if points]
+        case FaultKind.PAUSE:
+            candidates = [target, rng.choice(targets.leaseholders)]
+        case FaultKind.NETWORK | FaultKind.UNIMPLEMENTED:
+            candidates = targets.peers
+        case FaultKind.REFUSAL:
+            candidates = targets.refusers
+        case FaultKind.LATE:
+            candidates = targets.links
+        case FaultKind.FULL_DISK | FaultKind.HUNG_DATABASE:
+            candidates = targets.disks
+    return rng.choice(candidates)

@@ -1,4 +1,4 @@
-"""The invariants I1 to I9, which must hold after a run whatever faults were injected."""
+"""The invariants I1 to I11, which must hold after a run whatever faults were injected."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -37,12 +37,16 @@ class InvariantResult:
 
 
 def check_invariants(evidence: Evidence) -> list[InvariantResult]:
-    """Look for violations of every invariant."""
+    """Look for violations of every invariant.
+
+    If the journal may lose commits, an order that it has lost may be incomplete: reconciliation finds it, or operators
+    see it once its customer has repeated it. But it must not be charged or shipped twice, nor shipped without a charge.
+    """
     return [InvariantResult(each.name, each.rule, tuple(each.find_violations(evidence))) for each in INVARIANTS]
 
 
 def summary_counts(evidence: Evidence) -> dict[str, int]:
-    """Return the run in numbers; the first five must be zero."""
+    """Return the run in numbers; the first six must be zero, the sixth only if the journal loses no commits."""
     orders = evidence.orders
     return {
         "double_charges": sum(len(order.charges) > 1 for order in orders),
@@ -50,6 +54,7 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
         "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in orders),
         "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in orders),
         "shipped_not_charged": sum(bool(order.shipments) and not order.charges for order in orders),
+        "carts_ordered_twice": len(list(_carts_charged_twice(evidence))),
         "placed": sum(bool(order.charges and order.shipments) for order in orders),
         **{
             f"outcome_{outcome.name.lower()}": sum(order.response.outcome is outcome for order in orders)
@@ -60,16 +65,41 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
     }
 
 
+def _is_excused(evidence: Evidence, order: OrderEvidence) -> bool:
+    return evidence.journal_loses_commits and order.needs_reconciliation
+
+
 def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         if len(order.charges) > 1:
             yield f"{_name(order)} was charged {len(order.charges)} times"
+    for one, other in _carts_charged_twice(evidence):
+        if not _is_explained_by_loss(evidence, one, other):
+            yield f"orders {one.intent.number} and {other.intent.number} of the same cart contents were both charged"
     yield from evidence.unmatched_entries
+
+
+def _carts_charged_twice(evidence: Evidence) -> Iterator[tuple[OrderEvidence, OrderEvidence]]:
+    charged = {order.intent.number: order for order in evidence.orders if order.charges}
+    for number, order in charged.items():
+        rival = charged.get(order.intent.rival) if order.intent.rival is not None else None
+        if rival is not None and number < rival.intent.number:
+            yield order, rival
+
+
+def _is_explained_by_loss(evidence: Evidence, one: OrderEvidence, other: OrderEvidence) -> bool:
+    """Return whether two orders of a cart were placed because the journal had lost the first one.
+
+    Only the journal prevents two keys from ordering one cart, and it never holds two such orders.
+    """
+    placed = [order for order in (one, other) if order.journal_record and order.journal_record.state in _SETTLED]
+    return evidence.journal_loses_commits and len(placed) <= 1 and bool(one.intent.key or other.intent.key)
 
 
 def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        if bool(order.charges) != bool(order.shipments) or len(order.shipments) > 1:
+        is_complete = bool(order.charges) == bool(order.shipments) or order.is_flagged or _is_excused(evidence, order)
+        if not is_complete or len(order.shipments) > 1:
             yield f"{_name(order)}: {len(order.charges)} charges, {len(order.shipments)} shipments"
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
             yield f"{_name(order)}: the cart was emptied but nothing was shipped"
@@ -86,8 +116,10 @@ def _shipped_only_if_charged(evidence: Evidence) -> Iterator[str]:
 def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         order_ids = {confirmation.order_id for confirmation in order.confirmations}
-        if order.shipments and len(order_ids) != 1:
+        if order.shipments and len(order_ids) != 1 and not _is_excused(evidence, order):
             yield f"{_name(order)} was shipped and has confirmations for {len(order_ids)} order ids instead of 1"
+        if len(order.confirmations) > len(order_ids):
+            yield f"{_name(order)} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
         if order.confirmations and not order.shipments:
             yield f"{_name(order)} was confirmed by e-mail but not shipped"
         yield from _missing_from_confirmations(order)
@@ -107,12 +139,14 @@ def _missing_from_confirmations(order: OrderEvidence) -> Iterator[str]:
 
 def _responses_are_true(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
+        if _is_excused(evidence, order):
+            continue
         yield from (f"{_name(order)}: {contradiction}" for contradiction in order.response.contradictions)
         placed = order.response.order
         if placed is None:
             continue
-        if order.journal_record is None or order.journal_record.state not in _SETTLED:
-            state = order.journal_record and order.journal_record.state
+        state = order.journal_record and order.journal_record.state
+        if evidence.has_journal and state not in _SETTLED:
             yield f"{_name(order)} got an OK response but its state in the journal is {state}"
         if order.repeated is not None and order.repeated.order != placed:
             yield f"{_name(order)}: a repeated request returned {order.repeated.reason or 'a different order'}"
@@ -122,18 +156,23 @@ def _responses_are_true(evidence: Evidence) -> Iterator[str]:
 
 def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        if order.response.outcome is ClientOutcome.REFUSED and (order.charges or order.shipments):
+        is_refused = order.response.outcome is ClientOutcome.REFUSED
+        if is_refused and (order.charges or order.shipments) and not (order.is_flagged or _is_excused(evidence, order)):
             yield f"{_name(order)} was refused ({order.response.reason}) but charged or shipped"
 
 
 def _carts_add_up(evidence: Evidence) -> Iterator[str]:
     bought = _bought_by_user(evidence)
+    excused = {order.intent.user_id for order in evidence.orders if _is_excused(evidence, order)}
     for cart in evidence.carts:
         user_id = cart.customer.user_id
+        if user_id in excused:
+            continue
         if cart.contents is None:
             yield f"the cart of {user_id} could not be read"
-        elif not any(_same_quantities(cart.contents, allowed) for allowed in _allowed_contents(cart, bought[user_id])):
-            yield f"the cart of {user_id} contains {dict(cart.contents)}; added: {dict(cart.added)}"
+        elif not _same_quantities(cart.contents, _expected_contents(cart, bought[user_id])):
+            added = f"added: {dict(cart.added)}, during the order: {dict(cart.added_late)}"
+            yield f"the cart of {user_id} contains {dict(cart.contents)}; {added}"
 
 
 def _bought_by_user(evidence: Evidence) -> dict[str, Counter[str]]:
@@ -144,18 +183,12 @@ def _bought_by_user(evidence: Evidence) -> dict[str, Counter[str]]:
     return bought
 
 
-def _allowed_contents(cart: CartEvidence, bought: Counter[str]) -> Iterator[Counter[str]]:
-    """Yield what was added minus what was bought, and, after a late addition, also everything that was added.
-
-    Checkout empties a cart only if it has not changed since the order, so after a late addition it may be left as is.
-    """
-    everything = Counter(cart.added)
-    everything.update(cart.added_late)
-    left = everything.copy()
-    left.subtract(bought)
-    yield left
-    if cart.added_late:
-        yield everything
+def _expected_contents(cart: CartEvidence, bought: Counter[str]) -> Counter[str]:
+    """Return what was added, minus what was bought."""
+    expected = Counter(cart.added)
+    expected.update(cart.added_late)
+    expected.subtract(bought)
+    return expected
 
 
 def _same_quantities(left: Mapping[str, int], right: Mapping[str, int]) -> bool:
@@ -167,6 +200,8 @@ def _sums_agree(evidence: Evidence) -> Iterator[str]:
     ordered: Counter[str] = Counter()
     for order in evidence.orders:
         expected = _expected_charge(order)
+        if expected is None and _is_excused(evidence, order):
+            continue
         for charge in order.charges:
             charged[charge.currency_code] += charge.total_nanos
         if order.charges and expected is None:
@@ -194,10 +229,19 @@ def order_total(order: OrderResult) -> Money:
 
 
 def _progress(evidence: Evidence) -> Iterator[str]:
-    persistent = [order for order in evidence.orders if order.intent.max_tries is None]
+    submitted = [order for order in evidence.orders if order.response.outcome is not ClientOutcome.SKIPPED]
+    persistent = [order for order in submitted if order.intent.max_tries is None]
     answered = sum(order.response.outcome not in _INDEFINITE for order in persistent)
     if answered < PROGRESS_SHARE * len(persistent):
         yield f"{answered} of {len(persistent)} persistent customers got a definite response: the run proves nothing"
+
+
+def _linearizable(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.contradictions
+
+
+def _no_unexpected_error(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.unexpected_errors
 
 
 def _name(order: OrderEvidence) -> str:
@@ -205,13 +249,17 @@ def _name(order: OrderEvidence) -> str:
 
 
 INVARIANTS = (
-    Invariant("I1", "at most one captured charge per order", _charged_at_most_once),
+    Invariant(
+        "I1", "at most one captured charge per order, and per cart that two requests order", _charged_at_most_once
+    ),
     Invariant("I2", "charged if and only if shipped, once, soon after the last fault", _charged_if_and_only_if_shipped),
     Invariant("I3", "no shipment without a charge", _shipped_only_if_charged),
-    Invariant("I4", "every shipped order has a confirmation that matches the response", _shipped_and_confirmed),
+    Invariant("I4", "every shipped order has one confirmation, which matches the response", _shipped_and_confirmed),
     Invariant("I5", "an OK response is true, and a repeated request returns the same", _responses_are_true),
     Invariant("I6", "no charge after a definite refusal", _refused_without_charge),
     Invariant("I7", "a cart contains what was added and not bought", _carts_add_up),
     Invariant("I8", "charges equal the totals of the orders, to the nano", _sums_agree),
     Invariant("I9", "95 % of the customers who do not give up get a definite response", _progress),
+    Invariant("I10", "the calls on each cart and key are linearizable", _linearizable),
+    Invariant("I11", "no service has an unexpected error", _no_unexpected_error),
 )

@@ -11,17 +11,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, LiteralString, TypeVar
 
 from chassis.database import libpq_url, sqlite_path
 from chassis.money import Money
 from shop_cli.prove.customer_plan import Intent
-from shop_cli.prove.evidence import Confirmation, Shipment
+from shop_cli.prove.evidence import Confirmation, JournalRecord, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+_ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
+_LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
+_SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
+_CAPTURED = frozenset({"CHARGED", "FENCED"})
+"""A fence has no card, so an entry with one was a charge that a fence has overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +54,22 @@ class Ledgers:
 
 
 def match_ledgers(
-    intents: Sequence[Intent], charges: Iterable[Charge], manifest: Path, outbox: Path, hmac_key: bytes
+    intents: Sequence[Intent],
+    charges: Iterable[Charge],
+    shipments: Iterable[tuple[str, Shipment]],
+    confirmations: Iterable[Confirmation],
+    hmac_key: bytes,
 ) -> Ledgers:
     """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
     charge_matcher = _Matcher[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
     shipment_matcher = _Matcher[Shipment]({intent.street: intent.number for intent in intents})
     confirmation_matcher = _Matcher[Confirmation]({intent.email: intent.number for intent in intents})
     for charge in charges:
-        if charge.state == "CHARGED":
+        if charge.state in _CAPTURED:
             charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
-    for street, shipment in read_manifest(manifest):
+    for street, shipment in shipments:
         shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
-    for confirmation in read_outbox(outbox):
+    for confirmation in confirmations:
         confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
     return Ledgers(
         charge_matcher.matched(),
@@ -97,14 +106,27 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 
 def read_charges(database_url: str) -> list[Charge]:
     """Return all entries of payment's ledger that have a card."""
+    return [_charge_from_row(row) for row in query(database_url, _CHARGES)]
+
+
+def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement selects."""
     path = sqlite_path(database_url)
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
-            return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
+            return connection.execute(statement).fetchall()
     import psycopg  # noqa: PLC0415 - not needed with SQLite
 
     with psycopg.connect(libpq_url(database_url)) as connection:
-        return [_charge_from_row(row) for row in connection.execute(_CHARGES)]
+        return connection.execute(statement).fetchall()
+
+
+def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
+    """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
+    records: dict[str, list[JournalRecord]] = {}
+    for recipient, order_id, state, code, units, nanos in query(database_url, _ORDERS):
+        records.setdefault(recipient, []).append(JournalRecord(order_id, state, Money.of(code, units, nanos)))
+    return records
 
 
 def _charge_from_row(row: tuple[Any, ...]) -> Charge:
@@ -112,18 +134,29 @@ def _charge_from_row(row: tuple[Any, ...]) -> Charge:
     return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
 
 
-def read_manifest(path: Path) -> Iterator[tuple[str, Shipment]]:
-    """Yield the street and the shipment of each entry. Entries with the same tracking id are one shipment."""
-    seen: set[str] = set()
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:  # torn by a crash before the shipment was acknowledged
-            continue
-        if entry["tracking_id"] not in seen:
-            seen.add(entry["tracking_id"])
-            items = {item["product_id"]: item["quantity"] for item in entry["items"]}
-            yield entry["street_address"], Shipment(entry["tracking_id"], items)
+def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
+    """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
+    return [_shipment_from_row(*row) for row in query(database_url, _SHIPMENTS)]
+
+
+def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
+    parcel = json.loads(stored_parcel)
+    items = {item["product_id"]: item["quantity"] for item in parcel["items"]}
+    return parcel["address"]["street_address"], Shipment(tracking_id, items)
+
+
+def read_confirmations(outbox: Path, spool_url: str | None) -> list[Confirmation]:
+    """Return the confirmations that were sent, and those that wait in the spool, if there is one, and were not sent."""
+    sent = list(read_outbox(outbox))
+    if spool_url is None:
+        return sent
+    sent_ids = {confirmation.order_id for confirmation in sent}
+    return sent + [each for each in _read_spool(spool_url) if each.order_id not in sent_ids]
+
+
+def _read_spool(database_url: str) -> Iterator[Confirmation]:
+    for (message,) in query(database_url, _LETTERS):
+        yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
 
 
 def read_outbox(folder: Path) -> Iterator[Confirmation]:

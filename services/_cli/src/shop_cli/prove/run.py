@@ -1,23 +1,45 @@
 """Run a trial: simulate customers and inject faults, wait until checkout is quiet, collect the evidence."""
 
 import asyncio
+import importlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
 from shop_cli.local.control import ControllableProcess
-from shop_cli.prove.clients import open_clients
+from shop_cli.prove.clients import ShopClients, open_clients
+from shop_cli.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_cli.prove.customer_plan import plan_customers
-from shop_cli.prove.customers import CustomerResult, CustomerSimulator
+from shop_cli.prove.customers import (
+    HANGUP_SHARE,
+    REPEAT_SHARE,
+    CustomerResult,
+    CustomerSimulator,
+)
 from shop_cli.prove.evidence import Evidence
 from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
 from shop_cli.prove.fault_injector import FaultInjector
-from shop_cli.prove.fault_plan import Fault, TargetWeight, plan_faults
+from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_cli.prove.invariants import PROGRESS_SHARE
+from shop_cli.prove.mail_relay import mail_relay
+from shop_cli.prove.peer_stubs import serve_peer_stubs
+from shop_cli.prove.postgres_cluster import Replication
 from shop_cli.prove.progress_gate import ProgressGate
-from shop_cli.prove.shop_under_test import LEASE_SECONDS, START_SECONDS, Database, ShopUnderTest, shop_under_test
+from shop_cli.prove.shop_faults import ShopFaults
+from shop_cli.prove.shop_under_test import (
+    LATE_LINKS,
+    LEASE_SECONDS,
+    LINKED,
+    REFUSERS,
+    START_SECONDS,
+    Database,
+    ShopUnderTest,
+    outbox_of,
+    shop_under_test,
+)
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0
@@ -28,25 +50,34 @@ class Trial:
     """The parameters of a run.
 
     Attributes:
-        kills, pauses, restarts: the number of faults of each kind; databases are restarted on PostgreSQL only.
+        faults: the number of faults of each kind.
         naive: test the naive checkout instead of the real one.
+        patient: customers wait for each response, send nothing twice without need, and place one order at a time.
+        replication: from PostgreSQL's primary to its standbys, if there are failovers.
     """
 
     orders: int
     seed: int
     database: Database
-    kills: int
-    pauses: int
-    restarts: int
+    faults: Mapping[FaultKind, int]
     naive: bool = False
+    patient: bool = False
+    replication: Replication = "sync"
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The result of a trial: the evidence, the injected faults by kind, and how long the customers took."""
+    """The result of a trial.
+
+    Attributes:
+        fault_counts: the injected faults by kind.
+        exercises: what the run did, and the least that it had to do.
+        ordering_seconds: how long the customers took.
+    """
 
     evidence: Evidence
     fault_counts: Counter[str]
+    exercises: list[Exercise]
     ordering_seconds: float
 
 
@@ -58,52 +89,78 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         folder: empty; for all data and logs.
         on_progress: called with the number of finished orders and the injected faults by kind.
     """
-    fault_counts: Counter[str] = Counter()
-    gate = ProgressGate(lambda finished: on_progress(finished, fault_counts))
-    async with shop_under_test(folder, trial.database, naive=trial.naive) as shop, open_clients(shop) as clients:
+    gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
+    replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
+    async with (
+        mail_relay(outbox_of(folder)) as relay,
+        shop_under_test(
+            folder,
+            trial.database,
+            naive=trial.naive,
+            replication=replication,
+            proxied=True,
+            smtp_url=relay.url,
+        ) as shop,
+        open_clients(shop) as clients,
+        serve_peer_stubs() as stubs,
+    ):
+        simulator = _simulator(trial, clients, gate)
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
+        injector = FaultInjector(faults.inject, gate)
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        simulator = CustomerSimulator(clients.cart, clients.checkouts, gate)
-        injector = FaultInjector(_fault_targets(shop), gate, fault_counts, START_SECONDS)
+        plan = fault_plan(trial, shop)
         started = time.monotonic()
-        results = await _order_under_faults(trial, products, simulator, injector, fault_plan(trial, shop.checkouts))
+        results = await _order_under_faults(trial, products, simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
-        else:
-            quiet_seconds = await wait_until_quiet(clients.journal)
-            evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-    return TrialResult(evidence, fault_counts, ordering_seconds)
+            return TrialResult(evidence, injector.counts, [], ordering_seconds)
+        quiet_seconds = await wait_until_quiet(clients.journal)
+        evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+        counts = count_exercises(shop, simulator.replays) | faults.effects
+    exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
+    return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
 
 
-def fault_plan(trial: Trial, checkouts: Sequence[str]) -> list[Fault]:
-    """Plan the faults of a trial: most hit checkout, then the services whose effects cannot be undone."""
-    targets = [
-        *(TargetWeight(name, 20) for name in checkouts),
-        TargetWeight("payment", 20),
-        TargetWeight("shipping", 14),
-        TargetWeight("email", 8),
-        TargetWeight("cart", 8),
-        TargetWeight("valkey", 4),
-        TargetWeight("product-catalog", 3),
-        TargetWeight("currency", 3),
-    ]
-    return plan_faults(
-        trial.orders,
-        trial.seed,
-        kills=trial.kills,
-        pauses=trial.pauses,
-        restarts=trial.restarts if trial.database == "postgres" else 0,
-        targets=targets,
-        pause_seconds=LEASE_SECONDS * 1.5,
+def _simulator(trial: Trial, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:
+    return CustomerSimulator(
+        clients.cart,
+        clients.checkouts,
+        gate,
+        hangup_share=0 if trial.patient else HANGUP_SHARE,
+        repeat_share=0 if trial.patient else REPEAT_SHARE,
+        max_unanswered=round(trial.orders * (1 - PROGRESS_SHARE)),
     )
+
+
+def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
+    """Plan the faults of a trial: every store and service that an order depends on is hit about as often."""
+    weights: dict[str, int] = {
+        **dict.fromkeys(shop.checkouts, 10),
+        **dict.fromkeys(("payment", "shipping", "email", "cart", "valkey"), 20),
+        **dict.fromkeys(("product-catalog", "currency"), 5),
+    }
+    failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
+    links = [name for name in LATE_LINKS if name in shop.links]
+    disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, disks)
+    return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
+
+
+def failpoints_of(package: str) -> Sequence[str]:
+    """Return the failpoints of a service, by convention in its module `failpoints`; none if it has no such module."""
+    try:
+        return tuple(importlib.import_module(f"{package}.failpoints").FAILPOINTS)
+    except ModuleNotFoundError:
+        return ()
 
 
 def _fault_targets(shop: ShopUnderTest) -> dict[str, ControllableProcess]:
     targets: dict[str, ControllableProcess] = {process.name: process for process in shop.processes}
     targets["valkey"] = shop.valkey
     if shop.postgres is not None:
-        targets["postgres"] = shop.postgres
+        targets[DATABASE] = shop.postgres
     return targets
 
 
@@ -115,7 +172,7 @@ async def _order_under_faults(
     faults: Sequence[Fault],
 ) -> list[CustomerResult]:
     # All workers take their next customer from this iterator.
-    customers = iter(plan_customers(trial.orders, trial.seed, products))
+    customers = iter(plan_customers(trial.orders, trial.seed, products, patient=trial.patient))
     results: list[CustomerResult] = []
 
     async def run_customers() -> None:

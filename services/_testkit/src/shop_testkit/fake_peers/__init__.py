@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from chassis.errors import Unimplemented
 from shop import (
     cart_pb2_grpc,
     currency_pb2_grpc,
@@ -12,10 +13,10 @@ from shop import (
     product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
-from shop_internal import payment_ledger_pb2_grpc
-from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakePayment, FakeShipping
+from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
+from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakeManifest, FakePayment, FakeShipping
 from shop_testkit.fake_peers.peer import FakePeer, Fault
-from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency
+from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
 from shop_testkit.serving import Registration, serve
 
 __all__ = ["FakePeer", "FakePeers", "Fault"]
@@ -23,7 +24,7 @@ __all__ = ["FakePeer", "FakePeers", "Fault"]
 
 @dataclass
 class FakePeers:
-    """The six peers of checkout, and payment's internal ledger service."""
+    """The six peers of checkout, and the internal services of cart, payment and shipping."""
 
     cart: FakeCart = field(default_factory=FakeCart)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -34,10 +35,17 @@ class FakePeers:
 
     def __post_init__(self) -> None:
         self.ledger = FakeLedger(self.payment)
+        self.manifest = FakeManifest(self.shipping)
+        self.ordered_cart = FakeOrderedCart(self.cart)
 
     @asynccontextmanager
-    async def serving(self, *, with_ledger: bool = True) -> AsyncIterator[str]:
-        """Serve all of them on one port; yield its address."""
+    async def serving(self, *, with_ledger: bool = True, with_ordered_cart: bool = True) -> AsyncIterator[str]:
+        """Serve all of them on one port; yield its address. A service that is left out responds UNIMPLEMENTED."""
+        missing = Fault(Unimplemented("no such method"))
+        if not with_ledger:
+            self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
+        if not with_ordered_cart:
+            self.ordered_cart.faults.update(RemoveOrdered=missing)
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
@@ -45,8 +53,9 @@ class FakePeers:
             (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, self.shipping),
             (payment_pb2_grpc.add_PaymentServiceServicer_to_server, self.payment),
             (email_pb2_grpc.add_EmailServiceServicer_to_server, self.email),
+            (ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart),
+            (payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger),
+            (shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest),
         ]
-        if with_ledger:
-            registrations.append((payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger))
         async with serve(*registrations) as address:
             yield address

@@ -1,23 +1,28 @@
 """Fakes of shipping, of payment with its ledger, and of e-mail."""
 
+import asyncio
 import uuid
 
 from typing_extensions import override
 
 from chassis.calls import metadata_value
-from chassis.errors import Aborted, Internal, NotFound
+from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound, Unimplemented
 from chassis.serving import ServicerContext
 from shop import (
     email_pb2,
     email_pb2_grpc,
     empty_pb2,
-    money_pb2,
     payment_pb2,
     payment_pb2_grpc,
     shipping_pb2,
     shipping_pb2_grpc,
 )
-from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
+from shop_internal import (
+    payment_ledger_pb2,
+    payment_ledger_pb2_grpc,
+    shipment_manifest_pb2,
+    shipment_manifest_pb2_grpc,
+)
 from shop_testkit.fake_peers.peer import FakePeer, money
 
 
@@ -27,6 +32,7 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
+        self.fenced: set[str] = set()
         self.failing_city = ""
 
     @override
@@ -44,9 +50,39 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
         if request.address.city == self.failing_city:
             raise Internal("fails every time")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
-        self.shipments.setdefault(key, request)
+        if key in self.fenced:
+            raise Aborted("the key is fenced", reason="SHIPMENT_FENCED")
+        if self.shipments.setdefault(key, request) != request:
+            raise IdempotencyKeyReused
         await self.end("ShipOrder")
         return shipping_pb2.ShipOrderResponse(tracking_id=f"track-{key}")
+
+
+class FakeManifest(FakePeer, shipment_manifest_pb2_grpc.ShipmentManifestServicer):
+    """Shipping's internal manifest service."""
+
+    def __init__(self, shipping: FakeShipping) -> None:
+        super().__init__()
+        self._shipping = shipping
+
+    @override
+    async def ResolveOrFence(
+        self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ResolveShipmentResponse:
+        await self.begin("ResolveOrFence")
+        key = request.shipment_key
+        if key in self._shipping.shipments:
+            shipped = shipment_manifest_pb2.Shipment(tracking_id=f"track-{key}")
+            return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
+        fenced = shipment_manifest_pb2.ShipmentFenced(existing=key in self._shipping.fenced)
+        self._shipping.fenced.add(key)
+        return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
+
+    @override
+    async def ListShipments(
+        self, _request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
+    ) -> shipment_manifest_pb2.ListShipmentsResponse:
+        raise Unimplemented("checkout does not list shipments")
 
 
 class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
@@ -60,7 +96,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.ledger: dict[str, str] = {}
-        self.amounts: dict[str, money_pb2.Money] = {}
+        self.requests: dict[str, payment_pb2.ChargeRequest] = {}
         self.seconds_left = 0.0
 
     @property
@@ -73,9 +109,13 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         self.seconds_left = context.time_remaining() or 0.0
         await self.begin("Charge")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
-        if self.ledger.setdefault(key, "charged") == "fenced":
+        state = self.ledger.setdefault(key, "charged")
+        if state == "fenced":
             raise Aborted("the key is fenced", reason="CHARGE_FENCED")
-        self.amounts[key] = request.amount
+        if self.requests.setdefault(key, request) != request:
+            raise IdempotencyKeyReused
+        if state == "voided":
+            raise FailedPrecondition("the charge was voided", reason="CHARGE_VOIDED")
         await self.end("Charge")
         return payment_pb2.ChargeResponse(transaction_id=f"transaction-{key}")
 
@@ -86,20 +126,25 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
     def __init__(self, payment: FakePayment) -> None:
         super().__init__()
         self._ledger = payment.ledger
+        self._requests = payment.requests
 
     @override
     async def ResolveOrFence(
         self, request: payment_ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
     ) -> payment_ledger_pb2.ResolveOrFenceResponse:
         await self.begin("ResolveOrFence")
-        match self._ledger.setdefault(request.charge_key, "fenced"):
+        key = request.charge_key
+        existing = key in self._ledger
+        match self._ledger.setdefault(key, "fenced"):
             case "charged":
-                charged = payment_ledger_pb2.Charged(transaction_id=f"transaction-{request.charge_key}")
+                amount = self._requests[key].amount
+                charged = payment_ledger_pb2.Charged(transaction_id=f"transaction-{key}", amount=amount)
                 return payment_ledger_pb2.ResolveOrFenceResponse(charged=charged)
             case "voided":
                 return payment_ledger_pb2.ResolveOrFenceResponse(voided=payment_ledger_pb2.Voided())
             case _:
-                return payment_ledger_pb2.ResolveOrFenceResponse(fenced=payment_ledger_pb2.Fenced())
+                fenced = payment_ledger_pb2.Fenced(existing=existing)
+                return payment_ledger_pb2.ResolveOrFenceResponse(fenced=fenced)
 
     @override
     async def Void(
@@ -111,18 +156,27 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         self._ledger[request.charge_key] = "voided"
         return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
 
+    @override
+    async def ListCharges(
+        self, _request: payment_ledger_pb2.ListChargesRequest, _context: ServicerContext
+    ) -> payment_ledger_pb2.ListChargesResponse:
+        raise Unimplemented("checkout does not list charges")
+
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
-    """Collects the confirmations instead of sending them."""
+    """Collects the confirmations instead of sending them; one to `hanging_address` gets no response."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
+        self.hanging_address = ""
 
     @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
         await self.begin("SendOrderConfirmation")
+        if request.email == self.hanging_address:
+            await asyncio.Event().wait()
         self.sent.append(request)
         return empty_pb2.Empty()

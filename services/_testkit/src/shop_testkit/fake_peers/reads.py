@@ -1,7 +1,7 @@
 """Fakes of cart, catalog and currency."""
 
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from typing_extensions import override
 
@@ -18,6 +18,7 @@ from shop import (
     product_catalog_pb2,
     product_catalog_pb2_grpc,
 )
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_testkit.fake_peers.peer import FakePeer, money
 
 RATES = {"EUR": 2, "JPY": 150}
@@ -25,18 +26,24 @@ RATES = {"EUR": 2, "JPY": 150}
 
 
 class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
-    """One cart per user. `has_etags = False` makes it a foreign implementation without etags."""
+    """One cart per user. `has_etags = False` makes it a foreign implementation without etags.
+
+    Attributes:
+        ordered_etags: the etag that was ordered, by user, of carts that an order emptied.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, dict[str, int]] = {}
         self.etags: dict[str, str] = defaultdict(lambda: uuid.uuid4().hex)
+        self.ordered_etags: dict[str, str] = {}
         self.has_etags = True
 
     def fill(self, user_id: str = "ann", **quantities: int) -> None:
         """Add products to a cart."""
         self.lines.setdefault(user_id, {}).update(quantities)
         self.etags[user_id] = uuid.uuid4().hex
+        self.ordered_etags.pop(user_id, None)
 
     @override
     async def AddItem(self, request: cart_pb2.AddItemRequest, _context: ServicerContext) -> empty_pb2.Empty:
@@ -47,7 +54,10 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         await self.begin("GetCart")
         if self.has_etags:
-            context.set_trailing_metadata((("etag", self.etags[request.user_id]),))
+            trailers = {"etag": self.etags[request.user_id]}
+            if request.user_id in self.ordered_etags:
+                trailers["ordered-etag"] = self.ordered_etags[request.user_id]
+            context.set_trailing_metadata(tuple(trailers.items()))
         lines = self.lines.get(request.user_id, {})
         items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
         return cart_pb2.Cart(user_id=request.user_id, items=items)
@@ -61,6 +71,38 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
             self.etags[request.user_id] = uuid.uuid4().hex
         await self.end("EmptyCart")
         return empty_pb2.Empty()
+
+
+class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
+    """The internal service of a cart."""
+
+    def __init__(self, cart: FakeCart) -> None:
+        super().__init__()
+        self._cart = cart
+        self._orders: set[str] = set()
+
+    @override
+    async def RemoveOrdered(
+        self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        await self.begin("RemoveOrdered")
+        if request.order_id not in self._orders:
+            self._orders.add(request.order_id)
+            self._remove(request)
+        await self.end("RemoveOrdered")
+        return ordered_cart_pb2.RemoveOrderedResponse()
+
+    def _remove(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> None:
+        cart, user_id = self._cart, request.user_id
+        if user_id not in cart.lines:
+            return
+        ordered = Counter({item.product_id: item.quantity for item in request.items})
+        remaining = Counter(cart.lines.pop(user_id)) - ordered
+        if remaining and request.etag != cart.etags[user_id]:
+            cart.lines[user_id] = dict(remaining)
+        else:
+            cart.ordered_etags[user_id] = request.etag
+        cart.etags[user_id] = uuid.uuid4().hex
 
 
 class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):

@@ -22,30 +22,47 @@ class Row(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database's SQL differs; see `statements` for the meaning of `now`, `skip_locked` and `items`.
+    """How a database's SQL differs; see `statements` for the meaning of its fragments.
 
     Attributes:
         parameter: how a parameter is written, `{}` being its name.
     """
 
     now: str
+    for_update: str
     skip_locked: str
     items: str
     parameter: str
 
     def render(self, text: str) -> str:
         """Return the SQL of one of the texts in `statements`."""
-        fields = {"now": self.now, "skip_locked": self.skip_locked, "items": self.items}
+        fields = {
+            "now": self.now,
+            "for_update": self.for_update,
+            "skip_locked": self.skip_locked,
+            "items": self.items,
+        }
         for name, fragment in FRAGMENTS.items():
             fields[name] = fragment.format(**fields)
         return _PARAMETER.sub(lambda match: self.parameter.format(match[1]), text.format(**fields))
 
 
+class UniqueViolation(Exception):
+    """A concurrent transaction has written a row with the same unique values; nothing was written."""
+
+
 class Database(Protocol):
-    """Runs statements, each text rendered for its dialect once. Both methods raise JournalUnavailable."""
+    """Runs statements, each text rendered for its dialect once. All methods raise JournalUnavailable."""
 
     async def write(self, *batch: Statement) -> list[list[Row]]:
-        """Run statements in one transaction. Return the rows of each as soon as they are on disk."""
+        """Run statements in one transaction. Return the rows of each as soon as they are on disk.
+
+        Raises UniqueViolation, also JournalUnavailable.
+        """
 
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
         """Run a query."""
+
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        """Run a query of operators, which may take long: it does not delay `read`."""
+        return await self.read(text, parameters)

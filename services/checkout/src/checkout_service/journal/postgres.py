@@ -1,19 +1,23 @@
 """The journal's database in PostgreSQL: shared by several replicas."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TypeVar
 
+from psycopg import errors
 from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.postgres import Connection, Postgres, open_postgres
-from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
+from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
 
 DIALECT = Dialect(
-    now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    # As a subquery it is evaluated once for each statement: otherwise no index would be searched for it.
+    now="(SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION))",
+    for_update="FOR UPDATE",
     skip_locked="FOR UPDATE SKIP LOCKED",
     items="json_array_elements(CAST(:items AS JSON)) AS items(value)",
     parameter="%({})s",
@@ -35,6 +39,7 @@ class PostgresDatabase(Database):
     def __init__(self, server: Postgres) -> None:
         self._server = server
         self._render = cache(DIALECT.render)
+        self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
@@ -46,7 +51,10 @@ class PostgresDatabase(Database):
                     await cursor.execute(self._render(text), parameters)
             return [[*await cursor.fetchall()] if cursor.description else [] for cursor in cursors]
 
-        return await self._run(work)
+        try:
+            return await self._run(work)
+        except errors.UniqueViolation as error:
+            raise UniqueViolation from error
 
     @override
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
@@ -55,6 +63,11 @@ class PostgresDatabase(Database):
             return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
 
         return await self._run(work)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        async with self._reports:
+            return await self.read(text, parameters)
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         try:

@@ -11,7 +11,7 @@ from chassis.errors import FieldViolation
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.journal.database import Row
-from checkout_service.ports import Entry, Event, NewOrder
+from checkout_service.ports import Claim, Entry, Event, NewOrder
 
 log = structlog.get_logger()
 
@@ -20,14 +20,21 @@ _STEPS = {
     State.ABANDONED: "fenced",
     State.VOIDED: "voided",
     State.NEEDS_REFUND: "void_refused",
+    State.NEEDS_REVIEW: "review_needed",
+    State.CHARGING: "next_attempt",
 }
+
+
+def claim_to_row(claim: Claim) -> dict[str, Any]:
+    """Return the claim's parameters of the fragment `held`."""
+    return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
 
 
 def new_order_to_row(new: NewOrder) -> dict[str, Any]:
     """Return the order's parameters of statements.INSERT."""
     order, total = new.order, new.order.total
     return {
-        "order_id": order.order_id,
+        **claim_to_row(new.claim),
         "scope": new.scope,
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,
@@ -43,30 +50,35 @@ def new_order_to_row(new: NewOrder) -> dict[str, Any]:
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     """Return the transition's parameters of statements.UPDATE."""
-    refusal = transition.refusal
+    refusal, refused_as = transition.refusal, transition.refused_as
+    # Releases that cannot decode a pending refusal would charge such an order.
+    pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,
         "after": transition.after,
+        "further_attempts": int(transition.after is State.CHARGING),
         "transaction_id": transition.transaction_id,
         "tracking_id": transition.tracking_id,
-        "refusal": orjson.dumps(asdict(refusal)).decode() if refusal else "",
+        "refusal": orjson.dumps(asdict(refusal) | pending).decode() if refusal else "",
         "reason": refusal.reason if refusal else "",
     }
 
 
 def entry_from_row(row: Row) -> Entry:
     """Return the entry in a row of the fragment `entry`."""
-    state, refusal = State(row["state"]), _load_refusal(row["refusal"])
+    state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
     return Entry(
         order=snapshots.load(row),
         fingerprint=row["fingerprint"],
         state=state,
         attempt=row["attempt"],
         epoch=row["epoch"],
+        owner=row["owner"],
         leased=bool(row["leased"]),
         failures=row["failures"],
         reason=refusal.reason if refusal and state in REFUSED else row["reason"],
         refusal=refusal,
+        refused_as=refused_as,
         tracking_id=row["tracking_id"],
         traceparent=row["traceparent"],
         created_at=row["created_at"],
@@ -106,12 +118,13 @@ def steps_of(transition: Transition) -> list[tuple[str, str]]:
         case State.VOIDING:
             return [*charged, ("shipping_refused", reason)]
         case _:
-            return [(_STEPS[transition.after], reason)]
+            return [*charged, (_STEPS[transition.after], reason)]
 
 
-def _load_refusal(text: str) -> Refusal | None:
+def _load_refusal(text: str) -> tuple[Refusal | None, State | None]:
     if not text:
-        return None
+        return None, None
     fields = orjson.loads(text)
+    refused_as = fields.pop("refused_as", None)
     violations = tuple(FieldViolation(**each) for each in fields.pop("violations"))
-    return Refusal(**fields, violations=violations)
+    return Refusal(**fields, violations=violations), State(refused_as) if refused_as else None

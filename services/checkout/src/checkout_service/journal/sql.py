@@ -1,15 +1,20 @@
 """The journal in SQL, on any database that runs its statements."""
 
+import heapq
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import orjson
 from typing_extensions import override
 
-from checkout_service.domain import PlacedOrder, State, Transition
+from chassis.paging import Position
+from checkout_service.domain import OPEN, PlacedOrder, State, Transition
 from checkout_service.journal import statements
-from checkout_service.journal.database import Database, Row, Statement
+from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
+    claim_to_row,
     event_from_row,
     first_entry,
     new_order_to_row,
@@ -17,16 +22,33 @@ from checkout_service.journal.rows import (
     steps_of,
     transition_to_row,
 )
-from checkout_service.ports import LEASE_SECONDS, Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
+from checkout_service.ports import (
+    LEASE_SECONDS,
+    MAX_RETRY_DELAY_SECONDS,
+    Claim,
+    Entry,
+    Event,
+    Journal,
+    JournalUnavailable,
+    NewOrder,
+    OutboxItem,
+    Sent,
+    Statistics,
+    new_owner,
+)
 
 OUTBOX_LEASE_SECONDS = 5
 """How long the worker that placed an order has for its outbox items before other workers try."""
 
-REPLAY_SECONDS = 3600
-"""How long an order is found by its fingerprint alone."""
-
 STUCK_SECONDS = 60
 """An unfinished order without a change of state for this long needs operator attention."""
+
+MAX_COUNTED = 1000
+"""Orders dated in the future are counted up to this number."""
+
+_RECOVERY_LEASES = 20
+_INSERTS = 10
+_SETTLED_AT_ONCE = 100
 
 
 class SqlJournal(Journal):
@@ -41,15 +63,16 @@ class SqlJournal(Journal):
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        # Twice what any statement sets, because clocks are also adjusted by small steps.
+        self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     @override
     async def find(self, scope: str) -> Entry | None:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     @override
-    async def find_recent(self, fingerprint: str) -> Entry | None:
-        found = await self._read(statements.FIND_RECENT, fingerprint=fingerprint, replay_seconds=REPLAY_SECONDS)
-        return first_entry(found)
+    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
+        return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=cart_etag))
 
     @override
     async def read(self, order_id: str) -> Entry | None:
@@ -57,55 +80,74 @@ class SqlJournal(Journal):
 
     @override
     async def insert(self, new: NewOrder) -> Entry | None:
-        order_id = new.order.order_id
-        inserted, _ = await self._database.write(
-            self._statement(statements.INSERT, **new_order_to_row(new)),
-            self._events(order_id, 1, State.CHARGING, ("inserted", self._worker)),
-        )
-        if inserted:
-            return None
-        holder = await self.find(new.scope)
-        # After a lost connection the insert was repeated, so the holder may be this order.
-        return holder if holder is None or holder.order_id != order_id else None
+        claim, order = new.claim, new.order
+        for _ in range(_INSERTS):
+            inserted, _ = await self._database.write(
+                self._statement(statements.INSERT, **new_order_to_row(new)),
+                self._events(claim, State.CHARGING, ("inserted", self._worker)),
+            )
+            if inserted:
+                return None
+            holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_etag)
+            if holder is not None:
+                # After a lost connection the insert was repeated, so the holder may be this order.
+                return None if holder.claim == claim else holder
+        raise JournalUnavailable("the cart's orders change too fast")
 
     @override
     async def take_over(self, seen: Entry) -> Entry | None:
-        step = "reopened" if seen.state is State.ABANDONED else "taken_over"
+        claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
-            self._statement(statements.TAKE_OVER, order_id=seen.order_id, epoch=seen.epoch, state=seen.state),
-            self._events(seen.order_id, seen.epoch + 1, State.CHARGING, (step, self._worker)),
+            self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
+            self._events(claim, State.CHARGING, ("taken_over", self._worker)),
         )
         return first_entry(taken)
 
     @override
-    async def claim_expired(self, limit: int) -> list[Entry]:
-        claimed, _ = await self._database.write(
-            self._statement(statements.CLAIM_EXPIRED, limit=limit), self._statement(statements.CLAIM_EVENTS)
-        )
+    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+        claim = replace(seen.claim.next_attempt(), owner=new.owner)
+        values = new_order_to_row(new) | claim_to_row(seen.claim)
+        try:
+            reopened, _ = await self._database.write(
+                self._statement(statements.REOPEN, **values, new_owner=claim.owner),
+                self._events(claim, State.CHARGING, ("reopened", self._worker)),
+            )
+        except UniqueViolation:  # at the same moment another order of the cart was begun
+            return None
+        return first_entry(reopened)
+
+    @override
+    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        claims = statements.FAILED if failed else statements.NEW
+        if not await self._read(claims.any_expired, state=state):
+            return []
+        values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
+        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
+        _, claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
         return readable_entries(claimed)
 
     @override
-    async def update(self, order_id: str, epoch: int, transition: Transition) -> bool:
-        after, row = transition.after, transition_to_row(transition)
+    async def update(self, claim: Claim, transition: Transition) -> bool:
+        after = transition.after
+        updated = claim.next_attempt() if after is State.CHARGING else claim
         batch = [
-            self._statement(statements.UPDATE, order_id=order_id, epoch=epoch, **row),
-            self._events(order_id, epoch, after, *steps_of(transition)),
+            self._statement(statements.UPDATE, **claim_to_row(claim), **transition_to_row(transition)),
+            self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, order_id=order_id, epoch=epoch))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim)))
         if (await self._database.write(*batch))[0]:
             return True
-        # After a lost connection the update was repeated. Only this worker writes with this epoch.
-        found = await self.read(order_id)
-        return found is not None and found.epoch == epoch and found.state is after
+        # After a lost connection the update was repeated. Only this worker writes with this claim.
+        found = await self.read(claim.order_id)
+        return found is not None and found.claim == updated and found.state is after
 
     @override
-    async def release(self, order_id: str, epoch: int, *, delay_seconds: float, reason: str) -> None:
+    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
+        values = claim_to_row(claim)
         await self._database.write(
-            self._statement(
-                statements.RELEASE, order_id=order_id, epoch=epoch, delay_seconds=delay_seconds, reason=reason
-            ),
-            self._statement(statements.RELEASE_EVENT, order_id=order_id, epoch=epoch),
+            self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
+            self._statement(statements.RELEASE_EVENT, **values),
         )
 
     @override
@@ -113,8 +155,14 @@ class SqlJournal(Journal):
         await self._database.write(self._statement(statements.RELEASE_OWN))
 
     @override
-    async def claim_outbox(self, limit: int) -> list[OutboxItem]:
-        (claimed,) = await self._database.write(self._statement(statements.CLAIM_OUTBOX, limit=limit))
+    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        claims = statements.FAILED if failed else statements.NEW
+        if not await self._read(claims.any_due, kind=kind):
+            return []
+        _, claimed = await self._database.write(
+            self._statement(claims.correct_due_times, kind=kind),
+            self._statement(claims.claim_outbox, kind=kind, limit=limit),
+        )
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
@@ -128,52 +176,117 @@ class SqlJournal(Journal):
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        values = {"order_id": item.placed.order.order_id, "kind": item.kind}
+        values: dict[str, Any] = {"order_id": item.placed.order.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
 
     @override
+    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        values = {"order_id": order_id, "kind": kind, "reason": reason}
+        await self._database.write(
+            self._statement(statements.SET_DEAD, **values),
+            self._statement(statements.NOTIFICATION_EVENT, **values, step=f"{kind}_dead_letter"),
+        )
+
+    @override
+    async def requeue(self, order_id: str) -> list[str]:
+        requeued, _ = await self._database.write(
+            self._statement(statements.REQUEUE, order_id=order_id),
+            self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
+        )
+        return sorted(row["kind"] for row in requeued)
+
+    @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         items = [{"order_id": each.order_id, "kind": each.kind, "step": each.step} for each in sent]
-        texts = (statements.DELETE_SENT, statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS)
-        _, _, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
-        return [row["order_id"] for row in done]
+        return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
+
+    @override
+    async def settle_complete(self) -> list[str]:
+        found = await self._read(statements.COMPLETE, limit=_SETTLED_AT_ONCE)
+        return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        found = await self._report(statements.OLD, older_than_seconds=older_than_seconds, limit=limit)
+        if not found:
+            return 0
+        items = [{"order_id": row["order_id"]} for row in found]
+        texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+        values = {"older_than_seconds": older_than_seconds}
+        deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
+        return len(deleted)
 
     @override
     async def statistics(self) -> Statistics:
-        counts = await self._read(statements.COUNT_ACTIVE)
-        (outbox,) = await self._read(statements.COUNT_OUTBOX)
-        oldest = max((row["age"] for row in counts if row["state"] != State.NEEDS_REFUND), default=0.0)
-        return Statistics({State(row["state"]): row["orders"] for row in counts}, max(oldest, 0.0), outbox["items"])
+        counts = await self._report(statements.COUNT_ACTIVE)
+        (outbox,) = await self._report(statements.COUNT_OUTBOX)
+        dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
+        (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
+        oldest = max((row["age"] for row in counts if row["state"] in OPEN), default=0.0)
+        return Statistics(
+            {State(row["state"]): row["orders"] for row in counts},
+            max(oldest, 0.0),
+            outbox["items"] - sum(dead_letters.values()),
+            dead_letters,
+            future["orders"],
+        )
 
     @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        items = [{"state": state} for state in states or State]
-        found = await self._read(statements.LIST_STUCK if stuck else statements.LIST, items, limit=limit)
-        return readable_entries(found)
+        if stuck:
+            items = [{"state": state} for state in states or State]
+            return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
+        if not states:
+            return readable_entries(await self._report(statements.LIST, limit=limit))
+        # One query for each state, so that each reads only the rows that it may return.
+        found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
+        newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
+        return readable_entries(islice(newest, limit))
+
+    @override
+    async def scan(self, after: Position, limit: int) -> list[Entry]:
+        return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=False)
+
+    @override
+    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
+        return await self._outbox_of(order_ids, dead=True)
+
+    async def _outbox_of(self, order_ids: Sequence[str], *, dead: bool) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {order_id: [] for order_id in order_ids}
-        for row in await self._read(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
-            found[row["order_id"]].append(row["kind"])
+        for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
+            if bool(row["dead"]) is dead:
+                found[row["order_id"]].append(row["kind"])
         return found
 
     @override
     async def history(self, order_id: str) -> list[Event]:
-        return [event_from_row(row) for row in await self._read(statements.HISTORY, order_id=order_id)]
+        return [event_from_row(row) for row in await self._report(statements.HISTORY, order_id=order_id)]
 
     @override
     async def check(self) -> None:
         await self._read(statements.CHECK)
 
-    def _events(self, order_id: str, epoch: int, state: State, *steps: tuple[str, str]) -> Statement:
-        """Add steps, each with its detail, to the history of an order that has this epoch and state."""
+    async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
+        """Lock the orders of the items, run the statements, and set those without outbox items to DONE."""
+        texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
+        *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
+        return [row["order_id"] for row in done]
+
+    def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
+        """Add steps, each with its detail, to the history of an order that has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
-        return self._statement(statements.EVENTS, items, order_id=order_id, epoch=epoch, state=state)
+        return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
     async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
         return await self._database.read(*self._statement(text, items, **values))
+
+    async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
+        return await self._database.report(*self._statement(text, items, **values))
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:
         values |= {
@@ -181,6 +294,7 @@ class SqlJournal(Journal):
             "lease_seconds": self._lease_seconds,
             "recovery_lease_seconds": 2 * self._lease_seconds,
             "outbox_lease_seconds": OUTBOX_LEASE_SECONDS,
+            "max_ahead_seconds": self._max_ahead_seconds,
             "stuck_seconds": STUCK_SECONDS,
         }
         if items is not None:

@@ -3,11 +3,12 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -16,7 +17,9 @@ from checkout_service.journal.database import Database, Dialect, Parameters, Row
 from checkout_service.ports import JournalUnavailable
 
 # SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
-DIALECT = Dialect(now="unix_time()", skip_locked="", items="json_each(:items)", parameter=":{}")
+DIALECT = Dialect(now="unix_time()", for_update="", skip_locked="", items="json_each(:items)", parameter=":{}")
+
+Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]
 
 
 @asynccontextmanager
@@ -30,14 +33,13 @@ async def open_sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. One thread writes, and concurrent writes share a flush; another thread reads."""
+    """A SQLite file. One thread writes, and concurrent writes share a flush; one reads, and one reads for operators."""
 
     def __init__(self, path: Path) -> None:
         self._render = cache(DIALECT.render)
         self._writer = SqliteWriter(path, unix_time=time.time)
-        self._reader = connect(path, unix_time=time.time)
-        self._reader.execute("PRAGMA query_only = ON")
-        self._reads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-read")
+        self._reader = _Reader(path, self._fetch, "journal-read")
+        self._reporter = _Reader(path, self._fetch, "journal-report")
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
@@ -51,19 +53,42 @@ class SqliteDatabase(Database):
 
     @override
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._reads, self._fetch, self._reader, text, parameters)
-        except sqlite3.DatabaseError as error:
-            raise JournalUnavailable("the journal cannot be read") from error
+        return await self._reader.run(text, parameters)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        return await self._reporter.run(text, parameters)
 
     async def close(self) -> None:
         """Finish pending writes and close the file."""
         await self._writer.close()
-        self._reads.shutdown()
         self._reader.close()
+        self._reporter.close()
 
     def _fetch(self, connection: sqlite3.Connection, text: str, parameters: Parameters) -> list[Row]:
         cursor = connection.cursor()
         cursor.row_factory = sqlite3.Row
         return cursor.execute(self._render(text), parameters).fetchall()
+
+
+class _Reader:
+    """A connection that only reads, on a thread of its own."""
+
+    def __init__(self, path: Path, fetch: Fetch, name: str) -> None:
+        self._connection = connect(path, unix_time=time.time)
+        self._connection.execute("PRAGMA query_only = ON")
+        self._fetch = fetch
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def run(self, text: str, parameters: Parameters) -> list[Row]:
+        """Run a query. Raises JournalUnavailable."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._fetch, self._connection, text, parameters)
+        except sqlite3.DatabaseError as error:
+            raise JournalUnavailable("the journal cannot be read") from error
+
+    def close(self) -> None:
+        """Finish the query that runs, and close the connection."""
+        self._thread.shutdown()
+        self._connection.close()

@@ -3,31 +3,41 @@
 `:name` is a parameter. A field in braces is a fragment, or one of these, which differ between the databases:
 
     {now}          the database's clock, in seconds since 1970
-    {skip_locked}  makes a SELECT skip rows that a concurrent transaction has selected
+    {for_update}   makes a SELECT lock its rows, after concurrent transactions that have locked them
+    {skip_locked}  makes a SELECT lock its rows, and skip those that a concurrent transaction has locked
+    {tries}        whether earlier attempts have failed: a part of the conditions of partial indexes
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
 
 Within a transaction, an INSERT that depends on the UPDATE before it looks for the state that the UPDATE wrote.
 """
 
+from dataclasses import dataclass
+
 FRAGMENTS = {
-    # Unfinished orders: the condition of a partial index, which a query must repeat word for word.
-    "active": "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND')",
-    "open": "{active} AND state IN ('CHARGING', 'VOIDING')",
-    "stuck": "({active} AND (state = 'NEEDS_REFUND' OR updated_at < {now} - :stuck_seconds))",
+    # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them
+    # that recovery continues.
+    "active": "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')",
+    "open": "state IN ('CHARGING', 'VOIDING')",
+    # Orders that hold their cart: the condition of a unique partial index.
+    "live_cart": """
+        cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
+    """,
+    # The clock may have been set back: a time further ahead than any worker sets it has no meaning.
+    "leased": "(lease_until > {now} AND lease_until <= {now} + :max_ahead_seconds)",
+    "unchanged": "(updated_at < {now} - :stuck_seconds OR updated_at > {now} + :stuck_seconds)",
+    "stuck": "({active} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {unchanged}))",
+    "finished": "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED')",
+    # Only the worker that holds the order finds it.
+    "held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner",
     "entry": """
-        order_id, fingerprint, user_id, email, cart_etag, state, attempt, epoch, lease_until > {now} AS leased,
+        order_id, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {leased} AS leased,
         failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {stuck} AS stuck, snapshot
     """,
 }
 
 FIND = "SELECT {entry} FROM orders WHERE scope = :scope"
 
-FIND_RECENT = """
-    SELECT {entry} FROM orders
-    WHERE fingerprint = :fingerprint AND state IN ('CHARGING', 'SHIPPED', 'DONE')
-        AND created_at > {now} - :replay_seconds
-    ORDER BY order_id DESC LIMIT 1
-"""
+FIND_OF_CART = "SELECT {entry} FROM orders WHERE user_id = :user_id AND cart_etag = :cart_etag AND {live_cart}"
 
 READ = "SELECT {entry} FROM orders WHERE order_id = :order_id"
 
@@ -36,12 +46,13 @@ READ_MANY = "SELECT {entry} FROM orders WHERE order_id IN (SELECT value->>'order
 INSERT = """
     INSERT INTO orders (
         order_id, scope, fingerprint, user_id, email, cart_etag, currency_code, total_units, total_nanos, worker,
-        traceparent, snapshot, state, attempt, epoch, lease_until, failures, reason, refusal, transaction_id,
+        traceparent, snapshot, state, attempt, epoch, owner, lease_until, failures, reason, refusal, transaction_id,
         tracking_id, created_at, updated_at
     ) VALUES (
         :order_id, :scope, :fingerprint, :user_id, :email, :cart_etag, :currency_code, :total_units, :total_nanos,
-        :worker, :traceparent, :snapshot, 'CHARGING', 1, 1, {now} + :lease_seconds, 0, '', '', '', '', {now}, {now}
-    ) ON CONFLICT (scope) DO NOTHING RETURNING order_id
+        :worker, :traceparent, :snapshot, 'CHARGING', :attempt, :epoch, :owner, {now} + :lease_seconds, 0, '', '', '',
+        '', {now}, {now}
+    ) ON CONFLICT DO NOTHING RETURNING order_id
 """
 
 # Steps of one transaction are a microsecond apart, by their place, so that the history has them in order.
@@ -50,45 +61,122 @@ EVENTS = """
     SELECT order_id, epoch, value->>'step', {now} + 0.000001 * CAST(value->>'place' AS INTEGER), state, attempt,
         value->>'detail'
     FROM orders CROSS JOIN {items}
-    WHERE order_id = :order_id AND epoch = :epoch AND state = :state
+    WHERE {held} AND state = :state
     ON CONFLICT DO NOTHING
 """
 
 TAKE_OVER = """
     UPDATE orders SET
-        epoch = epoch + 1, worker = :worker, lease_until = {now} + :lease_seconds, updated_at = {now},
-        state = 'CHARGING', attempt = CASE WHEN state = 'ABANDONED' THEN attempt + 1 ELSE attempt END
-    WHERE order_id = :order_id AND epoch = :epoch AND state = :state AND (state = 'ABANDONED' OR lease_until <= {now})
+        epoch = epoch + 1, owner = :new_owner, worker = :worker, lease_until = {now} + :lease_seconds,
+        updated_at = {now}
+    WHERE {held} AND state = 'CHARGING' AND NOT {leased}
     RETURNING {entry}
 """
 
+# The unique index alone is not enough: in SQLite a violation would roll back other orders of the same transaction.
+REOPEN = """
+    UPDATE orders SET
+        state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
+        lease_until = {now} + :lease_seconds, updated_at = {now}, failures = 0, reason = '', refusal = '',
+        fingerprint = :fingerprint, email = :email, currency_code = :currency_code, total_units = :total_units,
+        total_nanos = :total_nanos, traceparent = :traceparent, snapshot = :snapshot
+    WHERE {held} AND state IN ('ABANDONED', 'DECLINED', 'VOIDED') AND NOT EXISTS (
+        SELECT 1 FROM orders AS holder
+        WHERE holder.user_id = :user_id AND holder.cart_etag = :cart_etag AND {live_cart}
+    )
+    RETURNING {entry}
+"""
+
+_ANY_EXPIRED = """
+    SELECT 1 AS found
+    WHERE (SELECT min(lease_until) FROM orders WHERE {open} AND state = :state AND {tries}) <= {now}
+        OR (SELECT max(lease_until) FROM orders WHERE {open} AND state = :state AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
+_CORRECT_LEASES = """
+    UPDATE orders SET lease_until = {now}
+    WHERE {open} AND state = :state AND {tries} AND lease_until > {now} + :max_ahead_seconds
+"""
+
 # A worker may die of an order each time, so its next attempt is scheduled before this one, with a growing delay.
-CLAIM_EXPIRED = """
+_CLAIM_EXPIRED = """
     WITH due AS MATERIALIZED (
         SELECT order_id FROM orders
-        WHERE {open} AND lease_until <= {now} ORDER BY lease_until LIMIT :limit {skip_locked}
+        WHERE {open} AND state = :state AND {tries} AND lease_until <= {now}
+        ORDER BY lease_until LIMIT :limit {skip_locked}
     )
     UPDATE orders SET
-        epoch = epoch + 1, worker = :worker, failures = failures + 1,
+        epoch = epoch + 1, owner = :new_owner, worker = :worker, failures = failures + 1,
         lease_until = {now} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
     WHERE order_id IN (SELECT order_id FROM due)
     RETURNING {entry}
 """
 
+# The orders that the statement before has claimed have the longest leases, which is what an index finds them by.
 CLAIM_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, 'taken_over', {now}, state, attempt, worker
-    FROM orders WHERE {open} AND worker = :worker AND failures > 0
+    FROM orders
+    WHERE {open} AND state = :state AND failures > 0 AND lease_until > {now} + :recovery_lease_seconds / 2
+        AND owner = :new_owner
     ON CONFLICT DO NOTHING
 """
 
+_ANY_DUE = """
+    SELECT 1 AS found
+    WHERE (SELECT min(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries}) <= {now}
+        OR (SELECT max(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
+_CORRECT_DUE_TIMES = """
+    UPDATE outbox SET due_at = {now}
+    WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at > {now} + :max_ahead_seconds
+"""
+
+_CLAIM_OUTBOX = """
+    WITH due AS MATERIALIZED (
+        SELECT order_id, kind FROM outbox
+        WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at <= {now}
+        ORDER BY due_at LIMIT :limit {skip_locked}
+    )
+    UPDATE outbox SET failures = failures + 1, due_at = {now} + :recovery_lease_seconds
+    WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
+    RETURNING order_id, kind, failures
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The statements that claim orders and outbox items.
+
+    Reading first whether there are any avoids a write transaction, and SQLite has only one at a time.
+    """
+
+    any_expired: str
+    correct_leases: str
+    claim_expired: str
+    any_due: str
+    correct_due_times: str
+    claim_outbox: str
+
+
+def _claims(tries: str) -> Claims:
+    texts = (_ANY_EXPIRED, _CORRECT_LEASES, _CLAIM_EXPIRED, _ANY_DUE, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
+    return Claims(*(text.replace("{tries}", tries) for text in texts))
+
+
+NEW = _claims("failures = 0")
+FAILED = _claims("failures > 0")
+
 UPDATE = """
     UPDATE orders SET
-        state = :after, tracking_id = :tracking_id, reason = :reason,
+        state = :after, tracking_id = :tracking_id, reason = :reason, refusal = :refusal,
         transaction_id = COALESCE(NULLIF(CAST(:transaction_id AS TEXT), ''), transaction_id),
-        refusal = COALESCE(NULLIF(CAST(:refusal AS TEXT), ''), refusal),
+        attempt = attempt + :further_attempts, epoch = epoch + :further_attempts,
         failures = 0, updated_at = {now}, lease_until = {now} + :lease_seconds
-    WHERE order_id = :order_id AND epoch = :epoch AND state = :before
+    WHERE {held} AND state = :before
     RETURNING order_id
 """
 
@@ -96,35 +184,51 @@ FILL_OUTBOX = """
     INSERT INTO outbox (order_id, kind, due_at, failures, reason)
     SELECT order_id, kind, {now} + :outbox_lease_seconds, 0, ''
     FROM orders CROSS JOIN (SELECT 'email' AS kind UNION ALL SELECT 'empty_cart') AS kinds
-    WHERE order_id = :order_id AND epoch = :epoch AND state = 'SHIPPED'
+    WHERE {held} AND state = 'SHIPPED'
     ON CONFLICT DO NOTHING
 """
 
 RELEASE = """
     UPDATE orders SET lease_until = {now} + :delay_seconds, reason = :reason
-    WHERE order_id = :order_id AND epoch = :epoch AND {open}
+    WHERE {held} AND {open}
 """
 
 RELEASE_EVENT = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, 'left', {now}, state, attempt, reason
-    FROM orders WHERE order_id = :order_id AND epoch = :epoch AND {open}
+    FROM orders WHERE {held} AND {open}
     ON CONFLICT DO NOTHING
 """
 
 RELEASE_OWN = "UPDATE orders SET lease_until = 0 WHERE {open} AND worker = :worker"
 
-CLAIM_OUTBOX = """
-    WITH due AS MATERIALIZED (
-        SELECT order_id, kind FROM outbox WHERE due_at <= {now} ORDER BY due_at LIMIT :limit {skip_locked}
-    )
-    UPDATE outbox SET failures = failures + 1, due_at = {now} + :recovery_lease_seconds
-    WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
-    RETURNING order_id, kind, failures
+POSTPONE = """
+    UPDATE outbox SET due_at = {now} + :delay_seconds, failures = :failures, reason = :reason
+    WHERE order_id = :order_id AND kind = :kind
 """
 
-POSTPONE = """
-    UPDATE outbox SET due_at = {now} + :delay_seconds, reason = :reason WHERE order_id = :order_id AND kind = :kind
+SET_DEAD = """
+    UPDATE outbox SET dead_at = {now}, reason = :reason WHERE order_id = :order_id AND kind = :kind
+"""
+
+NOTIFICATION_EVENT = """
+    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
+    SELECT order_id, epoch, :step, {now}, state, attempt, :reason FROM orders
+    WHERE order_id = :order_id AND EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
+    ON CONFLICT (order_id, epoch, step) DO UPDATE SET at = excluded.at, detail = excluded.detail
+"""
+
+REQUEUE = """
+    UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {now}
+    WHERE order_id = :order_id AND dead_at IS NOT NULL
+    RETURNING kind
+"""
+
+# Two replicas may settle the e-mail and the cart of one order at once. Without the lock each would still see the item
+# of the other, and the order would remain SHIPPED.
+LOCK_ORDERS = """
+    SELECT order_id FROM orders
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id {for_update}
 """
 
 DELETE_SENT = """
@@ -152,8 +256,33 @@ DONE_EVENTS = """
     ON CONFLICT DO NOTHING
 """
 
+COMPLETE = """
+    SELECT order_id FROM orders
+    WHERE {active} AND state = 'SHIPPED' AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
+    LIMIT :limit
+"""
+
+OLD = """
+    SELECT order_id FROM orders
+    WHERE created_at < {now} - :older_than_seconds AND updated_at < {now} - :older_than_seconds AND {finished}
+    ORDER BY created_at, order_id LIMIT :limit
+"""
+
+DELETE_ORDERS = """
+    DELETE FROM orders
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND updated_at < {now} - :older_than_seconds
+        AND {finished}
+    RETURNING order_id
+"""
+
+DELETE_EVENTS = """
+    DELETE FROM order_events
+    WHERE order_id IN (SELECT value->>'order_id' FROM {items})
+        AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
+"""
+
 OUTBOX_OF = """
-    SELECT order_id, kind FROM outbox
+    SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox
     WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id, kind
 """
 
@@ -163,14 +292,27 @@ COUNT_ACTIVE = """
 
 COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
-LIST = """
-    SELECT {entry} FROM orders
-    WHERE state IN (SELECT value->>'state' FROM {items}) ORDER BY order_id DESC LIMIT :limit
+COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
+
+COUNT_FUTURE = """
+    SELECT count(*) AS orders
+    FROM (SELECT 1 FROM orders WHERE created_at > {now} + :stuck_seconds LIMIT :limit) AS ahead
+"""
+
+LIST = "SELECT {entry} FROM orders ORDER BY created_at DESC, order_id DESC LIMIT :limit"
+
+LIST_STATE = """
+    SELECT {entry} FROM orders WHERE state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
 LIST_STUCK = """
     SELECT {entry} FROM orders
-    WHERE state IN (SELECT value->>'state' FROM {items}) AND {stuck} ORDER BY order_id LIMIT :limit
+    WHERE {active} AND state IN (SELECT value->>'state' FROM {items}) AND {stuck}
+    ORDER BY created_at, order_id LIMIT :limit
+"""
+
+SCAN = """
+    SELECT {entry} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
 """
 
 HISTORY = """

@@ -1,9 +1,14 @@
 """The clients of the six peers, on channels to their configured addresses."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
 import grpc
 
+from chassis.errors import Unimplemented
 from chassis.server import Service
 from chassis.settings import ServiceSettings
+from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
@@ -14,7 +19,9 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 _READ_SECONDS = 1.0
 _CHARGE_SECONDS = 5.0
@@ -23,7 +30,7 @@ _SEND_SECONDS = 10.0
 
 
 class Addresses(ServiceSettings):
-    """Addresses of the peers, each as host:port."""
+    """Addresses of the peers, each as host:port. Without an internal address a peer has no internal services."""
 
     cart_addr: str
     product_catalog_addr: str
@@ -31,6 +38,19 @@ class Addresses(ServiceSettings):
     currency_addr: str
     payment_addr: str
     email_addr: str
+    cart_internal_addr: str | None = None
+    shipping_internal_addr: str | None = None
+    payment_internal_addr: str | None = None
+
+
+class _NoInternalServices:
+    """A channel to a peer without internal services: every call raises Unimplemented."""
+
+    def unary_unary(self, method: str, *_serializers: Any, **_options: Any) -> Callable[..., Awaitable[Any]]:
+        async def call(_request: Any, **_options: Any) -> Any:
+            raise Unimplemented(f"{method}: the peer has no internal services", reason=NO_ADDRESS)
+
+        return call
 
 
 class Peers:
@@ -40,16 +60,23 @@ class Peers:
         def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
             return service.channel(address, name, timeout_seconds=seconds, retryable=retried)
 
+        def internal(address: str | None, name: str, seconds: float) -> grpc.aio.Channel:
+            name = f"shop.internal.{name}"
+            return channel(address, name, seconds) if address else cast("grpc.aio.Channel", _NoInternalServices())
+
         cart = CartServiceStub(channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart"))
+        ordered_cart = OrderedCartStub(internal(at.cart_internal_addr, "OrderedCart", _READ_SECONDS))
         catalog = ProductCatalogServiceStub(
             channel(at.product_catalog_addr, "shop.ProductCatalogService", _READ_SECONDS, "GetProduct")
         )
         currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
         shipping = ShippingServiceStub(channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote"))
-        payment = channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS)
+        manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", _SHIP_SECONDS))
+        payment = PaymentServiceStub(channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS))
+        ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
-        self.payment = PaymentClient(PaymentServiceStub(payment), PaymentLedgerStub(payment))
-        self.shipping = ShippingClient(shipping, _SHIP_SECONDS)
+        self.payment = PaymentClient(payment, ledger)
+        self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
         self.mailer = EmailClient(email)
-        self.cart_clearer = CartClient(cart)
+        self.cart_clearer = CartClient(cart, ordered_cart)

@@ -1,11 +1,14 @@
-"""The clients of what follows a placed order: its confirmation, and the emptying of its cart."""
+"""The clients of what follows a placed order: its confirmation, and the removal of its items from the cart."""
 
 from typing_extensions import override
 
+from chassis.errors import Unimplemented
 from checkout_service.domain import PlacedOrder
-from checkout_service.peers.wire import placed_order_to_wire
+from checkout_service.peers.internal_service import InternalService
+from checkout_service.peers.wire import lines_to_wire, placed_order_to_wire
 from checkout_service.ports import CartClearer, Mailer
 from shop import cart_pb2, cart_pb2_grpc, email_pb2, email_pb2_grpc
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 
 
 class EmailClient(Mailer):
@@ -21,12 +24,30 @@ class EmailClient(Mailer):
 
 
 class CartClient(CartClearer):
-    """Empties carts by the contract."""
+    """Removes ordered items by the internal service.
 
-    def __init__(self, stub: cart_pb2_grpc.CartServiceStub) -> None:
-        self._stub = stub
+    A cart service without it, such as a foreign one, gets EmptyCart, which leaves a cart alone that has changed since
+    the order; without etags it empties the cart in any case.
+    """
+
+    def __init__(
+        self, carts: cart_pb2_grpc.CartServiceStub, ordered_carts: ordered_cart_pb2_grpc.OrderedCartStub
+    ) -> None:
+        self._carts = carts
+        self._ordered_carts = ordered_carts
+        self._internal = InternalService("shop.internal.OrderedCart")
 
     @override
-    async def clear(self, user_id: str, etag: str) -> None:
+    async def remove_ordered(self, placed: PlacedOrder) -> None:
+        order = placed.order
+        request = ordered_cart_pb2.RemoveOrderedRequest(
+            user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
+        )
+        try:
+            await self._internal.call(self._ordered_carts.RemoveOrdered, request)
+        except Unimplemented:
+            await self._empty(order.user_id, order.cart_etag)
+
+    async def _empty(self, user_id: str, etag: str) -> None:
         metadata = (("if-match", etag),) if etag else ()
-        await self._stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id), metadata=metadata)
+        await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id), metadata=metadata)

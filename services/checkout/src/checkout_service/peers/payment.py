@@ -2,7 +2,6 @@
 
 import uuid
 
-import structlog
 from typing_extensions import override
 
 from chassis.errors import REFUSALS, DomainError, NotFound, Unimplemented
@@ -14,18 +13,18 @@ from checkout_service.outcomes import (
     ChargeOutcome,
     Fenced,
     InDoubt,
+    KeyReused,
     Refused,
     Released,
     Unsupported,
     VoidOutcome,
 )
+from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.refusals import refusal_from_error, valid_reason
 from checkout_service.peers.wire import card_to_wire
 from checkout_service.ports import Payment
 from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
-
-log = structlog.get_logger()
 
 
 class PaymentClient(Payment):
@@ -38,7 +37,7 @@ class PaymentClient(Payment):
     ) -> None:
         self._charges = charges
         self._ledger = ledger
-        self._has_ledger: bool | None = None
+        self._ledger_service = InternalService("shop.internal.PaymentLedger")
 
     @override
     async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
@@ -52,25 +51,21 @@ class PaymentClient(Payment):
         return Charged(reply.transaction_id)
 
     @override
-    async def resolve(self, key: str) -> ChargeOutcome:
-        if self._has_ledger is False:
-            return Unsupported()
+    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
+        request = payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key)
         try:
-            reply = await self._ledger.ResolveOrFence(payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key))
+            reply = await self._ledger_service.call(self._ledger.ResolveOrFence, request)
         except Unimplemented:
-            self._record_missing_ledger()
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        self._has_ledger = True
-        return _outcome_from_wire(reply)
+        return _outcome_from_wire(reply, amount)
 
     @override
     async def void(self, key: str) -> VoidOutcome:
         try:
-            await self._ledger.Void(payment_ledger_pb2.VoidRequest(charge_key=key))
+            await self._ledger_service.call(self._ledger.Void, payment_ledger_pb2.VoidRequest(charge_key=key))
         except Unimplemented:
-            self._record_missing_ledger()
             return Unsupported()
         except REFUSALS as error:
             return Refused(refusal_from_error(error))
@@ -79,29 +74,28 @@ class PaymentClient(Payment):
         return Released()
 
     async def _deduplicates(self) -> bool:
-        """Return whether payment has our ledger, which charges once per key; probe it once. Raises DomainError."""
-        if self._has_ledger is None:
+        """Return whether payment has our ledger, which charges once per key. Raises DomainError."""
+        if not self._ledger_service.found:
+            # A random key has no charge, so this Void has no effect.
+            probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
             try:
-                # A random key has no charge, so this Void has no effect.
-                await self._ledger.Void(payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}"))
-            except Unimplemented:
-                self._record_missing_ledger()
-            except NotFound:
-                self._has_ledger = True
-        return bool(self._has_ledger)
-
-    def _record_missing_ledger(self) -> None:
-        if self._has_ledger is not False:
-            log.warning("payment has no ledger service: orders in doubt wait until their callers repeat the request")
-        self._has_ledger = False
+                await self._ledger_service.call(self._ledger.Void, probe)
+            except (NotFound, Unimplemented):
+                pass
+            except DomainError as error:
+                if error.reason != Unimplemented.default_reason:
+                    raise
+        return self._ledger_service.found
 
 
-def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> ChargeOutcome:
+def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
+        case "charged" if reply.charged.amount != money_to_wire(amount):
+            return KeyReused(reply.charged.transaction_id)
         case "charged":
             return Charged(reply.charged.transaction_id)
         case "fenced":
-            return Fenced()
+            return Fenced(reply.fenced.existing)
         case "voided":
             return Released()
         case "declined":
@@ -113,9 +107,12 @@ def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse) -> Char
 def _outcome_of_error(error: DomainError) -> ChargeOutcome:
     match error.reason:
         case "CHARGE_FENCED":
-            return Fenced()
+            return Fenced(existing=True)
         case "CHARGE_VOIDED":
             return Released()
-        case "IDEMPOTENCY_KEY_REUSED":  # there is another charge under the key
-            return InDoubt(error.reason)
-    return Refused(refusal_from_error(error)) if isinstance(error, REFUSALS) else InDoubt(error.reason)
+        case "IDEMPOTENCY_KEY_REUSED":
+            return KeyReused()
+    # UNIMPLEMENTED may come from a proxy without a route, so it is no decision about the card.
+    if isinstance(error, Unimplemented) or not isinstance(error, REFUSALS):
+        return InDoubt(error.reason)
+    return Refused(refusal_from_error(error))

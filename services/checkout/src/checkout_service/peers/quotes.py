@@ -72,8 +72,9 @@ class ShopQuotes(Quotes):
             found = await call
         except DomainError as error:
             raise DependencyUnavailable("cart") from error
-        etag = next((str(value) for key, value in await call.trailing_metadata() or () if key == "etag"), None)
-        return Cart(tuple(CartLine(item.product_id, item.quantity) for item in found.items), etag or None)
+        trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
+        lines = tuple(CartLine(item.product_id, item.quantity) for item in found.items)
+        return Cart(lines, trailers.get("etag") or None, trailers.get("ordered-etag") or None)
 
     @override
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:

@@ -7,21 +7,27 @@ from typing import Any
 from psycopg.rows import dict_row
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.postgres import Connection, Postgres, open_postgres
-from payment_service.domain import Entry, Ledger, LedgerUnavailable
-from payment_service.ledger.rows import COLUMNS, Row, entry_from_row, entry_to_row
+from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
+from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
 
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # noqa: S608 - a constant
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
-        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(brand)s, %(last_four)s,
+        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(hmac_key_id)s, %(brand)s,
         %(reason)s, %(transaction_id)s
-    ) ON CONFLICT DO NOTHING RETURNING {COLUMNS}
+    ) ON CONFLICT DO NOTHING RETURNING charge_key
 """  # noqa: S608
 _VOID = f"""
     UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = %(charge_key)s AND state = 'CHARGED'
     RETURNING {COLUMNS}
 """  # noqa: S608
+_LIST_CAPTURED = """
+    SELECT charge_key, currency_code, units, nanos, EXTRACT(EPOCH FROM recorded_at) AS recorded_seconds FROM charges
+    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(%(at)s), %(key)s)
+    ORDER BY recorded_at, charge_key LIMIT %(limit)s
+"""
 
 _CHECK_WITHIN_SECONDS = 1
 
@@ -40,23 +46,30 @@ class PostgresLedger(Ledger):
         self._server = server
 
     @override
-    async def record(self, entry: Entry) -> Entry:
-        # The insert waits for a concurrent one of the same key to commit, and no row is ever deleted: the read after it
-        # finds that entry, unless a failover lost it in between.
-        row = await self._fetch(_RECORD, entry_to_row(entry)) or await self._fetch(_FIND, {"charge_key": entry.key})
-        if row is None:
+    async def record(self, entry: Entry) -> Recorded:
+        if await self._fetch(_RECORD, entry_to_row(entry)):
+            return Recorded(entry, existing=False)
+        # The insert waited for a concurrent one of the same key to commit, and no row is ever deleted: the read finds
+        # that entry, unless a failover lost it in between.
+        found = await self.find(entry.key)
+        if found is None:
             raise LedgerUnavailable
-        return entry_from_row(row)
+        return Recorded(found, existing=True)
 
     @override
     async def find(self, key: str) -> Entry | None:
-        row = await self._fetch(_FIND, {"charge_key": key})
-        return None if row is None else entry_from_row(row)
+        rows = await self._fetch(_FIND, {"charge_key": key})
+        return entry_from_row(rows[0]) if rows else None
 
     @override
     async def void(self, key: str) -> Entry | None:
-        row = await self._fetch(_VOID, {"charge_key": key})
-        return await self.find(key) if row is None else entry_from_row(row)
+        rows = await self._fetch(_VOID, {"charge_key": key})
+        return entry_from_row(rows[0]) if rows else await self.find(key)
+
+    @override
+    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+        rows = await self._fetch(_LIST_CAPTURED, {"at": after.at, "key": after.key, "limit": limit})
+        return [captured_from_row(row) for row in rows]
 
     @override
     async def check(self) -> None:
@@ -65,10 +78,10 @@ class PostgresLedger(Ledger):
 
     async def _fetch(
         self, statement: str, parameters: Mapping[str, Any], *, within_seconds: float | None = None
-    ) -> Row | None:
-        async def work(connection: Connection) -> Row | None:
+    ) -> list[dict[str, Any]]:
+        async def work(connection: Connection) -> list[dict[str, Any]]:
             async with connection.cursor(row_factory=dict_row) as cursor:
-                return await (await cursor.execute(statement, parameters)).fetchone()
+                return await (await cursor.execute(statement, parameters)).fetchall()
 
         try:
             return await self._server.run(work, within_seconds=within_seconds)

@@ -3,9 +3,9 @@
 from typing import Any, Protocol
 
 from chassis.money import Money
-from payment_service.domain import Entry, Payment, State
+from payment_service.domain import CapturedCharge, Entry, Payment, State
 
-COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, brand, last_four, reason"
+COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason"
 """The columns that `entry_from_row` reads."""
 
 
@@ -25,8 +25,8 @@ def entry_to_row(entry: Entry) -> dict[str, Any]:
         "units": payment and payment.amount.units,
         "nanos": payment and payment.amount.nanos,
         "card_hmac": payment and payment.card_hmac,
+        "hmac_key_id": payment and payment.hmac_key_id,
         "brand": payment and payment.brand,
-        "last_four": payment and payment.last_four,
         "reason": entry.reason,
         "transaction_id": entry.transaction_id,
     }
@@ -37,5 +37,11 @@ def entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
-        payment = Payment(amount, bytes(row["card_hmac"]), row["brand"], row["last_four"])
+        payment = Payment(amount, bytes(row["card_hmac"]), row["hmac_key_id"], row["brand"])
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"])
+
+
+def captured_from_row(row: Row) -> CapturedCharge:
+    """Return the charge in a row of charge_key, currency_code, units, nanos and recorded_seconds."""
+    amount = Money.of(row["currency_code"], row["units"], row["nanos"])
+    return CapturedCharge(row["charge_key"], amount, float(row["recorded_seconds"]))

@@ -8,19 +8,25 @@ from typing import TypeVar
 
 from typing_extensions import override
 
+from chassis.paging import Position
 from chassis.sqlite import SqliteWriter, Work
-from payment_service.domain import Entry, Ledger, LedgerUnavailable
-from payment_service.ledger.rows import COLUMNS, entry_from_row, entry_to_row
+from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
+from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
 
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = :charge_key"  # noqa: S608 - a constant
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
-        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :brand, :last_four, :reason, :transaction_id
+        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand, :reason, :transaction_id
     ) ON CONFLICT DO NOTHING
 """  # noqa: S608
 _VOID = """
     UPDATE charges SET state = 'VOIDED', voided_at = CURRENT_TIMESTAMP
     WHERE charge_key = :charge_key AND state = 'CHARGED'
+"""
+_LIST_CAPTURED = """
+    SELECT charge_key, currency_code, units, nanos, strftime('%s', recorded_at) AS recorded_seconds FROM charges
+    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (datetime(:at, 'unixepoch'), :key)
+    ORDER BY recorded_at, charge_key LIMIT :limit
 """
 
 T = TypeVar("T")
@@ -43,15 +49,16 @@ class SqliteLedger(Ledger):
         self._writer = writer
 
     @override
-    async def record(self, entry: Entry) -> Entry:
-        def insert(connection: sqlite3.Connection) -> Entry | None:
-            inserted = connection.execute(_RECORD, entry_to_row(entry)).rowcount
-            return entry if inserted else _find(connection, entry.key)
+    async def record(self, entry: Entry) -> Recorded:
+        def insert(connection: sqlite3.Connection) -> Recorded:
+            if connection.execute(_RECORD, entry_to_row(entry)).rowcount:
+                return Recorded(entry, existing=False)
+            found = _find(connection, entry.key)
+            if found is None:
+                raise LedgerUnavailable
+            return Recorded(found, existing=True)
 
-        found = await self._run(insert)
-        if found is None:
-            raise LedgerUnavailable
-        return found
+        return await self._run(insert)
 
     @override
     async def find(self, key: str) -> Entry | None:
@@ -66,6 +73,14 @@ class SqliteLedger(Ledger):
         return await self._run(update)
 
     @override
+    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+        def query(connection: sqlite3.Connection) -> list[CapturedCharge]:
+            parameters = {"at": after.at, "key": after.key, "limit": limit}
+            return [captured_from_row(row) for row in _cursor(connection).execute(_LIST_CAPTURED, parameters)]
+
+        return await self._run(query)
+
+    @override
     async def check(self) -> None:
         await self.find("")
 
@@ -77,7 +92,11 @@ class SqliteLedger(Ledger):
 
 
 def _find(connection: sqlite3.Connection, key: str) -> Entry | None:
+    row = _cursor(connection).execute(_FIND, {"charge_key": key}).fetchone()
+    return None if row is None else entry_from_row(row)
+
+
+def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
-    row = cursor.execute(_FIND, {"charge_key": key}).fetchone()
-    return None if row is None else entry_from_row(row)
+    return cursor

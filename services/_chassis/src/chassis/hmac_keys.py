@@ -1,0 +1,35 @@
+"""Secret keys for HMACs, of which a new one can replace an old one without losing what the old one made."""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MIN_KEY_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class HmacKeys:
+    """One key, or several while one replaces another: the first makes new HMACs, and HMACs of all of them are accepted.
+
+    Attributes:
+        keys: by id; an id derives from its key and reveals nothing about it.
+    """
+
+    keys: Mapping[str, bytes] = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> "HmacKeys":
+        """Parse keys separated by commas. Raise ValueError, without quoting any of them, if one is too short."""
+        keys = [key.encode() for key in text.split(",")]
+        if any(len(key) < MIN_KEY_LENGTH for key in keys):
+            raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
+        return cls({hmac.digest(key, b"key id", "sha256")[:4].hex(): key for key in keys})
+
+    @property
+    def current_id(self) -> str:
+        """The id of the key for new HMACs."""
+        return next(iter(self.keys))
+
+    def digests(self, data: bytes) -> list[bytes]:
+        """Return the HMAC-SHA256 of the data under each key, that of the current key first."""
+        return [hmac.digest(key, data, "sha256") for key in self.keys.values()]

@@ -1,0 +1,67 @@
+"""A port on which a service serves RPCs, with health and reflection of the services on it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from chassis.serving import Limiter, WrappingRegistrar
+from chassis.settings import ServiceSettings
+from chassis.telemetry import Telemetry
+
+LIVENESS = "liveness"
+_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Listener:
+    """A server of servicers, on a port of its own."""
+
+    def __init__(self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter) -> None:
+        self.port = 0
+        self._host = settings.host
+        self._server = grpc.aio.server(options=_options(settings))
+        self._registrar = WrappingRegistrar(self._server, telemetry, limiter)
+        self._health = health_aio.HealthServicer()
+
+    def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        """Serve a servicer; `register` is its generated add_..._to_server."""
+        register(servicer, self._registrar)
+
+    async def start(self, port: int, setting: str) -> None:
+        """Start to serve on a port, 0 for a free one. Raise OSError with the setting's name if it is in use."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = [*self._registrar.service_names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name]
+        reflection.enable_server_reflection([*names, reflection.SERVICE_NAME], self._server)
+        address = f"{self._host}:{port}"
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
+        await self._server.start()
+        await self._health.set(LIVENESS, _SERVING)
+
+    async def set_readiness(self, *, ready: bool) -> None:
+        """Report the health of the whole process and of each service."""
+        for name in ("", *self._registrar.service_names):
+            await self._health.set(name, _SERVING if ready else _NOT_SERVING)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept no more calls, and give those in flight so long to finish."""
+        await self._server.stop(grace_seconds)
+
+
+def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    return [
+        # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
+        ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]

@@ -1,0 +1,57 @@
+"""Deletes rows of a store that are older than its retention time."""
+
+import asyncio
+import time
+from typing import Protocol
+
+import structlog
+
+from chassis.errors import Unavailable
+
+log = structlog.get_logger()
+
+_DAY_SECONDS = 86_400
+_TURN_SECONDS = 3600.0
+_BATCH = 200
+_PAUSE_SECONDS = 0.2
+
+
+class DeleteOld(Protocol):
+    """Deletes old rows of a store."""
+
+    async def __call__(self, *, older_than_seconds: float, limit: int) -> int:
+        """Delete up to so many rows and return how many were deleted. Raises Unavailable."""
+
+
+class Retention:
+    """Deletes old rows in small batches, so that they delay no other write. Every replica runs it.
+
+    `rows` says in the log what the rows are.
+    """
+
+    def __init__(self, delete_old: DeleteOld, *, days: float, rows: str) -> None:
+        self._delete_old = delete_old
+        self._seconds = days * _DAY_SECONDS
+        self._rows = rows
+
+    @property
+    def complete_since(self) -> float:
+        """The time, in seconds since 1970, from which on no row was deleted."""
+        return max(time.time() - self._seconds, 0.0)
+
+    async def run(self) -> None:
+        """Delete old rows now and every hour, until cancelled."""
+        while True:
+            try:
+                await self._delete_all()
+            except Unavailable:
+                log.warning("old rows cannot be deleted", rows=self._rows)
+            await asyncio.sleep(_TURN_SECONDS)
+
+    async def _delete_all(self) -> None:
+        total = 0
+        while deleted := await self._delete_old(older_than_seconds=self._seconds, limit=_BATCH):
+            total += deleted
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if total:
+            log.info("old rows deleted", rows=self._rows, deleted=total)

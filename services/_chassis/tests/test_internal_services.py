@@ -1,0 +1,158 @@
+"""Internal services are on a port of their own: clients of the public port can neither call nor find them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from chassis import errors, server
+from chassis.settings import ServiceSettings
+from chassis.telemetry import Telemetry
+from shop import ad_pb2, ad_pb2_grpc
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+
+PUBLIC, INTERNAL = "shop.AdService", "shop.internal.OrderedCart"
+INFRASTRUCTURE = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+
+
+class Ads(ad_pb2_grpc.AdServiceServicer):
+    async def GetAds(self, request: ad_pb2.AdRequest, context: Any) -> ad_pb2.AdResponse:
+        return ad_pb2.AdResponse()
+
+
+class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):
+    async def RemoveOrdered(
+        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: Any
+    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        return ordered_cart_pb2.RemoveOrderedResponse()
+
+
+class Store:
+    broken = False
+
+    async def ping(self) -> None:
+        if self.broken:
+            raise errors.Unavailable("the store is down")
+
+
+@asynccontextmanager
+async def running(
+    store: Store | None = None, *, internal: bool = True, **settings: Any
+) -> AsyncIterator[server.Service]:
+    values = {"port": 0, "internal_port": 0, "drain_seconds": 0, "grace_seconds": 1, **settings}
+    service = server.Service(ServiceSettings(host="127.0.0.1", **values), Telemetry())
+    service.add_servicer(ad_pb2_grpc.add_AdServiceServicer_to_server, Ads())
+    if internal:
+        service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCarts())
+    service.add_readiness_check((store or Store()).ping)
+    await service.start()
+    try:
+        yield service
+    finally:
+        await service.drain()
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[server.Service]:
+    async with running() as started:
+        yield started
+
+
+@pytest.fixture
+async def public(service: server.Service) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+        yield channel
+
+
+@pytest.fixture
+async def internal(service: server.Service) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as channel:
+        yield channel
+
+
+async def get_ads(channel: grpc.aio.Channel) -> grpc.StatusCode:
+    return await status(ad_pb2_grpc.AdServiceStub(channel).GetAds(ad_pb2.AdRequest()))
+
+
+async def remove_ordered(channel: grpc.aio.Channel) -> grpc.StatusCode:
+    stub = ordered_cart_pb2_grpc.OrderedCartStub(channel)
+    return await status(stub.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest()))
+
+
+async def status(call: Any) -> grpc.StatusCode:
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+async def reflected(channel: grpc.aio.Channel) -> set[str]:
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(cast("grpc.Channel", channel))
+    request: Any = reflection_pb2.ServerReflectionRequest  # generated at run time, so without types
+    call = stub.ServerReflectionInfo(iter([request(list_services="")]))
+    names = {found.name for found in (await call.read()).list_services_response.service}
+    call.cancel()
+    return names
+
+
+async def health(channel: grpc.aio.Channel, name: str) -> str:
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    try:
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
+
+
+async def test_internal_services_are_served_on_the_internal_port(internal: grpc.aio.Channel) -> None:
+    assert await remove_ordered(internal) is grpc.StatusCode.OK
+
+
+async def test_internal_services_are_not_served_on_the_public_port(public: grpc.aio.Channel) -> None:
+    assert await remove_ordered(public) is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_public_services_are_not_served_on_the_internal_port(internal: grpc.aio.Channel) -> None:
+    assert await get_ads(internal) is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_reflection_of_a_port_lists_the_services_of_that_port(
+    public: grpc.aio.Channel, internal: grpc.aio.Channel
+) -> None:
+    assert await reflected(public) == {PUBLIC, *INFRASTRUCTURE}
+    assert await reflected(internal) == {INTERNAL, *INFRASTRUCTURE}
+
+
+async def test_health_of_a_port_covers_the_services_of_that_port(
+    public: grpc.aio.Channel, internal: grpc.aio.Channel
+) -> None:
+    names = ("", "liveness", PUBLIC, INTERNAL)
+    assert [await health(public, name) for name in names] == ["SERVING", "SERVING", "SERVING", "NOT_FOUND"]
+    assert [await health(internal, name) for name in names] == ["SERVING", "SERVING", "NOT_FOUND", "SERVING"]
+
+
+async def test_the_readiness_of_both_ports_follows_the_store() -> None:
+    store = Store()
+    store.broken = True
+    async with (
+        running(store) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
+    ):
+        assert [await health(public, PUBLIC), await health(internal, INTERNAL)] == ["NOT_SERVING"] * 2
+
+
+async def test_a_service_without_internal_services_has_no_internal_port() -> None:
+    async with running(internal=False) as service:
+        assert service.internal_port is None
+
+
+async def test_an_internal_port_in_use_fails_the_start_with_its_setting(service: server.Service) -> None:
+    with pytest.raises(OSError, match=f"INTERNAL_PORT: can't listen on 127.0.0.1:{service.internal_port}"):
+        async with running(internal_port=service.internal_port):
+            pass

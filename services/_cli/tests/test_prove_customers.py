@@ -1,0 +1,33 @@
+"""Simulated customers place the orders that were planned for them."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from chassis.client import channel
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop_cli.prove.customer_plan import Customer, Intent, Line, valid_intent
+from shop_cli.prove.customers import CustomerSimulator
+from shop_cli.prove.evidence import ClientOutcome
+from shop_cli.prove.progress_gate import ProgressGate
+
+NOWHERE = "127.0.0.1:1"
+INTENT = valid_intent(0, "ada", [Line("mug", 1)], "key")
+OTHER = valid_intent(1, "ada", [Line("mug", 1)], "another-key")
+
+
+@pytest.mark.parametrize(
+    "intents", [(INTENT, OTHER), (replace(INTENT, rival=1), replace(OTHER, rival=0))], ids=["in a row", "at once"]
+)
+async def test_customers_of_a_run_that_has_failed_skip_their_orders(intents: tuple[Intent, ...]) -> None:
+    gate = ProgressGate(lambda _: None)
+    await gate.open_until(2)
+    opened = channel(NOWHERE, "shop.CheckoutService", timeout_seconds=5)
+    simulator = CustomerSimulator(CartServiceStub(opened), [CheckoutServiceStub(opened)], gate, max_unanswered=-1)
+    async with asyncio.timeout(10):
+        result = await simulator.run(Customer("ada", intents))
+    await opened.close()
+    assert [response.outcome for response in result.responses.values()] == [ClientOutcome.SKIPPED] * 2
+    assert gate.finished == 2

@@ -1,0 +1,163 @@
+"""Each kind of fault does to a process, or to the connections to it, what its name says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from chassis.client import channel
+from chassis.errors import DomainError, FailedPrecondition, Unimplemented
+from shop.address_pb2 import Address
+from shop.cart_pb2 import CartItem
+from shop.payment_pb2 import ChargeRequest
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process, inherited
+from shop_cli.local.workspace import discover_services, find
+from shop_cli.prove import coverage
+from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.mail_relay import MailRelay
+from shop_cli.prove.peer_stubs import PeerStubs, serve_peer_stubs
+from shop_cli.prove.shop_faults import ShopFaults
+from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
+from shop_testkit.waiting import wait_until
+
+NO_STUBS = PeerStubs("", {})
+RELAY = MailRelay(Path())
+PARCEL = ShipOrderRequest(
+    address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
+    items=[CartItem(product_id="cast-iron-pan", quantity=1)],
+)
+
+
+@asynccontextmanager
+async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
+    """A client of a shipping that does not exist, while another server answers instead."""
+    async with serve_peer_stubs() as stubs, tcp_proxy("127.0.0.1:1") as link:
+        faults = ShopFaults({}, {"shipping": link}, stubs, RELAY, 1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
+        await wait_until(lambda: link.target != "127.0.0.1:1")
+        opened = channel(link.address, "shop.ShippingService", timeout_seconds=30)
+        try:
+            yield ShippingServiceStub(opened)
+        finally:
+            await opened.close()
+            injecting.cancel()
+            await asyncio.wait([injecting])
+            assert link.target == "127.0.0.1:1"
+
+
+async def test_a_peer_without_the_service_answers_unimplemented() -> None:
+    async with replaced_shipping(FaultKind.UNIMPLEMENTED) as shipping:
+        with pytest.raises(Unimplemented):
+            await shipping.GetQuote(GetQuoteRequest())
+
+
+async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
+    async with replaced_shipping(FaultKind.REFUSAL) as shipping:
+        assert (await shipping.GetQuote(GetQuoteRequest())).cost_usd.units > 0
+        with pytest.raises(FailedPrecondition):
+            await shipping.ShipOrder(ShipOrderRequest())
+
+
+async def test_a_refusing_payment_charges_no_card() -> None:
+    async with serve_peer_stubs() as stubs:
+        opened = channel(stubs.refusing["payment"], "shop.PaymentService", timeout_seconds=30)
+        with pytest.raises(FailedPrecondition):
+            await PaymentServiceStub(opened).Charge(ChargeRequest())
+        await opened.close()
+
+
+async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does() -> None:
+    received: list[bytes] = []
+
+    async def record(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        received.append(await reader.readline())
+
+    server = await asyncio.start_server(record, "127.0.0.1", 0)
+    async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as link:
+        host, _, port = link.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await wait_until(lambda: link.connections == 1)
+        faults = ShopFaults({}, {"payment": link}, NO_STUBS, RELAY, 1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.LATE, "payment", 0.5)))
+        await wait_until(lambda: link.mode == "blackhole")
+        writer.write(b"charge\n")
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
+        assert received == []
+        await injecting
+        await wait_until(lambda: received == [b"charge\n"])
+
+
+@pytest.mark.parametrize("kind", [FaultKind.FULL_DISK, FaultKind.HUNG_DATABASE])
+async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path: Path, kind: FaultKind) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        await process.start()
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        shipping = ShippingServiceStub(opened)
+        try:
+            await process.wait_until_serving()
+            faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, 30)
+            injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 5)))
+            refused = 0
+            while not injecting.done():
+                refused += not await try_to_ship(shipping)
+            assert refused
+            assert await try_to_ship(shipping)
+        finally:
+            await opened.close()
+            await process.stop()
+
+
+async def test_the_network_is_as_before_after_a_fault() -> None:
+    links = {"cart": TcpProxy("127.0.0.1:1"), "cart-internal": TcpProxy("127.0.0.1:2")}
+    for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
+        await ShopFaults({}, links, NO_STUBS, RELAY, 1).inject(Fault(0, FaultKind.NETWORK, "cart", 0, mode))
+        assert {link.mode for link in links.values()} == {"pass"}
+
+
+async def test_the_network_fails_for_all_ports_of_a_peer_and_no_other() -> None:
+    names = ("cart", "cart-internal", "email")
+    links = {name: TcpProxy("127.0.0.1:1") for name in names}
+    faults = ShopFaults({}, links, NO_STUBS, RELAY, 1)
+    injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.NETWORK, "cart", 60, "blackhole")))
+    await wait_until(lambda: links["cart"].mode == "blackhole")
+    assert [links[name].mode for name in names] == ["blackhole", "blackhole", "pass"]
+    injecting.cancel()
+
+
+async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(tmp_path: Path) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        process = Process(
+            program, port, {**inherited({}), "DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}, tmp_path
+        )
+        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, 30)
+        fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
+        injecting = asyncio.create_task(faults.inject(fault))
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        try:
+            while not injecting.done():
+                await try_to_ship(ShippingServiceStub(opened))
+            assert faults.effects[coverage.DEATHS_AT_FAILPOINTS] == 1
+            await wait_until(lambda: try_to_ship(ShippingServiceStub(opened)))
+        finally:
+            await opened.close()
+            await process.stop()
+
+
+async def try_to_ship(shipping: ShippingServiceStub) -> bool:
+    await asyncio.sleep(0.02)
+    try:
+        await shipping.ShipOrder(PARCEL)
+    except DomainError:
+        return False
+    return True

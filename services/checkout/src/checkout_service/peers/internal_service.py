@@ -1,0 +1,77 @@
+"""Calls of internal services (package shop.internal), which foreign implementations of the contract do not have."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from chassis.errors import REFUSALS, DomainError, Unavailable, Unimplemented
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
+
+log = structlog.get_logger()
+
+ABSENT_AFTER_SECONDS = 60.0
+"""How long a peer must have returned nothing but UNIMPLEMENTED to count as an implementation without the service."""
+
+NO_ADDRESS = "NO_INTERNAL_ADDRESS"
+"""The reason of UNIMPLEMENTED for a peer whose internal address is not set: it counts as absent at once."""
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+class InternalService:
+    """An internal service that a peer may lack.
+
+    UNIMPLEMENTED alone does not prove that: a proxy without a route and a replica of an older release return it too. So
+    the service is tried again at growing intervals, and it counts as absent only while no call has ever succeeded.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._missing_since: float | None = None
+        self._retry_at = 0.0
+        self._pause_seconds = 0.0
+        self.found = False
+
+    async def call(self, method: Callable[[RequestT], Awaitable[ReplyT]], request: RequestT) -> ReplyT:
+        """Call a method. Raise Unimplemented if the peer has no such service, and Unavailable while that is unclear."""
+        if self._now() < self._retry_at:
+            raise self._error()
+        try:
+            reply = await method(request)
+        except Unimplemented as error:
+            if error.reason == NO_ADDRESS:
+                raise
+            self._record_missing()
+            raise self._error() from error
+        except DomainError as error:
+            if isinstance(error, REFUSALS):
+                self._record_found()
+            raise
+        self._record_found()
+        return reply
+
+    def _record_found(self) -> None:
+        self.found, self._missing_since, self._retry_at, self._pause_seconds = True, None, 0.0, 0.0
+
+    def _record_missing(self) -> None:
+        if self._missing_since is None:
+            self._missing_since = self._now()
+            log.warning("internal service not implemented", service=self._name)
+        self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        self._retry_at = self._now() + self._pause_seconds
+
+    def _error(self) -> DomainError:
+        message = f"{self._name} is not implemented"
+        since = self._missing_since
+        if self.found or since is None or self._now() - since < ABSENT_AFTER_SECONDS:
+            return Unavailable(message, reason=Unimplemented.default_reason)
+        return Unimplemented(message)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

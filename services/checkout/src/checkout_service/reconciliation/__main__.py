@@ -1,0 +1,127 @@
+"""`python -m checkout_service.reconciliation` compares the records of orders, logs what disagrees, and exits.
+
+Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
+"""
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+
+import grpc
+import structlog
+from pydantic import Field
+
+from chassis import client, logging, otlp
+from chassis.errors import DomainError
+from chassis.settings import Settings, load
+from chassis.telemetry import Telemetry
+from checkout_service.reconciliation.reader import Reader, Records
+from checkout_service.reconciliation.rules import Kind, Mismatch, find_mismatches
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+log = structlog.get_logger()
+
+AGREE, DISAGREE, NOT_READ = 0, 1, 2
+_NAME = "reconciliation"
+_CALL_SECONDS = 15.0
+
+
+class ReconciliationSettings(Settings):
+    """Settings of the reconciliation, read from the environment. Addresses are host:port of internal services."""
+
+    checkout_internal_addr: str
+    payment_internal_addr: str
+    shipping_internal_addr: str
+    email_internal_addr: str | None = None
+    # Orders, charges and shipments from before are not compared.
+    window_hours: float = Field(default=24, gt=0)
+    # How long the steps of an order may take before a missing one is a mismatch.
+    grace_minutes: float = Field(default=10, ge=0)
+
+
+def main() -> int:
+    """Reconcile and return the exit status."""
+    settings = load(ReconciliationSettings)
+    telemetry = otlp.configure(_NAME)
+    logging.configure(_NAME, level=settings.log_level, logger=telemetry.logger)
+    try:
+        records = asyncio.run(_read(settings, telemetry))
+    except DomainError as error:
+        log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - it is expected
+        return NOT_READ
+    else:
+        mismatches = _mismatches(records, settings)
+        _report(records, mismatches, telemetry)
+        return DISAGREE if mismatches else AGREE
+    finally:
+        telemetry.shutdown()
+
+
+async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
+    async with AsyncExitStack() as stack:
+
+        def channel(address: str, service: str, method: str) -> grpc.aio.Channel:
+            opened = client.channel(
+                address, service, timeout_seconds=_CALL_SECONDS, retryable=[method], telemetry=telemetry
+            )
+            stack.push_async_callback(opened.close)
+            return opened
+
+        mails = settings.email_internal_addr
+        reader = Reader(
+            OrderJournalStub(channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "ScanOrders")),
+            PaymentLedgerStub(channel(settings.payment_internal_addr, "shop.internal.PaymentLedger", "ListCharges")),
+            ShipmentManifestStub(
+                channel(settings.shipping_internal_addr, "shop.internal.ShipmentManifest", "ListShipments")
+            ),
+            MailRecordsStub(channel(mails, "shop.internal.MailRecords", "FindMails")) if mails else None,
+        )
+        return await reader.read(time.time() - settings.window_hours * 3600)
+
+
+def _mismatches(records: Records, settings: ReconciliationSettings) -> list[Mismatch]:
+    settled_before = time.time() - settings.grace_minutes * 60
+    return sorted(
+        (
+            mismatch
+            for each in records.orders
+            for mismatch in find_mismatches(
+                each,
+                settled_before=settled_before,
+                mails_are_read=records.mails_are_read,
+                complete_since=records.complete_since,
+            )
+        ),
+        key=lambda mismatch: (mismatch.since, mismatch.order_id),
+    )
+
+
+def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemetry) -> None:
+    counts = Counter(mismatch.kind for mismatch in mismatches)
+    meter = telemetry.meter
+    found = meter.create_gauge("reconciliation_mismatches", description="Orders whose records disagree, by kind")
+    for kind in Kind:
+        found.set(counts[kind], {"kind": kind.value})
+    compared = meter.create_gauge("reconciliation_orders", description="Orders whose records were compared")
+    compared.set(len(records.orders))
+    for mismatch in mismatches:
+        log.error("mismatch", **asdict(mismatch))
+    log.info(
+        "reconciled",
+        orders=len(records.orders),
+        charges=records.charges,
+        shipments=records.shipments,
+        mails_are_read=records.mails_are_read,
+        mismatches=len(mismatches),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Reads the records of orders from checkout, payment, shipping and e-mail, through their internal services."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from chassis.errors import InvalidArgument, NotFound, Unimplemented
+from chassis.wire import money_from_wire, time_to_wire
+from checkout_service.reconciliation.rules import Charge, CompleteSince, Mail, Order, OrderRecords, Shipment
+from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+CLOCK_SKEW_SECONDS = 300.0
+"""How far the clocks of the databases may differ."""
+
+_MAX_LISTED = 1_000
+_FINISHED = ("DONE", "DECLINED", "VOIDED", "ABANDONED")
+
+
+class _Page(Protocol):
+    @property
+    def next_page_token(self) -> str: ...
+
+
+PageT = TypeVar("PageT", bound=_Page)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All records of a period, by order, and how many there are.
+
+    Attributes:
+        mails_are_read: False if the email service has no records of mails.
+    """
+
+    orders: list[OrderRecords]
+    charges: int
+    shipments: int
+    mails_are_read: bool
+    complete_since: CompleteSince
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """Charges and shipments by order id, in the order in which they were recorded.
+
+    `shipments_since`: see CompleteSince.
+    """
+
+    charges: dict[str, list[Charge]]
+    shipments: dict[str, list[Shipment]]
+    shipments_since: float
+
+    def order_ids_since(self, since: float) -> set[str]:
+        by_order: list[tuple[str, Sequence[Charge | Shipment]]] = [*self.charges.items(), *self.shipments.items()]
+        return {order_id for order_id, effects in by_order if any(each.recorded_at >= since for each in effects)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads records with stubs of the internal services. `mails` is None if the email service has no records."""
+
+    journal: OrderJournalStub
+    ledger: PaymentLedgerStub
+    manifest: ShipmentManifestStub
+    mails: MailRecordsStub | None
+
+    async def read(self, since: float) -> Records:
+        """Return the records of all orders that were created, charged or shipped since a time, or need attention.
+
+        Of an order that was created before, and charged or shipped since then, the earlier records are read, too.
+        """
+        orders, orders_since = await self._orders(since)
+        effects = await self._effects(since)
+        recorded = effects.order_ids_since(since)
+        earlier = [order for order_id in recorded - orders.keys() if (order := await self._find(order_id))]
+        begun = min((order.created_at for order in earlier), default=since)
+        if begun < since:
+            effects = await self._effects(begun)
+        orders |= {order.order_id: order for order in earlier}
+        found = [_records(order_id, orders.get(order_id), effects) for order_id in recorded | orders.keys()]
+        # These are older than all records read here, so their charges and shipments are not compared.
+        found += [OrderRecords(order.order_id, order) for order in await self._stuck() if order.order_id not in orders]
+        charges, shipments = (sum(map(len, each.values())) for each in (effects.charges, effects.shipments))
+        complete_since = CompleteSince(orders_since, effects.shipments_since)
+        records = Records(found, charges, shipments, mails_are_read=False, complete_since=complete_since)
+        return await self._with_mails(records)
+
+    async def _orders(self, since: float) -> tuple[dict[str, Order], float]:
+        orders: dict[str, Order] = {}
+        complete_since = 0.0
+        async for page in _pages(self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, since):
+            orders |= {order.order_id: _order_from_wire(order) for order in page.orders}
+            complete_since = _complete_since(page.complete_since)
+        return orders, complete_since
+
+    async def _effects(self, since: float) -> _Effects:
+        charges: defaultdict[str, list[Charge]] = defaultdict(list)
+        shipments: defaultdict[str, list[Shipment]] = defaultdict(list)
+        shipments_since = 0.0
+        since -= CLOCK_SKEW_SECONDS
+        async for charged in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since):
+            for charge in charged.charges:
+                amount, recorded_at = money_from_wire(charge.amount), _seconds(charge.recorded_at)
+                charges[_order_id(charge.charge_key)].append(Charge(charge.charge_key, amount, recorded_at))
+        async for shipped in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
+            for each in shipped.shipments:
+                shipment = Shipment(each.shipment_key, each.tracking_id, _seconds(each.recorded_at))
+                shipments[_order_id(each.shipment_key)].append(shipment)
+            shipments_since = _complete_since(shipped.complete_since)
+        return _Effects(charges, shipments, shipments_since)
+
+    async def _find(self, order_id: str) -> Order | None:
+        try:
+            return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
+        except (NotFound, InvalidArgument):  # a key of another caller need not begin with an order id
+            return None
+
+    async def _stuck(self) -> Iterable[Order]:
+        listed = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
+        return map(_order_from_wire, listed.orders)
+
+    async def _with_mails(self, records: Records) -> Records:
+        shipped = [each.order_id for each in records.orders if each.shipments]
+        mails: dict[str, Mail] = {}
+        mails_since = 0.0
+        try:
+            for start in range(0, len(shipped), _MAX_LISTED):
+                found, mails_since = await self._find_mails(shipped[start : start + _MAX_LISTED])
+                mails |= found
+        except Unimplemented:
+            return records
+        orders = [
+            OrderRecords(each.order_id, each.order, each.charges, each.shipments, mails.get(each.order_id))
+            for each in records.orders
+        ]
+        complete_since = replace(records.complete_since, mails=mails_since)
+        return replace(records, orders=orders, mails_are_read=True, complete_since=complete_since)
+
+    async def _find_mails(self, order_ids: list[str]) -> tuple[dict[str, Mail], float]:
+        if self.mails is None:
+            raise Unimplemented("the email service has no records")
+        found = await self.mails.FindMails(mail_records_pb2.FindMailsRequest(order_ids=order_ids))
+        mails = {mail.order_id: _mail_from_wire(mail) for mail in found.mails}
+        return mails, _complete_since(found.complete_since)
+
+
+async def _pages(
+    call: Callable[[Any], Awaitable[PageT]], request: Callable[..., Any], since: float
+) -> AsyncIterator[PageT]:
+    token = ""
+    while True:
+        page = await call(request(since=time_to_wire(max(since, 0.0)), page_token=token))
+        yield page
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _records(order_id: str, order: Order | None, effects: _Effects) -> OrderRecords:
+    charges, shipments = effects.charges.get(order_id, ()), effects.shipments.get(order_id, ())
+    return OrderRecords(order_id, order, tuple(charges), tuple(shipments))
+
+
+def _complete_since(at: Timestamp) -> float:
+    """Return a `complete_since` of another service, on whose clock the compared times may not be."""
+    return _seconds(at) + CLOCK_SKEW_SECONDS
+
+
+def _order_id(key: str) -> str:
+    """Return the order id in the key of a charge or a shipment: `order_id` or `order_id:attempt`."""
+    return key.partition(":")[0]
+
+
+def _order_from_wire(order: orders_pb2.Order) -> Order:
+    state = orders_pb2.OrderState.Name(order.state).removeprefix("ORDER_STATE_")
+    return Order(
+        order.order_id,
+        state,
+        state not in _FINISHED,
+        money_from_wire(order.total),
+        _seconds(order.created_at),
+        _seconds(order.updated_at),
+    )
+
+
+def _mail_from_wire(mail: mail_records_pb2.Mail) -> Mail:
+    state = mail_records_pb2.MailState.Name(mail.state).removeprefix("MAIL_STATE_")
+    return Mail(mail.state == mail_records_pb2.MAIL_STATE_FAILED, f"{state.lower()} {mail.reason}".rstrip())
+
+
+def _seconds(at: Timestamp) -> float:
+    return at.ToNanoseconds() / 1e9

@@ -1,0 +1,76 @@
+"""UNIMPLEMENTED from an internal service is a passing condition until it has lasted."""
+
+from contextlib import suppress
+
+import pytest
+
+from chassis.errors import NotFound, Unavailable, Unimplemented
+from checkout_service.peers import internal_service
+from checkout_service.peers.internal_service import InternalService
+
+
+class Peer:
+    """A method that fails with the given errors, one per call, and then succeeds."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    async def method(self, request: str) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return f"reply to {request}"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> InternalService:
+    """A service that is tried again at once."""
+    monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
+    return InternalService("shop.internal.Test")
+
+
+async def test_a_method_that_is_not_implemented_is_unavailable_at_first(service: InternalService) -> None:
+    with pytest.raises(Unavailable) as error:
+        await service.call(Peer(Unimplemented("no route")).method, "request")
+    assert error.value.reason == "UNIMPLEMENTED"
+
+
+async def test_a_service_that_is_missing_for_long_is_not_implemented(
+    service: InternalService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    with pytest.raises(Unimplemented):
+        await service.call(Peer(Unimplemented("no route")).method, "request")
+
+
+async def test_a_service_without_an_address_is_not_implemented_at_once(service: InternalService) -> None:
+    with pytest.raises(Unimplemented):
+        await service.call(Peer(Unimplemented("no address", reason=internal_service.NO_ADDRESS)).method, "request")
+
+
+async def test_a_service_that_was_missing_is_found_again(service: InternalService) -> None:
+    peer = Peer(Unimplemented("no route"))
+    with pytest.raises(Unavailable):
+        await service.call(peer.method, "request")
+    assert await service.call(peer.method, "request") == "reply to request"
+
+
+@pytest.mark.parametrize("first", [[], [NotFound("no such charge")]])
+async def test_a_service_that_has_responded_once_is_never_absent(
+    service: InternalService, monkeypatch: pytest.MonkeyPatch, first: list[Exception]
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    responded = Peer(*first)
+    with suppress(NotFound):
+        await service.call(responded.method, "request")
+    with pytest.raises(Unavailable):
+        await service.call(Peer(Unimplemented("no route")).method, "request")
+
+
+async def test_a_missing_service_is_not_called_before_a_pause() -> None:
+    service, peer = InternalService("shop.internal.Test"), Peer(Unimplemented("no route"))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await service.call(peer.method, "request")
+    assert peer.calls == 1

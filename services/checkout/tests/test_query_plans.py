@@ -1,0 +1,187 @@
+"""No statement of the journal reads a whole table of a million orders.
+
+SQLite plans without statistics, which the journal never collects, as if a table had a million rows. PostgreSQL gets a
+hundred thousand orders and the statistics of a million; its tables then seem ten times easier to scan than they are.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from chassis import database
+from checkout_service.domain import State
+from checkout_service.journal import postgres, sqlite, statements
+from checkout_service.journal.opening import MIGRATIONS
+from checkout_service.journal.statements import Claims
+
+ORDERS = 100_000
+TABLES = {"orders", "order_events", "outbox"}
+PARAMETERS: dict[str, Any] = {
+    **dict.fromkeys(("order_id", "scope", "fingerprint", "user_id", "email", "cart_etag", "currency_code"), "7"),
+    **dict.fromkeys(("worker", "owner", "new_owner", "traceparent", "reason", "refusal", "step"), "x"),
+    **dict.fromkeys(("transaction_id", "tracking_id"), "x"),
+    **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "further_attempts"), 1),
+    **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),
+    **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than_seconds"), 60.0),
+    "snapshot": b"{}",
+    "state": State.CHARGING.value,
+    "before": State.CHARGING.value,
+    "after": State.SHIPPED.value,
+    "kind": "email",
+    "at": 1_790_000_000.0,
+    "key": "7",
+    "limit": 50,
+    "items": json.dumps([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
+}
+COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"
+"""Counts all rows of a table that is as long as the backlog."""
+IN_ORDER = {"LIST": "ix_orders_created_at"}
+"""Reads the first rows of an index and stops at its limit."""
+
+
+def texts() -> dict[str, str]:
+    found = {name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)}
+    found = {name: text for name, text in found.items() if not name.startswith("_")}
+    for name, claims in vars(statements).items():
+        if isinstance(claims, Claims):
+            found |= {f"{name}.{field}": text for field, text in asdict(claims).items()}
+    return found
+
+
+TEXTS = texts()
+
+
+@pytest.fixture(scope="module")
+def sqlite_plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], list[str]]]:
+    """Return the steps of a statement's plan on SQLite."""
+    path: Path = tmp_path_factory.mktemp("plans") / "journal.db"
+    database.migrate(f"sqlite:///{path}", MIGRATIONS)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.create_function("unix_time", 0, lambda: 1.0)
+
+        def explain(text: str) -> list[str]:
+            rendered = sqlite.DIALECT.render(text)
+            return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {rendered}", PARAMETERS)]
+
+        yield explain
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS.keys() - {COUNT_OF_THE_BACKLOG}))
+def test_sqlite_finds_rows_by_an_index(sqlite_plan: Callable[[str], list[str]], name: str) -> None:
+    scans = [step for step in sqlite_plan(TEXTS[name]) if step.startswith("SCAN") and step.split()[1] in TABLES]
+    assert [step for step in scans if not reads_few(name, step.rpartition("INDEX ")[2])] == []
+
+
+def reads_few(name: str, index: str) -> bool:
+    """Return whether a scan of an index stops early, or reads unfinished work only."""
+    return index in {"ix_orders_active", "ix_outbox_dead"} or IN_ORDER.get(name) == index
+
+
+@pytest.fixture(scope="module")
+def postgres_plan(postgres_process: str) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """Return the nodes of a statement's plan on PostgreSQL."""
+    with psycopg.connect(postgres_process, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE plans")
+    url = psycopg.conninfo.make_conninfo(postgres_process, dbname="plans")
+    try:
+        database.migrate(postgres_url_of(postgres_process), MIGRATIONS)
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            for statement in FILL:
+                connection.execute(statement)
+
+            def explain(text: str) -> list[dict[str, Any]]:
+                rendered = postgres.DIALECT.render(text)
+                row = connection.execute(f"EXPLAIN (FORMAT JSON) {rendered}", PARAMETERS).fetchone()
+                assert row is not None
+                return list(nodes(row[0][0]["Plan"]))
+
+            yield explain
+    finally:
+        with psycopg.connect(postgres_process, autocommit=True) as admin:
+            admin.execute("DROP DATABASE plans WITH (FORCE)")
+
+
+def postgres_url_of(url: str) -> str:
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    return f"postgresql://{parts.get('user', 'postgres')}@/plans?host={parts['host']}&port={parts.get('port', 5432)}"
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+STATES = "(ARRAY['CHARGING','SHIPPED','VOIDED','DECLINED','ABANDONED'])"
+FILL = [
+    *(f"ALTER TABLE {table} SET (autovacuum_enabled = false)" for table in TABLES),
+    f"""
+    INSERT INTO orders (
+        order_id, scope, fingerprint, user_id, email, cart_etag, currency_code, total_units, total_nanos, state,
+        attempt, epoch, worker, lease_until, failures, reason, refusal, transaction_id, tracking_id, traceparent,
+        created_at, updated_at, snapshot
+    ) SELECT
+        md5(n::text), md5(n::text), md5(n::text), n, 'a@b.example', n, 'EUR', 1, 0,
+        CASE WHEN n % 100 = 0 THEN {STATES}[n / 100 % 5 + 1] ELSE 'DONE' END,
+        1, 1, 'one', n, n / 100 % 2, '', '', '', '', '', n, n, ''
+    FROM generate_series(1, {ORDERS}) AS n
+    """,  # noqa: S608 - constants
+    f"""
+    INSERT INTO order_events SELECT md5(n::text), 1, step, n, 'DONE', 1, ''
+    FROM generate_series(1, {ORDERS}) AS n CROSS JOIN (VALUES ('inserted'), ('done')) AS steps(step)
+    """,  # noqa: S608 - constants
+    f"""
+    INSERT INTO outbox SELECT md5(n::text), kind, n, n % 2, '', CASE WHEN n % 100 = 0 THEN n END
+    FROM generate_series(1, {ORDERS}) AS n CROSS JOIN (VALUES ('email'), ('empty_cart')) AS kinds(kind)
+    """,  # noqa: S608 - constants
+    "ANALYZE orders, order_events, outbox",
+    """
+    UPDATE pg_class SET reltuples = reltuples * 10
+    WHERE oid IN (SELECT indexrelid FROM pg_index UNION SELECT indrelid FROM pg_index) AND relname ~ 'order|outbox'
+    """,
+]
+
+
+BY_TIME = {
+    **{
+        f"{tries}.{claim}": "lease_until"
+        for tries in ("NEW", "FAILED")
+        for claim in ("correct_leases", "claim_expired")
+    },
+    **{f"{tries}.{claim}": "due_at" for tries in ("NEW", "FAILED") for claim in ("correct_due_times", "claim_outbox")},
+    "COUNT_FUTURE": "created_at",
+    "OLD": "created_at",
+}
+"""Statements that read only what is due, out of many that are not, and the column that an index finds it by."""
+
+
+@pytest.mark.parametrize(("name", "column"), BY_TIME.items())
+def test_sqlite_finds_what_is_due_by_its_time(sqlite_plan: Callable[[str], list[str]], name: str, column: str) -> None:
+    searches = [step for step in sqlite_plan(TEXTS[name]) if step.startswith("SEARCH")]
+    assert [step for step in searches if f"{column}<" in step or f"{column}>" in step]
+
+
+@pytest.mark.parametrize(("name", "column"), BY_TIME.items())
+def test_postgresql_finds_what_is_due_by_its_time(
+    postgres_plan: Callable[[str], list[dict[str, Any]]], name: str, column: str
+) -> None:
+    conditions = [node.get("Index Cond", "") for node in postgres_plan(TEXTS[name])]
+    assert [condition for condition in conditions if column in condition]
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS.keys() - {COUNT_OF_THE_BACKLOG}))
+def test_postgresql_finds_rows_by_an_index(postgres_plan: Callable[[str], list[dict[str, Any]]], name: str) -> None:
+    reads = [node for node in postgres_plan(TEXTS[name]) if "Scan" in node["Node Type"]]
+    scans = [node for node in reads if node.get("Relation Name") in TABLES and not_by_condition(node)]
+    assert [node for node in scans if not reads_few(name, node.get("Index Name", ""))] == []
+
+
+def not_by_condition(node: dict[str, Any]) -> bool:
+    return not {"Index Cond", "Recheck Cond", "TID Cond"} & node.keys()

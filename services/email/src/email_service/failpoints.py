@@ -1,0 +1,13 @@
+"""Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
+
+The relay has no complete letter before `sending` has begun, and has responded before `outcome`.
+"""
+
+BEFORE_ACCEPT = "email.accept.before"
+AFTER_ACCEPT = "email.accept.after"
+BEFORE_SENDING = "email.sending.before"
+AFTER_SENDING = "email.sending.after"
+BEFORE_OUTCOME = "email.outcome.before"
+AFTER_OUTCOME = "email.outcome.after"
+
+FAILPOINTS = (BEFORE_ACCEPT, AFTER_ACCEPT, BEFORE_SENDING, AFTER_SENDING, BEFORE_OUTCOME, AFTER_OUTCOME)

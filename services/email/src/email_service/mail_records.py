@@ -1,0 +1,32 @@
+"""shop.internal.MailRecords: which confirmations were accepted, for reconciliation."""
+
+from typing_extensions import override
+
+from chassis.fields import limit_count
+from chassis.serving import ServicerContext
+from chassis.wire import time_to_wire
+from email_service.domain import MailIndex, MailRecord
+from shop_internal import mail_records_pb2, mail_records_pb2_grpc
+
+_MAX_ORDERS = 1_000
+
+
+class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
+    """Looks up the confirmations of orders."""
+
+    def __init__(self, index: MailIndex) -> None:
+        self._index = index
+
+    @override
+    async def FindMails(
+        self, request: mail_records_pb2.FindMailsRequest, _context: ServicerContext
+    ) -> mail_records_pb2.FindMailsResponse:
+        limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
+        found = [(order_id, await self._index.find(order_id)) for order_id in request.order_ids]
+        mails = [_record_to_wire(order_id, record) for order_id, record in found if record is not None]
+        return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=time_to_wire(self._index.complete_since))
+
+
+def _record_to_wire(order_id: str, record: MailRecord) -> mail_records_pb2.Mail:
+    state = mail_records_pb2.MailState.Value(f"MAIL_STATE_{record.state.value}")
+    return mail_records_pb2.Mail(order_id=order_id, state=state, reason=record.reason)

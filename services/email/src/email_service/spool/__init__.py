@@ -1,0 +1,1 @@
+"""The spool's adapters: a SQLite file or a PostgreSQL database."""

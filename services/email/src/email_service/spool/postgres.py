@@ -1,0 +1,45 @@
+"""The spool's database in PostgreSQL: shared by several replicas."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+from psycopg.rows import dict_row
+from typing_extensions import override
+
+from chassis.postgres import Connection, Postgres, open_postgres
+from email_service.letters import SpoolUnavailable
+from email_service.spool.database import Database, Dialect, Row
+
+DIALECT = Dialect(
+    now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    skip_locked="FOR UPDATE SKIP LOCKED",
+    parameter="%({})s",
+)
+
+
+@asynccontextmanager
+async def open_postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
+    """Open a database whose tables exist; close it on leaving the context."""
+    async with open_postgres(url) as server:
+        yield PostgresDatabase(server)
+
+
+class PostgresDatabase(Database):
+    """A PostgreSQL database. Statements are repeated while the server restarts."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+        self._render = cache(DIALECT.render)
+
+    @override
+    async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            cursor = connection.cursor(row_factory=dict_row)
+            return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
+
+        try:
+            return await self._server.run(work)
+        except TimeoutError as error:
+            raise SpoolUnavailable from error

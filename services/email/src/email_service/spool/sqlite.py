@@ -1,0 +1,50 @@
+"""The spool's database as a SQLite file: the embedded default, for one process."""
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from chassis.sqlite import SqliteWriter
+from email_service.letters import SpoolUnavailable
+from email_service.spool.database import Database, Dialect, Row
+from email_service.spool.statements import RELEASE_CLAIMS
+
+DIALECT = Dialect(now="unix_time()", skip_locked="", parameter=":{}")
+
+
+@asynccontextmanager
+async def open_sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
+    """Open a file whose tables exist, and release what an ended process had claimed; close it on leaving."""
+    writer = SqliteWriter(path, unix_time=time.time)
+    try:
+        opened = SqliteDatabase(writer)
+        await opened.run(RELEASE_CLAIMS, {})
+        yield opened
+    finally:
+        await writer.close()
+
+
+class SqliteDatabase(Database):
+    """A SQLite file. Concurrent statements share a flush to disk."""
+
+    def __init__(self, writer: SqliteWriter) -> None:
+        self._writer = writer
+        self._render = cache(DIALECT.render)
+
+    @override
+    async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        def work(connection: sqlite3.Connection) -> list[Row]:
+            cursor = connection.cursor()
+            cursor.row_factory = sqlite3.Row
+            return cursor.execute(self._render(text), parameters).fetchall()
+
+        try:
+            return await self._writer.run(work)
+        except sqlite3.DatabaseError as error:  # locked, full, damaged
+            raise SpoolUnavailable from error

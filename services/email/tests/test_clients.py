@@ -1,0 +1,205 @@
+"""What a real SMTP server receives, and how its responses are understood."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from email_service.clients import Relay, SmtpRelay, parse_relay
+from email_service.letters import Attempt, Letter, Outcome
+from shop_testkit.mail_relay import Inbox, relay
+
+TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
+LETTER = Letter("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
+CERTIFICATE = Path(__file__).parent / "localhost.pem"
+
+
+def server_tls() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+def client_tls() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=CERTIFICATE)
+
+
+async def begin_sending() -> bool:
+    return True
+
+
+async def send(target: Relay, letter: Letter = LETTER, **options: Any) -> Attempt:
+    return await SmtpRelay(target, "orders@shop.example", **options).send(letter, begin_sending)
+
+
+async def test_a_letter_arrives_unchanged() -> None:
+    inbox = Inbox()
+    async with relay(inbox) as port:
+        assert await send(Relay("127.0.0.1", port)) == Attempt(Outcome.SENT)
+    assert inbox.mails == [TEXT]
+
+
+async def test_the_envelope_contains_plain_addresses() -> None:
+    inbox = Inbox()
+    async with relay(inbox) as port:
+        await send(Relay("127.0.0.1", port))
+    assert inbox.envelopes == [("orders@shop.example", ["jane@example.com"])]
+
+
+async def test_the_longest_address_arrives_whole() -> None:
+    inbox, longest = Inbox(), "a" * 242 + "@example.com"
+    async with relay(inbox) as port:
+        await send(Relay("127.0.0.1", port), Letter("o-1", longest, TEXT, attempt=1, deferrals=0))
+    assert inbox.envelopes[0][1] == [longest]
+
+
+async def test_nothing_is_delivered_before_sending_has_begun() -> None:
+    inbox = Inbox()
+
+    async def crash() -> bool:
+        assert inbox.received == 0
+        raise asyncio.CancelledError
+
+    async with relay(inbox) as port:
+        with pytest.raises(asyncio.CancelledError):
+            await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example").send(LETTER, crash)
+    assert inbox.received == 0
+
+
+async def test_a_letter_whose_claim_was_lost_is_not_delivered() -> None:
+    inbox = Inbox()
+
+    async def lose_claim() -> bool:
+        return False
+
+    async with relay(inbox) as port:
+        target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example")
+        assert await target.send(LETTER, lose_claim) == Attempt(Outcome.CLAIM_LOST)
+    assert inbox.received == 0
+
+
+async def test_smtps_uses_tls_from_the_first_byte() -> None:
+    inbox = Inbox()
+    async with relay(inbox, tls=server_tls()) as port:
+        await send(Relay("127.0.0.1", port, tls=True), tls=client_tls())
+    assert inbox.over_tls == [True]
+
+
+async def test_starttls_is_used_when_the_relay_offers_it() -> None:
+    inbox = Inbox()
+    async with relay(inbox, tls_context=server_tls()) as port:
+        await send(Relay("127.0.0.1", port), tls=client_tls())
+    assert inbox.over_tls == [True]
+
+
+@pytest.mark.parametrize("options", [{"tls": server_tls()}, {"tls_context": server_tls()}], ids=["smtps", "starttls"])
+async def test_an_untrusted_certificate_is_rejected(options: dict[str, Any]) -> None:
+    inbox = Inbox()
+    async with relay(inbox, **options) as port:
+        assert (await send(Relay("127.0.0.1", port, tls="tls" in options))).outcome is Outcome.NOT_SENT
+    assert inbox.received == 0
+
+
+async def test_a_user_logs_in_over_starttls() -> None:
+    inbox = Inbox()
+    async with relay(inbox, tls_context=server_tls(), auth_required=True) as port:
+        await send(parse_relay(f"smtp://jane:s3cret%2F%40@127.0.0.1:{port}"), tls=client_tls())
+    assert (inbox.users, inbox.over_tls) == (["jane"], [True])
+
+
+async def test_a_wrong_password_is_a_failure_of_the_relay_and_not_revealed() -> None:
+    inbox = Inbox()
+    async with relay(inbox, tls_context=server_tls(), auth_required=True) as port:
+        target = Relay("127.0.0.1", port, user="jane", password="wrong")
+        assert await send(target, tls=client_tls()) == Attempt(Outcome.NOT_SENT, "RELAY_535")
+    assert "wrong" not in repr(target)
+    assert inbox.received == 0
+
+
+async def test_a_password_is_never_sent_without_tls() -> None:
+    inbox = Inbox()
+    async with relay(inbox, auth_require_tls=False) as port:
+        target = Relay("127.0.0.1", port, user="jane", password="s3cret/@")
+        assert (await send(target)).outcome is Outcome.NOT_SENT
+    assert not inbox.users
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected"),
+    [
+        (Inbox(mail_response="550 unknown sender"), Attempt(Outcome.NOT_SENT, "RELAY_550")),
+        (Inbox(rcpt_response="550 no such user"), Attempt(Outcome.REFUSED, "RELAY_550")),
+        (Inbox(rcpt_response="450 greylisted"), Attempt(Outcome.DEFERRED, "RELAY_450")),
+        (Inbox(rcpt_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
+        (Inbox(data_response="451 disk full"), Attempt(Outcome.DEFERRED, "RELAY_451")),
+        (Inbox(data_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
+        (Inbox(data_response="554 no"), Attempt(Outcome.REFUSED, "RELAY_554")),
+        (Inbox(hangs_up=True), Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")),
+    ],
+    ids=["sender 550", "rcpt 550", "rcpt 450", "rcpt 421", "data 451", "data 421", "data 554", "hangs up"],
+)
+async def test_a_response_decides_whether_a_letter_is_sent_again(inbox: Inbox, expected: Attempt) -> None:
+    async with relay(inbox) as port:
+        assert await send(Relay("127.0.0.1", port)) == expected
+
+
+async def test_a_relay_that_is_down_has_not_got_the_letter() -> None:
+    async with relay(Inbox()) as port:
+        pass
+    assert await send(Relay("127.0.0.1", port)) == Attempt(Outcome.NOT_SENT, "SMTPConnectError")
+
+
+async def test_a_relay_that_does_not_respond_in_time_leaves_the_letter_in_doubt() -> None:
+    async with relay(Inbox(before_response=asyncio.Event().wait)) as port:
+        attempt = await send(Relay("127.0.0.1", port), response_seconds=0.2)
+    assert attempt == Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")
+
+
+async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_letter() -> None:
+    closed = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        target = Relay("127.0.0.1", server.sockets[0].getsockname()[1])
+        assert await send(target, reach_seconds=0.2) == Attempt(Outcome.NOT_SENT, "TimeoutError")
+        await closed.wait()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("smtp://relay", Relay("relay", 25)),
+        ("smtp://relay:2525", Relay("relay", 2525)),
+        ("smtps://relay/", Relay("relay", 465, tls=True)),
+        ("smtp://jane:pass@relay", Relay("relay", 587, user="jane", password="pass")),
+        ("smtps://jane%40shop:p%3A@relay:1", Relay("relay", 1, tls=True, user="jane@shop", password="p:")),
+    ],
+)
+def test_a_relay_is_parsed_from_its_url(url: str, expected: Relay) -> None:
+    assert parse_relay(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "relay",
+        "http://relay",
+        "smtp://",
+        "smtp://:25",
+        "smtp://jane@relay",
+        "smtp://jane:pa/ss@relay",
+        "smtp://r:x",
+    ],
+)
+def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
+    with pytest.raises(ValueError, match="must be smtp://") as refused:
+        parse_relay(url)
+    assert "jane" not in str(refused.value)

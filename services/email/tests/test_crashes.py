@@ -1,0 +1,130 @@
+"""Email processes that are killed at every failpoint: no accepted letter is lost, and none is sent twice."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+import pytest
+
+from email_service.failpoints import FAILPOINTS
+from shop.email_pb2 import SendOrderConfirmationRequest
+from shop.email_pb2_grpc import EmailServiceStub
+from shop.money_pb2 import Money
+from shop.order_pb2 import OrderResult
+from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
+from shop_testkit.mail_relay import Inbox, relay
+from shop_testkit.waiting import wait_until
+
+REQUEST = SendOrderConfirmationRequest(
+    email="jane@example.com", order=OrderResult(order_id="o-1", shipping_cost=Money(currency_code="EUR", units=5))
+)
+
+
+async def ports_of(running: asyncio.subprocess.Process) -> tuple[int, int]:
+    """Wait until the service serves, and return its port and that of its internal services."""
+    assert running.stdout is not None
+    async for line in running.stdout:
+        event = json.loads(line)
+        if event["event"] == "serving":
+            return int(event["port"]), int(event["internal_port"])
+    pytest.fail("the service ended before it served")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process and stubs of both of its services."""
+
+    process: asyncio.subprocess.Process
+    email: EmailServiceStub
+    spool: LetterSpoolStub
+
+
+@asynccontextmanager
+async def process(url: str, relay_port: int, failpoints: str = "") -> AsyncIterator[Running]:
+    """Run the service in its own process, on a free port."""
+    environment = {
+        **os.environ,
+        "HOST": "127.0.0.1",
+        "PORT": "0",
+        "INTERNAL_PORT": "0",
+        "DRAIN_SECONDS": "0",
+        "DATABASE_URL": url,
+        "SMTP_URL": f"smtp://127.0.0.1:{relay_port}",
+        "FAILPOINTS": failpoints,
+    }
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "email_service", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        port, internal_port = await ports_of(running)
+        async with (
+            grpc.aio.insecure_channel(f"127.0.0.1:{port}") as public,
+            grpc.aio.insecure_channel(f"127.0.0.1:{internal_port}") as internal,
+        ):
+            yield Running(running, EmailServiceStub(public), LetterSpoolStub(internal))
+    finally:
+        if running.returncode is None:
+            running.terminate()
+        await running.communicate()
+
+
+async def state_of(running: Running) -> str:
+    found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+    return spool_pb2.LetterState.Name(found.letter.state).removeprefix("LETTER_STATE_")
+
+
+async def wait_for_state(running: Running, *states: str) -> str:
+    async def reached() -> str | None:
+        state = await state_of(running)
+        return state if state in states else None
+
+    return await wait_until(reached) or ""
+
+
+@pytest.mark.parametrize("point", FAILPOINTS)
+async def test_a_letter_survives_a_kill_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
+    """The caller repeats its request, as checkout does. A letter may be in doubt only if the relay had its text."""
+    inbox = Inbox()
+    async with relay(inbox) as relay_port:
+        async with process(sqlite_url, relay_port, f"{point}=kill") as running:
+            await asyncio.gather(running.email.SendOrderConfirmation(REQUEST), return_exceptions=True)
+            assert await running.process.wait() == -signal.SIGKILL
+        async with process(sqlite_url, relay_port) as running:
+            await running.email.SendOrderConfirmation(REQUEST)
+            state = await wait_for_state(running, "SENT", "IN_DOUBT")
+    assert len(inbox.mails) == (0 if point == "email.sending.after" else 1)
+    assert state == ("IN_DOUBT" if point in {"email.sending.after", "email.outcome.before"} else "SENT")
+
+
+async def test_a_letter_that_was_accepted_is_sent_without_a_repeated_request(sqlite_url: str) -> None:
+    inbox = Inbox()
+    async with relay(inbox) as relay_port:
+        async with process(sqlite_url, relay_port, "email.accept.after=kill") as running:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await running.email.SendOrderConfirmation(REQUEST)
+            await running.process.wait()
+        async with process(sqlite_url, relay_port) as running:
+            assert await wait_for_state(running, "SENT", "IN_DOUBT") == "SENT"
+    assert inbox.message_ids() == ["<o-1@shop>"]
+
+
+async def test_a_shutdown_waits_for_a_letter_on_its_way(sqlite_url: str) -> None:
+    responding = asyncio.Event()
+    inbox = Inbox(before_response=responding.wait)
+    async with relay(inbox) as relay_port:
+        async with process(sqlite_url, relay_port) as running:
+            await running.email.SendOrderConfirmation(REQUEST)
+            await wait_until(lambda: inbox.received == 1)
+            running.process.terminate()
+            responding.set()
+            assert await running.process.wait() == 0
+        async with process(sqlite_url, relay_port) as running:
+            assert await state_of(running) == "SENT"
+    assert inbox.received == 1

@@ -1,0 +1,63 @@
+"""Accepted confirmations are found by order, in the spool and in the outbox folder."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from email_service.domain import ConfirmationEmail, MailIndex, MailRecord, MailState
+from email_service.letters import LetterState, Spool
+from email_service.mail_records import MailRecords
+from email_service.mime import parse_sender
+from email_service.spooling import SpooledMailer
+from email_service.store import Outbox
+from shop_internal import mail_records_pb2
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub, add_MailRecordsServicer_to_server
+from shop_testkit.serving import connect
+
+SENDER = parse_sender("Shop <orders@shop.example>")
+EMAIL = ConfirmationEmail("order/1", "ann@mail.example", "Your order", "text", "<p>text</p>")
+
+
+async def found(index: MailIndex, *order_ids: str) -> list[mail_records_pb2.Mail]:
+    async with connect((add_MailRecordsServicer_to_server, MailRecords(index))) as channel:
+        request = mail_records_pb2.FindMailsRequest(order_ids=order_ids)
+        return list((await MailRecordsStub(channel).FindMails(request)).mails)
+
+
+async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, SENDER)
+    await outbox.accept(EMAIL)
+    (mail,) = await found(outbox, "order/1", "unknown")
+    await outbox.close()
+    assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
+
+
+async def test_letters_are_complete_since_their_retention_and_files_are_never_deleted(
+    spool: Spool, tmp_path: Path
+) -> None:
+    assert SpooledMailer(spool, SENDER, lambda: None).complete_since == pytest.approx(time.time() - 90 * 86_400, abs=60)
+    assert Outbox(tmp_path, SENDER).complete_since == 0.0
+
+
+async def test_an_accepted_letter_is_queued_until_it_is_sent(spool: Spool) -> None:
+    mailer = SpooledMailer(spool, SENDER, lambda: None)
+    await mailer.accept(EMAIL)
+    before = await mailer.find("order/1")
+    (letter,) = await spool.claim(1)
+    assert await spool.begin_sending(letter)
+    sending = await mailer.find("order/1")
+    await spool.finish(letter, LetterState.SENT)
+    assert [before, sending] == [MailRecord(MailState.QUEUED)] * 2
+    assert await mailer.find("order/1") == MailRecord(MailState.SENT)
+    assert await mailer.find("unknown") is None
+
+
+@pytest.mark.parametrize("state", [LetterState.REFUSED, LetterState.IN_DOUBT])
+async def test_a_letter_that_is_not_sent_again_has_failed(spool: Spool, state: LetterState) -> None:
+    mailer = SpooledMailer(spool, SENDER, lambda: None)
+    await mailer.accept(EMAIL)
+    (letter,) = await spool.claim(1)
+    assert await spool.begin_sending(letter)
+    await spool.finish(letter, state, "RELAY_550")
+    assert await mailer.find("order/1") == MailRecord(MailState.FAILED, "RELAY_550")

@@ -1,0 +1,240 @@
+"""One suite for the spool on SQLite and on PostgreSQL."""
+
+import asyncio
+import re
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from chassis import database
+from email_service.letters import Letter, LetterState, Spool
+from email_service.spool import sql, sqlite, statements
+from email_service.spool.opening import MIGRATIONS, open_spool
+
+QUEUED, SENDING, SENT = LetterState.QUEUED, LetterState.SENDING, LetterState.SENT
+IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED
+
+
+async def add(spool: Spool, letter_id: str = "o-1") -> LetterState:
+    return await spool.add(letter_id, "jane@example.com", b"text\x00\xff")
+
+
+async def claim(spool: Spool) -> Letter:
+    (letter,) = await spool.claim(10)
+    return letter
+
+
+async def state_of(spool: Spool, letter_id: str = "o-1") -> LetterState:
+    found = await spool.read(letter_id)
+    assert found is not None
+    return found.state
+
+
+async def test_a_letter_is_claimed_as_it_was_added(spool: Spool) -> None:
+    assert await add(spool) is QUEUED
+    assert await claim(spool) == Letter("o-1", "jane@example.com", b"text\x00\xff", attempt=1, deferrals=0)
+
+
+async def test_a_letter_added_again_is_one_letter(spool: Spool) -> None:
+    await add(spool)
+    assert await spool.add("o-1", "other@example.com", b"another text") is QUEUED
+    assert (await claim(spool)).recipient == "jane@example.com"
+
+
+async def test_a_sent_letter_added_again_is_not_sent_again(spool: Spool) -> None:
+    await add(spool)
+    await spool.finish(await claim(spool), SENT)
+    assert await add(spool) is SENT
+    assert await spool.claim(10) == []
+
+
+async def test_recipient_and_text_of_a_sent_letter_are_deleted(spool: Spool) -> None:
+    await add(spool)
+    await spool.finish(await claim(spool), SENT)
+    found = await spool.read("o-1")
+    assert found is not None
+    assert (found.recipient, found.message) == ("", b"")
+
+
+async def test_letters_are_claimed_in_the_order_of_their_arrival_up_to_the_limit(spool: Spool) -> None:
+    for number in range(5):
+        await add(spool, f"o-{number}")
+    assert sorted(letter.letter_id for letter in await spool.claim(3)) == ["o-0", "o-1", "o-2"]
+
+
+async def test_concurrent_claims_never_return_the_same_letter(spool_url: str) -> None:
+    async with open_spool(spool_url) as one, open_spool(spool_url) as other:
+        await asyncio.gather(*(add(one, f"o-{number}") for number in range(60)))
+        claims = await asyncio.gather(*(spool.claim(7) for _ in range(6) for spool in (one, other)))
+        claims += [await one.claim(60)]
+    claimed = [letter.letter_id for letters in claims for letter in letters]
+    assert sorted(claimed) == sorted(f"o-{number}" for number in range(60))
+
+
+async def test_a_claimed_letter_is_due_again_when_its_claim_expires(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(spool)
+    await claim(spool)
+    assert await spool.claim(10) == []
+    await add(spool, "o-2")
+    monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
+    assert (await claim(spool)).attempt == (await claim(spool)).attempt - 1
+
+
+async def test_a_letter_that_was_claimed_again_is_not_sent_by_the_first_claim(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
+    await add(spool)
+    first, second = await claim(spool), await claim(spool)
+    assert [await spool.begin_sending(each) for each in (first, second)] == [False, True]
+
+
+async def test_only_the_latest_claim_changes_a_letter(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
+    await add(spool)
+    first = await claim(spool)
+    await claim(spool)
+    await spool.finish(first, REFUSED, "RELAY_550")
+    await spool.postpone(first, delay_seconds=100.0, reason="RELAY_450", deferred=True)
+    assert (await claim(spool)).deferrals == 0
+
+
+async def test_begin_sending_is_repeatable(spool: Spool) -> None:
+    await add(spool)
+    letter = await claim(spool)
+    assert [await spool.begin_sending(letter) for _ in range(2)] == [True, True]
+
+
+async def test_a_postponed_letter_is_due_after_its_delay(spool: Spool) -> None:
+    await add(spool)
+    await spool.postpone(await claim(spool), delay_seconds=100.0, reason="RELAY_450", deferred=True)
+    assert await spool.claim(10) == []
+    await add(spool, "o-2")
+    await spool.postpone(await claim(spool), delay_seconds=0.0, reason="RELAY_450", deferred=True)
+    assert (await claim(spool)).deferrals == 1
+
+
+async def test_a_letter_postponed_under_a_clock_that_was_ahead_is_due(spool: Spool) -> None:
+    await add(spool)
+    await spool.postpone(await claim(spool), delay_seconds=86_400.0, reason="", deferred=False)
+    assert (await claim(spool)).attempt == 2
+
+
+async def test_a_response_that_is_overdue_leaves_the_letter_in_doubt(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(spool)
+    letter = await claim(spool)
+    await spool.begin_sending(letter)
+    assert await spool.give_up_overdue() == []
+    monkeypatch.setattr(sql, "SENDING_SECONDS", -1.0)
+    await spool.begin_sending(letter)
+    assert await spool.give_up_overdue() == ["o-1"]
+    assert await state_of(spool) is IN_DOUBT
+
+
+async def test_a_late_response_settles_a_letter_that_is_in_doubt(spool: Spool) -> None:
+    await add(spool)
+    letter = await claim(spool)
+    await spool.finish(letter, IN_DOUBT, "NO_RESPONSE")
+    await spool.finish(letter, SENT)
+    assert await state_of(spool) is SENT
+
+
+async def test_a_late_response_does_not_change_a_letter_that_was_requeued(spool: Spool) -> None:
+    await add(spool)
+    letter = await claim(spool)
+    await spool.finish(letter, IN_DOUBT, "NO_RESPONSE")
+    assert await spool.requeue("o-1")
+    await spool.finish(letter, SENT)
+    assert await state_of(spool) is QUEUED
+
+
+@pytest.mark.parametrize("state", [REFUSED, IN_DOUBT])
+async def test_a_letter_that_was_not_sent_can_be_requeued(spool: Spool, state: LetterState) -> None:
+    await add(spool)
+    await spool.finish(await claim(spool), state, "RELAY_550")
+    assert await spool.claim(10) == []
+    assert await spool.requeue("o-1")
+    assert (await claim(spool)).message == b"text\x00\xff"
+
+
+async def test_letters_in_other_states_are_not_requeued(spool: Spool) -> None:
+    for letter_id in ("queued", "sending", "sent"):
+        await add(spool, letter_id)
+    for letter in await spool.claim(10):
+        if letter.letter_id == "sending":
+            await spool.begin_sending(letter)
+        elif letter.letter_id == "sent":
+            await spool.finish(letter, SENT)
+    letter_ids = ("queued", "sending", "sent", "unknown")
+    assert [await spool.requeue(letter_id) for letter_id in letter_ids] == [False] * 4
+
+
+async def test_letters_are_listed_by_state_without_their_text(spool: Spool) -> None:
+    for letter_id in ("queued", "refused"):
+        await add(spool, letter_id)
+        if letter_id == "refused":
+            (letter,) = [letter for letter in await spool.claim(10) if letter.letter_id == "refused"]
+            await spool.finish(letter, REFUSED, "RELAY_550")
+        else:
+            await spool.postpone(await claim(spool), delay_seconds=100.0, reason="", deferred=False)
+    (found,) = await spool.list_letters(REFUSED, 10)
+    assert (found.letter_id, found.reason, found.attempts, found.message) == ("refused", "RELAY_550", 1, b"")
+
+
+async def test_statistics_count_letters_that_were_not_sent(spool: Spool) -> None:
+    for letter_id in ("queued", "other"):
+        await add(spool, letter_id)
+    await spool.finish((await spool.claim(1))[0], SENT)
+    statistics = await spool.statistics()
+    assert statistics.letters == {QUEUED: 1}
+    assert 0 <= statistics.oldest_queued_seconds < 60
+
+
+async def test_letters_are_deleted_after_their_retention(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    await add(spool)
+    assert await spool.delete_old() == {}
+    monkeypatch.setattr(sql, "RETENTION_SECONDS", -1.0)
+    assert await spool.delete_old() == {QUEUED: 1}
+    assert await spool.read("o-1") is None
+
+
+async def test_letters_survive_a_restart(spool_url: str) -> None:
+    async with open_spool(spool_url) as spool:
+        await add(spool)
+    async with open_spool(spool_url) as spool:
+        assert (await claim(spool)).letter_id == "o-1"
+
+
+async def test_a_restart_on_sqlite_releases_what_the_process_had_claimed(sqlite_url: str) -> None:
+    async with open_spool(sqlite_url) as spool:
+        for letter_id in ("claimed", "sending"):
+            await add(spool, letter_id)
+        for letter in await spool.claim(10):
+            if letter.letter_id == "sending":
+                await spool.begin_sending(letter)
+    async with open_spool(sqlite_url) as spool:
+        assert await spool.give_up_overdue() == ["sending"]
+        assert (await claim(spool)).letter_id == "claimed"
+
+
+async def test_a_working_spool_passes_its_check(spool: Spool) -> None:
+    await spool.check()
+
+
+@pytest.mark.parametrize("name", [name for name in vars(statements) if name.isupper() and not name.startswith("_")])
+def test_every_statement_finds_its_rows_by_an_index(sqlite_url: str, name: str) -> None:
+    path = database.sqlite_path(sqlite_url)
+    assert path is not None
+    database.migrate(sqlite_url, MIGRATIONS)
+    text = sqlite.DIALECT.render(getattr(statements, name))
+    parameters = dict.fromkeys(re.findall(r":(\w+)", text), 0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.create_function("unix_time", 0, time.time)
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    assert [step for step in plan if step.startswith("SCAN letters") and "INDEX" not in step] == []

@@ -1,0 +1,79 @@
+"""Entries of the release before, which stored the last four digits of a card and no key id."""
+
+import hmac
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from chassis import database
+from chassis.hmac_keys import HmacKeys
+from payment_service.cards import Brand
+from payment_service.domain import ChargeRequest, PaymentProcessor, State
+from payment_service.ledger.opening import MIGRATIONS, open_ledger
+
+MakeRequest = Callable[..., ChargeRequest]
+
+KEY = "k" * 32
+CARD_HMAC = hmac.digest(KEY.encode(), b"4242424242424242|2030|11", "sha256")
+INSERT = """
+    INSERT INTO charges (
+        charge_key, state, currency_code, units, nanos, card_hmac, brand, last_four, reason, transaction_id
+    ) VALUES ('key', 'CHARGED', 'EUR', 12, 340000000, {card_hmac}, 'visa', '4242', NULL, 'transaction')
+"""
+
+
+def execute(url: str, statement: str) -> list[tuple[object, ...]]:
+    path = database.sqlite_path(url)
+    if path is None:
+        with psycopg.connect(url) as server:
+            cursor = server.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(statement).fetchall()
+
+
+def insert_old_entry(url: str) -> None:
+    literal = f"x'{CARD_HMAC.hex()}'" if database.sqlite_path(url) else f"'\\x{CARD_HMAC.hex()}'::bytea"
+    execute(url, INSERT.format(card_hmac=literal))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A ledger of the release before, with one charge."""
+    url = f"sqlite:///{tmp_path}/old.db"
+    if request.param == "postgres":
+        url = str(request.getfixturevalue("postgres_url"))
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    shutil.copy(MIGRATIONS / "versions" / "0001_charges.py", versions)
+    database.migrate(url, versions.parent)
+    insert_old_entry(url)
+    return url
+
+
+async def charge(url: str, request: ChargeRequest) -> State:
+    async with open_ledger(url) as ledger:
+        processor = PaymentProcessor(ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21))
+        return (await processor.charge("key", request)).state
+
+
+async def test_an_old_charge_is_repeatable(old_url: str, make_request: MakeRequest) -> None:
+    assert await charge(old_url, make_request()) is State.CHARGED
+
+
+async def test_an_entry_that_an_old_replica_writes_during_a_rollout_is_repeatable(
+    ledger_url: str, make_request: MakeRequest
+) -> None:
+    insert_old_entry(ledger_url)
+    assert await charge(ledger_url, make_request()) is State.CHARGED
+
+
+def test_the_last_four_digits_of_old_cards_are_erased(old_url: str) -> None:
+    database.migrate(old_url, MIGRATIONS)
+    assert execute(old_url, "SELECT last_four FROM charges") == [(None,)]

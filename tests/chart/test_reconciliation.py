@@ -1,0 +1,41 @@
+from typing import Any
+
+import pytest
+
+
+def environment(manifests: Any) -> dict[str, Any]:
+    job = manifests.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    return {variable["name"]: variable.get("value") for variable in container["env"]}
+
+
+def test_the_job_reads_the_internal_services_that_have_records(render: Any) -> None:
+    addresses = {name: value for name, value in environment(render()).items() if name.endswith("_ADDR")}
+    assert addresses == {
+        "CHECKOUT_INTERNAL_ADDR": "shop-checkout:50052",
+        "PAYMENT_INTERNAL_ADDR": "shop-payment:50052",
+        "SHIPPING_INTERNAL_ADDR": "shop-shipping:50052",
+        "EMAIL_INTERNAL_ADDR": "shop-email:50052",
+    }
+
+
+def test_the_job_exports_its_metrics(render: Any) -> None:
+    found = environment(render({"observability": {"enabled": True}}))
+    assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
+
+
+def test_a_job_that_found_a_mismatch_is_not_repeated(render: Any) -> None:
+    job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+def test_without_email_the_other_records_are_compared(render: Any) -> None:
+    found = environment(render({"services": {"email": None, "checkout": {"calls": ["cart"]}}}))
+    assert "EMAIL_INTERNAL_ADDR" not in found
+
+
+@pytest.mark.parametrize(
+    "values", [{"reconciliation": {"enabled": False}}, {"services": {"payment": None, "checkout": None}}]
+)
+def test_there_is_no_job_without_records_or_when_it_is_disabled(render: Any, values: dict[str, Any]) -> None:
+    assert not render(values).has("CronJob", "shop-reconciliation")

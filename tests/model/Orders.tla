@@ -1,0 +1,528 @@
+------------------------------- MODULE Orders -------------------------------
+(***************************************************************************)
+(* Orders of one cart: checkout's sagas, its journal on a database that    *)
+(* may fail over to a lagging standby, and the ledgers of payment and      *)
+(* shipping. Actions have the names of the commands in saga.py and of the  *)
+(* methods of Journal in ports.py. README.md describes what is left out.   *)
+(***************************************************************************)
+EXTENDS Integers, FiniteSets, TLC
+
+CONSTANTS
+    Requests,    \* of the cart's user; each has another card and address
+    Malformed,   \* those whose card payment refuses without an entry
+    Prices,      \* of the cart; a price may change between two requests
+    OneScope,    \* TRUE: all requests have one scope, FALSE: each has its own
+    HasKey,      \* TRUE: the scope is an idempotency key, FALSE: the cart's etag
+    Tasks,       \* concurrent workers
+    MaxAttempts, \* orders with more attempts are not followed any further
+    Failovers,   \* TRUE: commits may vanish
+    HasManifest, \* FALSE: shipping has no ResolveOrFence, and forgets what it shipped
+    Outbox,      \* TRUE: with the outbox and the cart, FALSE: an order ends as SHIPPED
+    Quiet,       \* TRUE: the faults may end, after which every order must settle
+    Without      \* the safeguard that is removed; "" for none
+
+VARIABLES
+    journal,     \* the row of each scope, on the primary
+    standby,     \* what the standby has of it
+    charges,     \* payment's entry of each key
+    shipments,   \* shipping's entry of each key
+    tasks,       \* the saga that each worker runs
+    delayed,     \* calls that may still arrive
+    sent,        \* what the outbox has sent and not settled, by scope and kind
+    mailed,      \* orders that were confirmed
+    cart,        \* the quantity of the ordered product, and the orders that were removed
+    quiet        \* the faults have ended
+
+vars == <<journal, standby, charges, shipments, tasks, delayed, sent, mailed, cart, quiet>>
+peers == <<charges, shipments, delayed>>
+notified == <<sent, mailed, cart>>
+
+Scopes == IF OneScope THEN {"cart"} ELSE Requests
+ScopeOf(r) == IF OneScope THEN "cart" ELSE r
+Ids == IF Without = "derived id" THEN {1, 2} ELSE {1}
+Keys == Scopes \X Ids \X (1..MaxAttempts + 1)
+Kinds == {"email", "empty_cart"}
+Contents == [request : Requests, price : Prices]
+NoContent == [request |-> "none", price |-> 0]
+
+Released == {"ABANDONED", "DECLINED", "VOIDED"}
+Live == {"CHARGING", "VOIDING", "SHIPPED", "DONE", "NEEDS_REFUND", "NEEDS_REVIEW"}
+
+Restorable == {"SHIPPED", "VOIDING", "NEEDS_REVIEW"}
+NoRow == [state |-> "NONE"]
+Idle == [pc |-> "idle"]
+NoEntry == [state |-> "NONE", content |-> NoContent, times |-> 0]
+
+Init ==
+    /\ journal = [s \in Scopes |-> NoRow]
+    /\ standby = journal
+    /\ charges = [k \in Keys |-> NoEntry]
+    /\ shipments = [k \in Keys |-> "NONE"]
+    /\ tasks = [t \in Tasks |-> Idle]
+    /\ delayed = {}
+    /\ sent = [s \in Scopes |-> [k \in Kinds |-> "no"]]
+    /\ mailed = {}
+    /\ cart = [quantity |-> 1, added |-> 0, removed |-> {}]
+    /\ quiet = FALSE
+
+-----------------------------------------------------------------------------
+(* Claims. The owner is random in the code. Here it is the task, and rows  *)
+(* lose the owner when its task ends, because no later task has it.        *)
+
+Forget(rows, t) ==
+    [s \in Scopes |-> IF rows[s] # NoRow /\ rows[s].owner = t THEN [rows[s] EXCEPT !.owner = "none"] ELSE rows[s]]
+
+Row(t) == journal[tasks[t].scope]
+
+Holds(t) ==
+    /\ Row(t) # NoRow
+    /\ Row(t).id = tasks[t].id
+    /\ Without = "claim" \/ (Row(t).attempt = tasks[t].attempt /\ Row(t).owner = tasks[t].owner)
+
+\* The lease of a live worker may expire at any time, except when there are no faults.
+Leased(row) == quiet /\ \E t \in Tasks : tasks[t] # Idle /\ tasks[t].owner = row.owner
+
+CartIsFree(s) ==
+    Without = "cart constraint" \/ \A other \in Scopes \ {s} : journal[other].state \notin Live
+
+-----------------------------------------------------------------------------
+(* Steps of tasks. *)
+
+Key(t) == <<tasks[t].scope, tasks[t].id, tasks[t].attempt>>
+
+\* Each step sets what the next one depends on, and resets the rest.
+Defaults == [
+    restored |-> FALSE, after |-> "ABANDONED", before |-> "CHARGING", to |-> "CHARGING", loop |-> "Charge",
+    why |-> "refused"]
+
+Start(t, s, row, pc, new, resumed) ==
+    /\ journal' = [journal EXCEPT ![s] = row]
+    /\ tasks' = [tasks EXCEPT ![t] = [after |-> row.after] @@ Defaults @@ [
+        pc |-> pc, scope |-> s, id |-> row.id, attempt |-> row.attempt, owner |-> row.owner, content |-> row.content,
+        new |-> new, resumed |-> resumed /\ ~HasManifest]]
+    /\ UNCHANGED <<standby, peers, notified, quiet>>
+
+Continue(t, changes) ==
+    /\ tasks' = [tasks EXCEPT ![t] = changes @@ Defaults @@ @]
+    /\ UNCHANGED <<journal, standby, notified, quiet>>
+
+End(t, rows) ==
+    /\ tasks' = [tasks EXCEPT ![t] = Idle]
+    /\ journal' = Forget(rows, t)
+    /\ standby' = Forget(standby, t)
+
+NextAttempt(t, loop) == Continue(t, [pc |-> "Update", before |-> "CHARGING", to |-> "CHARGING", loop |-> loop])
+EndAs(t, before, to) == Continue(t, [pc |-> "Update", before |-> before, to |-> to])
+
+\* Calls that still may have an effect.
+Pending(calls) ==
+    {c \in calls :
+        CASE c.call \in {"Charge", "Resolve"} -> charges'[c.key].state = "NONE"
+          [] c.call = "Void" -> charges'[c.key].state = "CHARGED"
+          [] OTHER -> shipments'[c.key] = "NONE"}
+
+Record(key, state, content) ==
+    /\ charges' = [charges EXCEPT ![key] = [state |-> state, content |-> content, times |-> @.times + 1]]
+    /\ UNCHANGED shipments
+    /\ delayed' = Pending(delayed)
+
+RecordShipment(key, entry) ==
+    /\ shipments' = [shipments EXCEPT ![key] = entry]
+    /\ UNCHANGED charges
+    /\ delayed' = Pending(delayed)
+
+-----------------------------------------------------------------------------
+(* Calls of customers, and recovery. *)
+
+Insert(t, r, price) ==
+    LET s == ScopeOf(r) IN
+    /\ tasks[t] = Idle
+    /\ journal[s] = NoRow
+    /\ CartIsFree(s)
+    /\ \E id \in Ids :
+        LET row == [
+            state |-> "CHARGING", attempt |-> 1, owner |-> t, id |-> id,
+            content |-> [request |-> r, price |-> price], outbox |-> {}, after |-> "ABANDONED"]
+        IN Start(t, s, row, "Charge", TRUE, FALSE)
+
+Claimed(t, row) == [row EXCEPT !.owner = t]
+
+\* The same request reopens an abandoned order with its content. Without a key, another one replaces it by its own.
+reopen(t, r, price) ==
+    LET s == ScopeOf(r)
+        row == journal[s]
+        content == IF row.content.request = r THEN row.content ELSE [request |-> r, price |-> price]
+    IN
+    /\ tasks[t] = Idle
+    /\ row.state \in Released
+    /\ IF row.content.request = r THEN row.state = "ABANDONED" ELSE ~HasKey
+    /\ CartIsFree(s)
+    /\ Start(t, s, [Claimed(t, row) EXCEPT !.state = "CHARGING", !.attempt = @ + 1, !.content = content, !.after = "ABANDONED"],
+             "Charge", FALSE, FALSE)
+
+take_over(t, r) ==
+    LET s == ScopeOf(r) row == journal[s] IN
+    /\ tasks[t] = Idle
+    /\ row.state = "CHARGING"
+    /\ row.content.request = r
+    /\ ~Leased(row)
+    /\ Start(t, s, Claimed(t, row), IF row.after = "ABANDONED" THEN "Charge" ELSE "Resolve", FALSE, TRUE)
+
+claim_expired(t, s) ==
+    LET row == journal[s] IN
+    /\ tasks[t] = Idle
+    /\ row.state \in {"CHARGING", "VOIDING"}
+    /\ ~Leased(row)
+    /\ Start(t, s, Claimed(t, row), IF row.state = "VOIDING" THEN "Void" ELSE "Resolve", FALSE, TRUE)
+
+-----------------------------------------------------------------------------
+(* Commands of sagas. *)
+
+Decide(t) ==
+    IF tasks[t].content.request \in Malformed
+    THEN Continue(t, [pc |-> "Resolve", after |-> "DECLINED"]) /\ UNCHANGED peers
+    ELSE \/ Record(Key(t), "CHARGED", tasks[t].content) /\ Continue(t, [pc |-> "Ship"])
+         \/ Record(Key(t), "DECLINED", tasks[t].content) /\ Continue(t, [pc |-> "Resolve", after |-> "DECLINED"])
+
+Charge(t) ==
+    LET entry == charges[Key(t)] IN
+    /\ tasks[t].pc = "Charge"
+    /\ IF entry.state = "NONE" \/ (Without = "payment's key" /\ entry.state = "CHARGED")
+       THEN Decide(t)
+       ELSE /\ UNCHANGED peers
+            /\ CASE entry.state = "FENCED" -> NextAttempt(t, "Charge")
+                 [] entry.state # "FENCED" /\ entry.content # tasks[t].content ->
+                        Continue(t, [pc |-> "ResolveReused"])
+                 [] OTHER ->
+                        IF entry.state = "CHARGED" THEN Continue(t, [pc |-> "Ship"])
+                        ELSE Continue(t, [pc |-> "Resolve", after |-> entry.state])
+
+\* The end of resolve() in saga.py: behind a new fence only.
+Resolve(t) ==
+    LET entry == charges[Key(t)]
+        after == IF tasks[t].after # "ABANDONED" \/ entry.state = "FENCED" THEN tasks[t].after ELSE entry.state
+    IN
+    /\ tasks[t].pc = "Resolve"
+    /\ IF entry.state = "NONE"
+       THEN /\ EndAs(t, "CHARGING", tasks[t].after)
+            /\ IF Without = "fence" THEN UNCHANGED peers ELSE Record(Key(t), "FENCED", NoContent)
+       ELSE /\ UNCHANGED peers
+            /\ CASE entry.state = "CHARGED" /\ entry.content.price = tasks[t].content.price ->
+                        Continue(t, [pc |-> "Ship", resumed |-> ~HasManifest])
+                 [] entry.state = "CHARGED" /\ entry.content.price # tasks[t].content.price ->
+                        Continue(t, [pc |-> "ResolveShipment", why |-> "displaced"])
+                 [] entry.state = "FENCED" /\ Without = "report of fences" -> EndAs(t, "CHARGING", after)
+                 [] OTHER ->
+                        Continue(t, [pc |-> "Update", before |-> "CHARGING", to |-> "CHARGING", loop |-> "Resolve",
+                                     after |-> after])
+
+\* The key has another content: Resolve in charge() of saga.py.
+ResolveReused(t) ==
+    /\ tasks[t].pc = "ResolveReused"
+    /\ UNCHANGED peers
+    /\ IF charges[Key(t)].state = "CHARGED"
+       THEN Continue(t, [pc |-> "ResolveShipment", why |-> "displaced"])
+       ELSE NextAttempt(t, "Charge")
+
+Ship(t) ==
+    LET entry == shipments[Key(t)]
+        request == tasks[t].content.request
+    IN
+    /\ tasks[t].pc = "Ship"
+    /\ \/ /\ entry \in {"NONE", request}
+          /\ EndAs(t, "CHARGING", "SHIPPED")
+          /\ IF entry = "NONE" THEN RecordShipment(Key(t), request) ELSE UNCHANGED peers
+       \* Shipping may refuse this try even if it accepted an earlier one or will accept a later one.
+       \/ /\ entry # "FENCED"
+          /\ Continue(t, [pc |-> "ResolveShipment", why |-> "refused"])
+          /\ UNCHANGED peers
+       \/ /\ entry = "FENCED"
+          /\ EndAs(t, "CHARGING", "VOIDING")
+          /\ UNCHANGED peers
+       \/ /\ entry \in Requests \ {request}
+          /\ Continue(t, [pc |-> "ResolveShipment", why |-> "displaced"])
+          /\ UNCHANGED peers
+
+ResolveShipment(t) ==
+    LET entry == shipments[Key(t)]
+        refused == tasks[t].why = "refused"
+    IN
+    /\ tasks[t].pc = "ResolveShipment"
+    /\ IF HasManifest
+       THEN \/ /\ entry = "NONE"
+               /\ EndAs(t, "CHARGING", "VOIDING")
+               /\ IF Without = "shipping's fence" THEN UNCHANGED peers ELSE RecordShipment(Key(t), "FENCED")
+            \/ /\ entry # "NONE"
+               /\ EndAs(t, "CHARGING", IF entry = "FENCED" THEN "VOIDING" ELSE IF refused THEN "SHIPPED"
+                                       ELSE "NEEDS_REVIEW")
+               /\ UNCHANGED peers
+       ELSE /\ UNCHANGED peers
+            /\ IF refused /\ (Without = "review" \/ ~tasks[t].resumed)
+               THEN EndAs(t, "CHARGING", "VOIDING")
+               ELSE EndAs(t, "CHARGING", "NEEDS_REVIEW")
+
+Void(t) ==
+    LET entry == charges[Key(t)] IN
+    /\ tasks[t].pc = "Void"
+    /\ IF entry.state \in {"CHARGED", "VOIDED"}
+       THEN Continue(t, [pc |-> "Update", before |-> "VOIDING", to |-> "CHARGING", loop |-> "Resolve", after |-> "VOIDED"])
+       ELSE EndAs(t, "VOIDING", "NEEDS_REFUND")
+    /\ IF entry.state = "CHARGED"
+       THEN /\ charges' = [charges EXCEPT ![Key(t)].state = "VOIDED"]
+            /\ UNCHANGED shipments
+            /\ delayed' = Pending(delayed)
+       ELSE UNCHANGED peers
+
+\* The update applies.
+Write(t) ==
+    LET task == tasks[t]
+        row == [Row(t) EXCEPT !.state = task.to, !.outbox = IF Outbox /\ task.to = "SHIPPED" THEN Kinds ELSE @]
+    IN
+    /\ Holds(t)
+    /\ Row(t).state = task.before
+    /\ CASE task.to = "CHARGING" ->
+            LET next == [row EXCEPT !.attempt = @ + 1, !.after = task.after] IN
+            /\ journal' = [journal EXCEPT ![task.scope] = next]
+            /\ tasks' = [tasks EXCEPT ![t] =
+                    [pc |-> task.loop, attempt |-> next.attempt, after |-> task.after] @@ Defaults @@ @]
+            /\ UNCHANGED standby
+         [] task.to = "VOIDING" ->
+            /\ journal' = [journal EXCEPT ![task.scope] = row]
+            /\ tasks' = [tasks EXCEPT ![t] = [pc |-> "Void"] @@ Defaults @@ @]
+            /\ UNCHANGED standby
+         [] task.to = "SHIPPED" /\ Outbox ->
+            /\ journal' = [journal EXCEPT ![task.scope] = row]
+            /\ tasks' = [tasks EXCEPT ![t].pc = "Send"]
+            /\ UNCHANGED standby
+         [] OTHER -> End(t, [journal EXCEPT ![task.scope] = row])
+
+\* The journal has lost the order, and its first worker records it again.
+restore(t) ==
+    LET task == tasks[t] IN
+    /\ task.pc = "Update"
+    /\ task.new /\ ~task.restored /\ task.to \in Restorable
+    /\ Row(t) = NoRow
+    /\ CartIsFree(task.scope)
+    /\ journal' = [journal EXCEPT ![task.scope] = [
+        state |-> "CHARGING", attempt |-> task.attempt, owner |-> task.owner, id |-> task.id,
+        content |-> task.content, outbox |-> {}, after |-> "ABANDONED"]]
+    /\ tasks' = [tasks EXCEPT ![t].restored = TRUE]
+    /\ UNCHANGED <<standby, peers, notified, quiet>>
+
+Superseded(t) ==
+    /\ ~(Holds(t) /\ Row(t).state = tasks[t].before)
+    /\ ~(tasks[t].new /\ ~tasks[t].restored /\ tasks[t].to \in Restorable /\ Row(t) = NoRow /\ CartIsFree(tasks[t].scope))
+    /\ End(t, journal)
+
+Update(t) ==
+    /\ tasks[t].pc = "Update"
+    /\ Write(t) \/ Superseded(t)
+    /\ UNCHANGED <<peers, notified, quiet>>
+
+-----------------------------------------------------------------------------
+(* The outbox. A kind is sent and settled by one replica at a time; the    *)
+(* e-mail and the cart of an order may be settled by two.                  *)
+
+\* Once per order, although it may be sent again.
+Remove(order) ==
+    IF order \in cart.removed /\ Without # "one removal an order" THEN cart
+    ELSE [cart EXCEPT !.removed = @ \union {order}, !.quantity = IF @ > 0 THEN @ - 1 ELSE 0]
+
+SendKinds(s, id, kinds) ==
+    /\ mailed' = IF "email" \in kinds THEN mailed \union {<<s, id>>} ELSE mailed
+    /\ cart' = IF "empty_cart" \in kinds THEN Remove(<<s, id>>) ELSE cart
+    /\ sent' = [sent EXCEPT ![s] = [k \in Kinds |-> IF k \in kinds THEN "sent" ELSE @[k]]]
+
+\* By the task of the order, which may have lost its row in the meantime.
+Send(t) ==
+    LET task == tasks[t] IN
+    /\ task.pc = "Send"
+    /\ End(t, journal)
+    /\ \E kinds \in SUBSET {k \in Kinds : sent[task.scope][k] = "no"} : SendKinds(task.scope, task.id, kinds)
+    /\ UNCHANGED <<peers, quiet>>
+
+claim_outbox(s, k) ==
+    /\ journal[s].state = "SHIPPED"
+    /\ k \in journal[s].outbox
+    /\ sent[s][k] = "no"
+    /\ SendKinds(s, journal[s].id, {k})
+    /\ UNCHANGED <<journal, standby, peers, tasks, quiet>>
+
+InTransaction == {"deleted", "done", "not done"}
+
+\* A transaction that locks the order, deletes the item, looks for other items as committed, and commits.
+settle(s, k) ==
+    LET row == journal[s] IN
+    /\ \/ /\ sent[s][k] = "sent"
+          /\ Without = "settle's lock" \/ \A other \in Kinds : sent[s][other] \notin InTransaction
+          /\ sent' = [sent EXCEPT ![s][k] = "deleted"]
+          /\ UNCHANGED journal
+       \/ /\ sent[s][k] = "deleted"
+          /\ sent' = [sent EXCEPT ![s][k] =
+                IF row.state = "SHIPPED" /\ row.outbox \ {k} = {} THEN "done" ELSE "not done"]
+          /\ UNCHANGED journal
+       \/ /\ sent[s][k] \in {"done", "not done"}
+          /\ sent' = [sent EXCEPT ![s][k] = "no"]
+          /\ journal' = IF row = NoRow THEN journal
+                        ELSE [journal EXCEPT ![s].outbox = @ \ {k},
+                                             ![s].state = IF sent[s][k] = "done" THEN "DONE" ELSE @]
+    /\ UNCHANGED <<standby, peers, tasks, mailed, cart, quiet>>
+
+settle_complete(s) ==
+    /\ Outbox
+    /\ journal[s].state = "SHIPPED" /\ journal[s].outbox = {}
+    /\ journal' = [journal EXCEPT ![s].state = "DONE"]
+    /\ UNCHANGED <<standby, peers, tasks, notified, quiet>>
+
+AddItem ==
+    /\ ~quiet
+    /\ Outbox /\ cart.added = 0
+    /\ cart' = [cart EXCEPT !.quantity = @ + 1, !.added = 1]
+    /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
+
+-----------------------------------------------------------------------------
+(* Faults: any number of them, at any moment. *)
+
+Die(t) ==
+    /\ ~quiet
+    /\ tasks[t] # Idle
+    /\ End(t, journal)
+    /\ UNCHANGED <<peers, notified, quiet>>
+
+\* A replica dies with what it has sent but not settled.
+DieUnsettled(s, k) ==
+    /\ ~quiet
+    /\ sent[s][k] # "no"
+    /\ sent' = [sent EXCEPT ![s][k] = "no"]
+    /\ UNCHANGED <<journal, standby, peers, tasks, mailed, cart, quiet>>
+
+\* A call without a response: it may be lost, or arrive at any time. The task repeats it, or dies.
+Delay(t) ==
+    LET pc == tasks[t].pc
+        call == IF pc = "ResolveReused" THEN "Resolve" ELSE pc
+        message == [call |-> call, key |-> Key(t),
+                    content |-> IF call \in {"Charge", "Ship"} THEN tasks[t].content ELSE NoContent]
+    IN
+    /\ ~quiet
+    /\ pc \in {"Charge", "Resolve", "ResolveReused", "Ship", "ResolveShipment", "Void"}
+    /\ UNCHANGED <<charges, shipments, journal, standby, notified, quiet>>
+    /\ delayed' = Pending(delayed \union {message})
+    /\ tasks' = IF pc = "Ship" /\ ~HasManifest THEN [tasks EXCEPT ![t].resumed = TRUE] ELSE tasks
+
+Arrive(m) ==
+    /\ ~quiet
+    /\ CASE m.call = "Charge" ->
+            /\ m.content.request \notin Malformed
+            /\ Record(m.key, "CHARGED", m.content) \/ Record(m.key, "DECLINED", m.content)
+         [] m.call = "Resolve" -> Without # "fence" /\ Record(m.key, "FENCED", NoContent)
+         [] m.call = "Ship" -> RecordShipment(m.key, m.content.request)
+         [] m.call = "ResolveShipment" ->
+            HasManifest /\ Without # "shipping's fence" /\ RecordShipment(m.key, "FENCED")
+         [] OTHER ->
+            /\ charges' = [charges EXCEPT ![m.key].state = "VOIDED"]
+            /\ UNCHANGED shipments
+            /\ delayed' = Pending(delayed)
+    /\ UNCHANGED <<journal, standby, tasks, notified, quiet>>
+
+Deliver == \E m \in delayed : Arrive(m)
+
+Replicate ==
+    /\ Failovers /\ ~quiet
+    /\ standby' = journal
+    /\ UNCHANGED <<journal, peers, tasks, notified, quiet>>
+
+\* The standby replaces the primary: the commits since Replicate vanish, and open transactions fail.
+FailOver ==
+    /\ Failovers /\ ~quiet
+    /\ journal' = standby
+    /\ sent' = [s \in Scopes |-> [k \in Kinds |-> IF sent[s][k] \in InTransaction THEN "sent" ELSE sent[s][k]]]
+    /\ UNCHANGED <<standby, peers, tasks, mailed, cart, quiet>>
+
+\* From now on there are no faults, and what is still on its way is lost.
+Quiesce ==
+    /\ Quiet /\ ~quiet
+    /\ quiet' = TRUE
+    /\ delayed' = {}
+    /\ UNCHANGED <<journal, standby, charges, shipments, tasks, notified>>
+
+Captured == {k \in Keys : charges[k].state = "CHARGED"}
+Shipped == {k \in Keys : shipments[k] \in Requests}
+
+-----------------------------------------------------------------------------
+Settled(s) ==
+    LET row == journal[s]
+        captured == {k \in Captured : k[1] = s}
+        shipped == {k \in Shipped : k[1] = s}
+    IN
+    CASE row.state = IF Outbox THEN "DONE" ELSE "SHIPPED" -> captured = shipped /\ Cardinality(shipped) = 1
+      [] row.state \in {"NONE", "ABANDONED", "DECLINED", "VOIDED"} -> captured = {}
+      [] row.state \in {"NEEDS_REFUND", "NEEDS_REVIEW"} -> TRUE
+      [] OTHER -> FALSE
+
+\* Without it, TLC would report settled orders as deadlocks.
+Stop ==
+    /\ quiet
+    /\ \A t \in Tasks : tasks[t] = Idle
+    /\ \A s \in Scopes : Settled(s)
+    /\ UNCHANGED vars
+
+Next ==
+    \/ \E t \in Tasks :
+        \/ \E r \in Requests, price \in Prices : Insert(t, r, price) \/ reopen(t, r, price)
+        \/ \E r \in Requests : take_over(t, r)
+        \/ \E s \in Scopes : claim_expired(t, s)
+        \/ Charge(t) \/ Resolve(t) \/ ResolveReused(t) \/ Ship(t) \/ ResolveShipment(t) \/ Void(t)
+        \/ Update(t) \/ restore(t) \/ Send(t)
+        \/ Die(t) \/ Delay(t)
+    \/ \E s \in Scopes :
+        \/ \E k \in Kinds : claim_outbox(s, k) \/ settle(s, k) \/ DieUnsettled(s, k)
+        \/ settle_complete(s)
+    \/ Deliver \/ AddItem \/ Replicate \/ FailOver \/ Quiesce \/ Stop
+
+Spec == Init /\ [][Next]_vars
+
+Bounded ==
+    /\ \A s \in Scopes : journal[s] = NoRow \/ journal[s].attempt <= MaxAttempts
+    /\ \A t \in Tasks : tasks[t] = Idle \/ tasks[t].attempt <= MaxAttempts
+
+Symmetry == Permutations(Tasks) \union Permutations(Requests)
+
+-----------------------------------------------------------------------------
+(* Invariants. *)
+
+OneChargeAScope ==
+    \A s \in Scopes : Cardinality({k \in Captured : k[1] = s}) <= 1 /\ \A k \in Captured : charges[k].times = 1
+OneShipmentAScope == \A s \in Scopes : Cardinality({k \in Shipped : k[1] = s}) <= 1
+OneChargeACart == Cardinality(Captured) <= 1
+OneShipmentACart == Cardinality(Shipped) <= 1
+
+\* A charge of a shipped order is never released.
+ShipmentsAreCharged == Shipped \subseteq Captured
+
+\* What the caller of a placed order receives is true.
+PlacedOrdersAreShipped ==
+    \A s \in Scopes :
+        journal[s].state \in {"SHIPPED", "DONE"} => <<s, journal[s].id, journal[s].attempt>> \in Shipped
+
+\* It was charged and shipped for this request, at this price.
+PlacedOrdersHaveTheirContent ==
+    \A s \in Scopes :
+        journal[s].state \in {"SHIPPED", "DONE"} =>
+            LET key == <<s, journal[s].id, journal[s].attempt>> IN
+            charges[key].content = journal[s].content /\ shipments[key] = journal[s].content.request
+
+ReleasedOrdersAreNotCharged ==
+    \A s \in Scopes : journal[s].state \in Released => {k \in Captured : k[1] = s} = {}
+
+\* A refusal that is final for its key.
+RefusedOrdersAreNotCharged ==
+    \A s \in Scopes : HasKey /\ journal[s].state \in {"DECLINED", "VOIDED"} => {k \in Captured : k[1] = s} = {}
+
+ShippedOrdersHaveItems == \A s \in Scopes : Outbox /\ journal[s].state = "SHIPPED" => journal[s].outbox # {}
+
+DoneOrdersAreNotified ==
+    \A s \in Scopes : journal[s].state = "DONE" =>
+        LET order == <<s, journal[s].id>> IN order \in mailed /\ order \in cart.removed
+
+AddedItemsRemain == cart.quantity >= cart.added
+=============================================================================

@@ -1,0 +1,24 @@
+"""A crash of the machine cannot be tested here; these are the settings by which databases survive it."""
+
+from pathlib import Path
+
+from chassis.postgres import Connection, open_postgres
+from chassis.sqlite import connect
+
+FULL = 2
+
+
+def test_a_commit_to_sqlite_is_flushed(tmp_path: Path) -> None:
+    connection = connect(tmp_path / "any.db")
+    (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    connection.close()
+    assert level == FULL
+
+
+async def test_a_commit_to_postgresql_is_flushed(postgres_url: str) -> None:
+    async def read(connection: Connection) -> str:
+        row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
+        return "" if row is None else str(row[0])
+
+    async with open_postgres(postgres_url) as server:
+        assert await server.run(read) == "on"
