@@ -26,8 +26,11 @@ class Prove:
     impossible: str = ""
 
 
+_NO_OTHER_FAULTS = "--pauses 0 --network 0 --replaced 0 --relay 0 --late 0 --disks 0"
 SQLITE = Prove("--orders 160 --kills 6 --pauses 1 --network 3 --replaced 4 --relay 1 --late 4 --disks 1")
 REFUSALS = Prove("--orders 160 --kills 2 --pauses 0 --network 0 --replaced 15 --relay 0 --late 0 --disks 0")
+KILLS = Prove(f"--orders 160 --kills 12 {_NO_OTHER_FAULTS}")
+STALLS = Prove(f"--orders 96 --kills 0 --stalls 2 {_NO_OTHER_FAULTS}")
 POSTGRES = Prove(
     "--database postgres --orders 160 --restarts 4 --kills 4 --pauses 1 --network 2 --replaced 3 --relay 1 --late 3"
 )
@@ -151,6 +154,7 @@ DEVICES = (
         '"held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
         '"held": "order_id = :order_id"',
         _tests("checkout", "test_journal.py::test_a_superseded_worker_changes_nothing"),
+        STALLS,
     ),
     Device(
         "owner",
@@ -403,8 +407,23 @@ DEVICES = (
     Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sqlite.py",
-        '            self._connection.execute("COMMIT")\n',
-        "",
+        '        self._connection.execute("BEGIN IMMEDIATE")\n'
+        "        try:\n"
+        "            results = [work(self._connection) for work in batch]\n"
+        '            self._connection.execute("COMMIT")\n'
+        "        finally:\n"
+        "            # After some errors, such as a full disk, SQLite has already rolled back.\n"
+        "            if self._connection.in_transaction:\n"
+        '                self._connection.execute("ROLLBACK")\n',
+        '        while self._connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
+        '        self._connection.execute("BEGIN IMMEDIATE")\n'
+        "        try:\n"
+        "            results = [work(self._connection) for work in batch]\n"
+        '            __import__("threading").Timer(0.05, self._connection.execute, ["COMMIT"]).start()\n'
+        "        except BaseException:\n"
+        '            self._connection.execute("ROLLBACK")\n'
+        "            raise\n",
         _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
+        KILLS,
     ),
 )

@@ -18,6 +18,8 @@ class FaultKind(Enum):
     KILL_AT_FAILPOINT = "kill at a failpoint"
     """The process dies when it reaches a certain point in the code."""
     PAUSE = "pause"
+    STALL = "stalled workers"
+    """Workers stop before a charge, or after they have resolved one, longer than the lease, and then continue."""
     RESTART_DATABASE = "database restart"
     FAILOVER = "failover"
     """The primary dies and a standby is promoted."""
@@ -47,7 +49,7 @@ _FIXED_TARGETS = {
     FaultKind.FAILOVER: DATABASE,
 }
 _DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
-_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.LATE})
+_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE})
 _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     FaultKind.FAILOVER: (0, 0.6),
     # At most a little longer than a service waits.
@@ -67,7 +69,8 @@ class Fault:
     Attributes:
         after_orders: the fault begins once so many orders are finished.
         target: the name of the process.
-        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind.
+        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind;
+            of stalled workers, how long each of them stops before a charge.
         detail: the name of the failpoint, or what the network or the relay does.
     """
 
@@ -86,7 +89,7 @@ class Targets:
         weights: how often a process is killed or paused, relative to the others.
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
-        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them, and all stalls.
         links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
             another one meanwhile.
         refusers: the peers that can change their mind about all orders.
@@ -135,6 +138,8 @@ def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str
             candidates = [name for name, points in targets.failpoints.items() if points]
         case FaultKind.PAUSE:
             candidates = [target, rng.choice(targets.leaseholders)]
+        case FaultKind.STALL:
+            candidates = targets.leaseholders
         case FaultKind.NETWORK | FaultKind.UNIMPLEMENTED:
             candidates = targets.peers
         case FaultKind.REFUSAL:

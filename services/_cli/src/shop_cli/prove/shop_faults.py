@@ -23,6 +23,10 @@ _DELAY_SECONDS = 0.15
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
+STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
+_STALLS = 2.5
+"""How long workers stall, in stalls: an order meets a stalled charge, its takeover and the next charge."""
+
 _COLLECT_SECONDS = 0.3
 """How long requests are held before their clients are cut off: all that is sent within this time arrives late."""
 
@@ -89,6 +93,8 @@ class ShopFaults:
                 process.pause()
                 await asyncio.sleep(fault.seconds)
                 process.resume()
+            case FaultKind.STALL if isinstance(process, Process):
+                await self._stall_workers(process, fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 with _full_disk(process):
                     await asyncio.sleep(fault.seconds)
@@ -106,6 +112,21 @@ class ShopFaults:
                 await process.wait()
                 await asyncio.sleep(fault.seconds)
                 await process.start()
+
+    async def _stall_workers(self, process: Process, seconds: float) -> None:
+        """Restart a checkout so that its workers stall before charges and fences are recorded, and then without that.
+
+        A worker that has fenced a charge stalls only half as long as the charge: it then continues while the first
+        worker, which has met the fence, is in its next attempt.
+        """
+        process.kill()
+        await process.wait()
+        await process.start(FAILPOINTS=f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds / 2}")
+        await process.wait_until_serving(self._ready_seconds)
+        await asyncio.sleep(_STALLS * seconds)
+        process.kill()
+        await process.wait()
+        await process.start()
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
         """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
