@@ -28,7 +28,8 @@ class Prove:
 
 _NO_OTHER_FAULTS = "--pauses 0 --network 0 --replaced 0 --relay 0 --late 0 --disks 0"
 SQLITE = Prove("--orders 160 --kills 6 --pauses 1 --network 3 --replaced 4 --relay 1 --late 4 --disks 1")
-REFUSALS = Prove("--orders 160 --kills 2 --pauses 0 --network 0 --replaced 15 --relay 0 --late 0 --disks 0")
+REFUSALS = Prove("--orders 240 --kills 0 --pauses 0 --network 0 --replaced 9 --relay 0 --late 0 --disks 0")
+RESTARTS = Prove(f"--database postgres --orders 160 --restarts 3 --kills 0 {_NO_OTHER_FAULTS}")
 KILLS = Prove(f"--orders 160 --kills 12 {_NO_OTHER_FAULTS}")
 STALLS = Prove(f"--orders 96 --kills 0 --stalls 2 {_NO_OTHER_FAULTS}")
 POSTGRES = Prove(
@@ -402,7 +403,7 @@ DEVICES = (
         '"-c synchronous_commit=on"',
         '"-c synchronous_commit=off"',
         ("tests/mutants/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
-        POSTGRES,
+        RESTARTS,
     ),
     Device(
         "a batch is committed before its callers get results",

@@ -110,6 +110,12 @@ def test_only_processes_that_own_orders_have_workers_that_stall_longer_than_a_le
     assert all(fault.seconds >= 3 for fault in stalls)
 
 
+def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
+    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK):
+        targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
+        assert all(len({*pair}) == 2 for pair in zip(targets[::2], targets[1::2], strict=True))
+
+
 def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
     intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
     assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]

@@ -27,8 +27,13 @@ STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.afte
 _STALLS = 2.5
 """How long workers stall, in stalls: an order meets a stalled charge, its takeover and the next charge."""
 
-_COLLECT_SECONDS = 0.3
-"""How long requests are held before their clients are cut off: all that is sent within this time arrives late."""
+_FENCE_SHARE = 2 / 3
+"""Of the stall of a charge. An order that is taken over when its lease expires is then ended behind the fence while its
+first worker, which has met the fence, stalls before its next charge."""
+
+
+_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
+"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
 
 
 class ShopFaults:
@@ -114,14 +119,12 @@ class ShopFaults:
                 await process.start()
 
     async def _stall_workers(self, process: Process, seconds: float) -> None:
-        """Restart a checkout so that its workers stall before charges and fences are recorded, and then without that.
-
-        A worker that has fenced a charge stalls only half as long as the charge: it then continues while the first
-        worker, which has met the fence, is in its next attempt.
-        """
+        """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
         process.kill()
         await process.wait()
-        await process.start(FAILPOINTS=f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds / 2}")
+        await process.start(
+            FAILPOINTS=f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
+        )
         await process.wait_until_serving(self._ready_seconds)
         await asyncio.sleep(_STALLS * seconds)
         process.kill()
@@ -164,7 +167,9 @@ def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
 
 
 async def _cut_off_clients(link: TcpProxy) -> asyncio.Event:
-    """Hold requests for a moment, then cut off their clients; the requests arrive once the returned event is set."""
+    """Delay and hold requests, then cut off their clients; the requests arrive once the returned event is set."""
+    link.set_mode("delay", _DELAY_SECONDS)
+    await asyncio.sleep(_SLOW_SECONDS)
     link.set_mode("blackhole")
     await asyncio.sleep(_COLLECT_SECONDS)
     released = link.cut_off_clients()
