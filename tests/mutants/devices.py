@@ -26,19 +26,25 @@ class Prove:
     impossible: str = ""
 
 
-_NO_OTHER_FAULTS = "--pauses 0 --network 0 --replaced 0 --relay 0 --late 0 --disks 0"
-SQLITE = Prove("--orders 160 --kills 6 --pauses 1 --network 3 --replaced 4 --relay 1 --late 4 --disks 1")
-REFUSALS = Prove("--orders 240 --kills 0 --pauses 0 --network 0 --replaced 9 --relay 0 --late 0 --disks 0")
-RESTARTS = Prove(f"--database postgres --orders 160 --restarts 3 --kills 0 {_NO_OTHER_FAULTS}")
-KILLS = Prove(f"--orders 160 --kills 12 {_NO_OTHER_FAULTS}")
-STALLS = Prove(f"--orders 96 --kills 0 --stalls 2 {_NO_OTHER_FAULTS}")
-POSTGRES = Prove(
-    "--database postgres --orders 160 --restarts 4 --kills 4 --pauses 1 --network 2 --replaced 3 --relay 1 --late 3"
-)
-LOSSES = Prove(
-    "--database postgres --replication async --orders 200 --failovers 5 --restarts 0 --kills 2 --pauses 1 --network 1 "
-    "--replaced 1 --relay 0 --late 2"
-)
+_FAULTS = ("kills", "pauses", "stalls", "restarts", "network", "replaced", "relay", "late", "disks")
+
+
+def _only(options: str) -> Prove:
+    """Add to the options that there are no faults of other kinds."""
+    others = (f"--{fault} 0" for fault in _FAULTS if f"--{fault} " not in options)
+    return Prove(" ".join([options, *others]))
+
+
+NO_FAULTS = _only("--orders 300")
+KILLS = _only("--orders 160 --kills 9")
+CARTS = _only("--orders 200 --kills 6 --network 8")
+PAUSES = _only("--orders 160 --pauses 4")
+STALLS = _only("--orders 96 --stalls 2")
+REFUSALS = _only("--orders 240 --replaced 9")
+LATE = _only("--orders 160 --late 4")
+LATE_POSTGRES = _only("--database postgres --orders 160 --late 4")
+RESTARTS = _only("--database postgres --orders 160 --restarts 3")
+LOSSES = _only("--database postgres --replication async --orders 200 --failovers 3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Device:
     text: str
     replacement: str
     tests: tuple[str, ...]
-    prove: Prove = SQLITE
+    prove: Prove
 
     def mutate(self, source: str) -> str:
         """Return a file's content without the device. Raise ValueError unless the text occurs once."""
@@ -80,6 +86,7 @@ DEVICES = (
         "found = await self.ledger.find(key)\n"
         "        return Recorded(found or Entry(key, State.FENCED), existing=found is not None)",
         _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
+        LATE,
     ),
     Device(
         "one ledger entry per key, SQLite",
@@ -87,6 +94,7 @@ DEVICES = (
         ") ON CONFLICT DO NOTHING\n",
         ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state\n",
         _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+        LATE,
     ),
     Device(
         "one ledger entry per key, PostgreSQL",
@@ -94,7 +102,7 @@ DEVICES = (
         ") ON CONFLICT DO NOTHING RETURNING",
         ") ON CONFLICT (charge_key) DO UPDATE SET state = EXCLUDED.state RETURNING",
         _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
-        POSTGRES,
+        LATE_POSTGRES,
     ),
     Device(
         "transaction ids derive from keys",
@@ -118,6 +126,7 @@ DEVICES = (
         'self._charges.Charge(request, metadata=(("idempotency-key", key),))',
         "self._charges.Charge(request)",
         _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        LATE,
     ),
     Device(
         "a shipment sends its key",
@@ -125,6 +134,7 @@ DEVICES = (
         'metadata = (("idempotency-key", key),)',
         "metadata = ()",
         _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        LATE,
     ),
     Device(
         "tracking ids derive from keys",
@@ -132,6 +142,7 @@ DEVICES = (
         "uuid.uuid5(_TRACKING_ID_NAMESPACE, self.key)",
         "uuid.uuid4()",
         _tests("shipping", "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost"),
+        LATE,
     ),
     Device(
         "fence of shipments",
@@ -148,6 +159,7 @@ DEVICES = (
         "VALUES (:shipment_key, :state, :tracking_id, :parcel)\n"
         "    ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel\n",
         _tests("shipping", "test_manifest.py::test_the_first_entry_of_a_key_is_final"),
+        REFUSALS,
     ),
     Device(
         "epoch, owner and attempt",
@@ -171,6 +183,7 @@ DEVICES = (
         "        unique=True,\n",
         "        unique=False,\n",
         _tests("checkout", "test_journal.py::test_a_cart_has_one_order_at_a_time"),
+        NO_FAULTS,
     ),
     Device(
         "order ids derive from scopes",
@@ -221,6 +234,7 @@ DEVICES = (
         "    result = yield from charge(resumed=False)\n"
         "    return result if (yield from perform(Insert())) else SagaResult.SUPERSEDED",
         _tests("checkout", "test_saga.py::test_an_order_is_recorded_before_its_charge"),
+        NO_FAULTS,
     ),
     Device(
         "a superseded worker has no effects",
@@ -228,6 +242,7 @@ DEVICES = (
         "    if not (yield from perform(Update(shipped))):\n        return SagaResult.SUPERSEDED\n",
         "    yield from perform(Update(shipped))\n",
         _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_notifications"),
+        PAUSES,
     ),
     Device(
         "a refusal is final behind a fence only",
@@ -235,6 +250,7 @@ DEVICES = (
         "return (yield from resolve(State.DECLINED, refusal))",
         "return (yield from _end(State.CHARGING, State.DECLINED, refusal))",
         _tests("checkout", "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first"),
+        REFUSALS,
     ),
     Device(
         "a pending refusal is not charged",
@@ -242,6 +258,7 @@ DEVICES = (
         "return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)",
         "return charge(resumed=True)",
         _tests("checkout", "test_saga_schedules.py::test_a_card_is_not_charged_behind_the_fence_of_a_refusal"),
+        LOSSES,
     ),
     Device(
         "a pending refusal is recorded",
@@ -249,6 +266,7 @@ DEVICES = (
         'pending = {"refused_as": refused_as} if refused_as else {}',
         "pending: dict[str, Any] = {}",
         _tests("checkout", "test_journal.py::test_a_pending_refusal_is_read_back_as_recorded"),
+        LOSSES,
     ),
     Device(
         "a voided order ends behind a new fence only",
@@ -258,6 +276,7 @@ DEVICES = (
         "            return (yield from resolve(State.VOIDED, refusal))\n",
         "            return (yield from _end(State.VOIDING, State.VOIDED, refusal))\n",
         _tests("checkout", "test_saga_schedules.py::test_an_order_is_not_voided_while_a_lost_attempt_is_charged"),
+        LOSSES,
     ),
     Device(
         "a lost order is restored in three states only",
@@ -268,6 +287,7 @@ DEVICES = (
             "checkout",
             "test_lost_commits.py::test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded",
         ),
+        LOSSES,
     ),
     Device(
         "one order per scope",
@@ -275,6 +295,7 @@ DEVICES = (
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}\\0{uuid.uuid4()}".encode()',
         _tests("checkout", "test_service.py::test_a_repeated_key_returns_the_same_bytes"),
+        NO_FAULTS,
     ),
     Device(
         "a key belongs to one request",
@@ -282,6 +303,7 @@ DEVICES = (
         "return order.fingerprint in self.fingerprints",
         "return bool(order.fingerprint)",
         _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
+        NO_FAULTS,
     ),
     Device(
         "an order outlives its call",
@@ -289,6 +311,7 @@ DEVICES = (
         "    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))\n",
         "    await asyncio.wait_for(run.task, max(until - asyncio.get_running_loop().time(), 0))\n",
         _tests("checkout", "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress"),
+        NO_FAULTS,
     ),
     Device(
         "the outbox is filled with the shipment",
@@ -296,6 +319,7 @@ DEVICES = (
         "        if after is State.SHIPPED:\n            batch.append(",
         "        if after is State.VOIDED:\n            batch.append(",
         _tests("checkout", "test_journal.py::test_a_shipped_order_has_an_outbox"),
+        KILLS,
     ),
     Device(
         "an item leaves the outbox after it was sent",
@@ -305,6 +329,7 @@ DEVICES = (
         '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
         "                await self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        KILLS,
     ),
     Device(
         "a failed item remains in the outbox",
@@ -313,6 +338,7 @@ DEVICES = (
         "            raise\n",
         "        except DomainError:\n            pass\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        KILLS,
     ),
     Device(
         "a cart is emptied by its etag",
@@ -360,6 +386,7 @@ DEVICES = (
         "if redis.call('LPOS', orders, order) then return end\n",
         "",
         _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        LATE,
     ),
     Device(
         "an addition takes effect once, Valkey",
@@ -367,6 +394,7 @@ DEVICES = (
         "  if fingerprint == ARGV[7] then return 'done' end\n",
         "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        CARTS,
     ),
     Device(
         "each change of a cart changes its etag, Valkey",
@@ -374,6 +402,7 @@ DEVICES = (
         "redis.call('HSET', cart, '', etag)",
         "redis.call('HSETNX', cart, '', etag)",
         _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        NO_FAULTS,
     ),
     Device(
         "an e-mail has one Message-ID",
@@ -381,6 +410,7 @@ DEVICES = (
         "        return order_id\n",
         '        return f"{order_id}-{id(object())}"\n',
         _tests("email", "test_domain.py::test_an_email_has_the_id_of_its_order_as_its_key"),
+        NO_FAULTS,
     ),
     Device(
         "a letter is accepted once",
@@ -388,6 +418,7 @@ DEVICES = (
         "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
         "DO UPDATE SET state = EXCLUDED.state RETURNING state",
         _tests("email", "test_spool.py::test_a_sent_letter_added_again_is_not_sent_again"),
+        LATE,
     ),
     Device(
         "synchronous = FULL, SQLite",
