@@ -23,17 +23,16 @@ _DELAY_SECONDS = 0.15
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
+_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
+"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
+
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
-"""How long workers stall, in stalls: an order meets a stalled charge, its takeover and the next charge."""
+"""The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
 
 _FENCE_SHARE = 2 / 3
 """Of the stall of a charge. An order that is taken over when its lease expires is then ended behind the fence while its
 first worker, which has met the fence, stalls before its next charge."""
-
-
-_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
-"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
 
 
 class ShopFaults:
