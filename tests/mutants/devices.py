@@ -36,13 +36,12 @@ def _only(options: str) -> Prove:
 
 
 NO_FAULTS = _only("--orders 300")
-KILLS = _only("--orders 160 --kills 9")
-CARTS = _only("--orders 200 --kills 6 --network 8")
+KILLS = _only("--orders 160 --kills 8")
 PAUSES = _only("--orders 160 --pauses 4")
 STALLS = _only("--orders 96 --stalls 2")
 REFUSALS = _only("--orders 240 --replaced 9")
-LATE = _only("--orders 160 --late 4")
-LATE_POSTGRES = _only("--database postgres --orders 160 --late 4")
+LATE = _only("--orders 160 --late 5")
+LATE_POSTGRES = _only("--database postgres --orders 160 --late 5")
 RESTARTS = _only("--database postgres --orders 160 --restarts 3")
 LOSSES = _only("--database postgres --replication async --orders 200 --failovers 3")
 
@@ -319,7 +318,7 @@ DEVICES = (
         "        if after is State.SHIPPED:\n            batch.append(",
         "        if after is State.VOIDED:\n            batch.append(",
         _tests("checkout", "test_journal.py::test_a_shipped_order_has_an_outbox"),
-        KILLS,
+        LATE,
     ),
     Device(
         "an item leaves the outbox after it was sent",
@@ -329,7 +328,7 @@ DEVICES = (
         '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
         "                await self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
-        KILLS,
+        LATE,
     ),
     Device(
         "a failed item remains in the outbox",
@@ -338,7 +337,7 @@ DEVICES = (
         "            raise\n",
         "        except DomainError:\n            pass\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
-        KILLS,
+        LATE,
     ),
     Device(
         "a cart is emptied by its etag",
@@ -394,7 +393,7 @@ DEVICES = (
         "  if fingerprint == ARGV[7] then return 'done' end\n",
         "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
-        CARTS,
+        LATE,
     ),
     Device(
         "each change of a cart changes its etag, Valkey",

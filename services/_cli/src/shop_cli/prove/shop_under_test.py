@@ -25,8 +25,8 @@ _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "
 LINKED = ("cart", "shipping", "payment", "email")
 """The peers of checkout that have a proxy."""
 
-LATE_LINKS = ("payment", "shipping", "cart-internal", "email")
-"""The ports at which a request has an effect of an order."""
+LATE_LINKS = ("payment", "shipping", "cart", "cart-internal", "email")
+"""The ports at which a request has an effect."""
 
 REFUSERS = ("payment", "shipping")
 
