@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -22,7 +23,15 @@ async def test_a_failpoint_hangs() -> None:
         await asyncio.wait_for(Failpoints("a=hang").reach("a"), 0.05)
 
 
-@pytest.mark.parametrize("text", ["a", "a=explode", "=kill", "a=error*x"])
+async def test_a_failpoint_stalls_for_its_seconds_and_then_continues() -> None:
+    failpoints = Failpoints("a=stall:0.05*1")
+    started = time.monotonic()
+    await failpoints.reach("a")
+    assert time.monotonic() - started >= 0.05
+    await asyncio.wait_for(failpoints.reach("a"), 1)
+
+
+@pytest.mark.parametrize("text", ["a", "a=explode", "=kill", "a=error*x", "a=stall", "a=stall:x", "a=kill:1"])
 def test_a_malformed_specification_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="a failpoint is"):
         Failpoints(text)

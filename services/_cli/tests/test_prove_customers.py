@@ -4,10 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from typing_extensions import override
 
 from chassis.client import channel
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.order_pb2 import OrderResult
 from shop_cli.prove.customer_plan import Customer, Intent, Line, valid_intent
 from shop_cli.prove.customers import CustomerSimulator
 from shop_cli.prove.evidence import ClientOutcome
@@ -31,3 +33,30 @@ async def test_customers_of_a_run_that_has_failed_skip_their_orders(intents: tup
     await opened.close()
     assert [response.outcome for response in result.responses.values()] == [ClientOutcome.SKIPPED] * 2
     assert gate.finished == 2
+
+
+class FailingRun(CustomerSimulator):
+    """The simulator of a run that fails while a customer tries for the second time."""
+
+    failed = False
+
+    @property
+    @override
+    def has_failed(self) -> bool:
+        return self.failed
+
+    @override
+    async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
+        self.failed = tries > 0
+        return await super().place_order(intent, tries, timeout_seconds)
+
+
+async def test_customers_who_wait_give_up_once_the_run_has_failed() -> None:
+    gate = ProgressGate(lambda _: None)
+    await gate.open_until(1)
+    opened = channel(NOWHERE, "shop.CheckoutService", timeout_seconds=5)
+    simulator = FailingRun(CartServiceStub(opened), [CheckoutServiceStub(opened)], gate)
+    async with asyncio.timeout(10):
+        result = await simulator.run(Customer("ada", (valid_intent(0, "ada", (), "key"),)))
+    await opened.close()
+    assert [(each.outcome, each.tries) for each in result.responses.values()] == [(ClientOutcome.UNKNOWN, 2)]

@@ -87,6 +87,18 @@ async def test_a_fault_is_injected_only_after_its_number_of_orders(gate: Progres
     assert process.calls
 
 
+async def test_no_fault_is_injected_into_a_run_that_has_failed(gate: ProgressGate) -> None:
+    injected: list[Fault] = []
+
+    async def record(fault: Fault) -> None:
+        injected.append(fault)
+
+    faults = [Fault(0, FaultKind.KILL, name, 0.0) for name in "abc"]
+    await FaultInjector(record, gate, lambda: bool(injected)).run(faults, orders=9)
+    assert len(injected) < len(faults)
+    await gate.wait_until_open(8)
+
+
 async def test_orders_wait_for_the_faults_planned_before_them(gate: ProgressGate) -> None:
     running = asyncio.create_task(inject(gate, RecordingProcess(), Fault(1, FaultKind.KILL, "a", 0.0)))
     await gate.wait_until_open(LOOKAHEAD)

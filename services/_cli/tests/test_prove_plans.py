@@ -104,6 +104,18 @@ def test_late_requests_and_refusals_hit_the_peers_that_are_named_for_them() -> N
     assert targets[FaultKind.FULL_DISK] == targets[FaultKind.HUNG_DATABASE] == {"payment"}
 
 
+def test_only_processes_that_own_orders_have_workers_that_stall_longer_than_a_lease() -> None:
+    stalls = [fault for fault in some_faults(1) if fault.kind is FaultKind.STALL]
+    assert {fault.target for fault in stalls} == {"checkout"}
+    assert all(fault.seconds >= 3 for fault in stalls)
+
+
+def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
+    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK):
+        targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
+        assert all(len({*pair}) == 2 for pair in zip(targets[::2], targets[1::2], strict=True))
+
+
 def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
     intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
     assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]

@@ -22,7 +22,8 @@ from shop_cli.prove import coverage
 from shop_cli.prove.fault_plan import Fault, FaultKind
 from shop_cli.prove.mail_relay import MailRelay
 from shop_cli.prove.peer_stubs import PeerStubs, serve_peer_stubs
-from shop_cli.prove.shop_faults import ShopFaults
+from shop_cli.prove.run import failpoints_of
+from shop_cli.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
 from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
@@ -152,6 +153,31 @@ async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(t
         finally:
             await opened.close()
             await process.stop()
+
+
+async def test_workers_stall_for_a_while_and_not_after_it(tmp_path: Path) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, 30)
+        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
+        try:
+            await wait_until(lambda: process.running)
+            stalling = environment_of(process)
+            await injecting
+            assert STALLED_CHARGE + "=stall:1.0" in stalling
+            assert "FAILPOINTS" not in environment_of(process)
+        finally:
+            await process.stop()
+
+
+def test_the_failpoints_of_stalled_workers_exist() -> None:
+    assert {STALLED_CHARGE, STALLED_FENCE} <= set(failpoints_of("checkout_service"))
+
+
+def environment_of(process: Process) -> str:
+    return Path(f"/proc/{process.pid}/environ").read_text()
 
 
 async def try_to_ship(shipping: ShippingServiceStub) -> bool:

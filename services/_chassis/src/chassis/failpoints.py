@@ -1,18 +1,22 @@
-"""Failpoints: named places in the code where a test makes the process die, hang or raise an error.
+"""Failpoints: named places in the code where a test makes the process die, or one task of it hang, wait or fail.
 
 Tests enable them by the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
-`=error*2` acts the first two times only. A failpoint that is not enabled costs one dictionary lookup.
+`=error*2` acts the first two times only, and `=stall:1.5` waits for 1.5 seconds. A failpoint that is not enabled costs
+one dictionary lookup.
 """
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Literal, cast, get_args
+from functools import partial
+from typing import TypeAlias
 
-Action = Literal["kill", "hang", "error"]
+_Action: TypeAlias = Callable[[str], Awaitable[None]]
 
 _ALWAYS = 1_000_000
+_ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<action>kill|hang|error|stall:(?P<seconds>\d+(\.\d+)?))(\*(?P<times>\d+))?")
 
 
 class FailpointReached(Exception):
@@ -23,22 +27,24 @@ class Failpoints:
     """The enabled failpoints, parsed from the value of FAILPOINTS. Raises ValueError for a malformed value."""
 
     def __init__(self, specification: str = "") -> None:
-        self._actions: dict[str, Action] = {}
+        self._actions: dict[str, _Action] = {}
         self._left: dict[str, int] = {}
-        for entry in filter(None, specification.split(",")):
-            name, _, action = entry.strip().partition("=")
-            action, _, times = action.partition("*")
-            if not name or action not in get_args(Action) or not (times or "1").isdecimal():
-                raise ValueError(f"a failpoint is name=kill|hang|error, optionally followed by *times, not {entry!r}")
-            self._actions[name] = cast("Action", action)
-            self._left[name] = int(times or _ALWAYS)
+        for text in filter(None, specification.split(",")):
+            entry = _ENTRY.fullmatch(text.strip())
+            if entry is None:
+                raise ValueError(
+                    f"a failpoint is name=kill|hang|error|stall:seconds, optionally followed by *times, not {text!r}"
+                )
+            seconds = entry["seconds"]
+            self._actions[entry["name"]] = partial(_stall, float(seconds)) if seconds else _ACTIONS[entry["action"]]
+            self._left[entry["name"]] = int(entry["times"] or _ALWAYS)
 
     async def reach(self, name: str) -> None:
         """Perform the action that is enabled for this failpoint, if any."""
         if name not in self._actions or not self._left[name]:
             return
         self._left[name] -= 1
-        await _ACTIONS[self._actions[name]](name)
+        await self._actions[name](name)
 
 
 async def _kill(_name: str) -> None:
@@ -53,4 +59,8 @@ async def _error(name: str) -> None:
     raise FailpointReached(name)
 
 
-_ACTIONS: dict[Action, Callable[[str], Awaitable[None]]] = {"kill": _kill, "hang": _hang, "error": _error}
+async def _stall(seconds: float, _name: str) -> None:
+    await asyncio.sleep(seconds)
+
+
+_ACTIONS: dict[str, _Action] = {"kill": _kill, "hang": _hang, "error": _error}

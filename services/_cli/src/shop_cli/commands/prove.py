@@ -46,6 +46,14 @@ Pauses = Annotated[
         help="Number of pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.",
     ),
 ]
+Stalls = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that checkout's workers stop for longer than their lease. Default: one per 500 orders.",
+    ),
+]
 Restarts = Annotated[int, typer.Option(min=0, help="Number of times that PostgreSQL is killed and started again.")]
 Failovers = Annotated[
     int,
@@ -122,6 +130,7 @@ async def prove(
     database: DatabaseOption = "sqlite",
     kills: Kills = None,
     pauses: Pauses = None,
+    stalls: Stalls = None,
     restarts: Restarts = 15,
     failovers: Failovers = 0,
     replication: ReplicationOption = "sync",
@@ -149,6 +158,7 @@ async def prove(
         FaultKind.KILL: kills - aimed,
         FaultKind.KILL_AT_FAILPOINT: aimed,
         FaultKind.PAUSE: round(kills * _PAUSES_PER_KILL) if pauses is None else pauses,
+        FaultKind.STALL: orders // 500 if stalls is None else stalls,
         FaultKind.RESTART_DATABASE: restarts if database == "postgres" else 0,
         FaultKind.FAILOVER: failovers,
         FaultKind.NETWORK: orders // 100 if network is None else network,

@@ -58,8 +58,8 @@ class CustomerSimulator(CustomerCalls):
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
         allowed_refusals: the reasons for which a valid order may be refused.
-        max_unanswered: after so many customers have waited in vain for a definite response, the rest skip their orders:
-            the run has failed, and each of them would wait for a minute.
+        max_unanswered: after so many customers have waited in vain for a definite response, the run has failed: the
+            others give up at once, and the rest skip their orders.
     """
 
     def __init__(
@@ -99,13 +99,14 @@ class CustomerSimulator(CustomerCalls):
         return result
 
     @property
-    def _has_failed(self) -> bool:
+    def has_failed(self) -> bool:
+        """Whether more customers than allowed have waited in vain."""
         return self._max_unanswered is not None and self._unanswered > self._max_unanswered
 
     async def _order_as_rivals(self, customer: Customer, result: CustomerResult) -> None:
         """Fill the cart once and place all orders of it."""
         await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
-        skipped = OrderResponse(ClientOutcome.SKIPPED) if self._has_failed else None
+        skipped = OrderResponse(ClientOutcome.SKIPPED) if self.has_failed else None
         failure = skipped or await self._fill_cart(customer.intents[0], result)
 
         async def order(intent: Intent) -> None:
@@ -117,7 +118,7 @@ class CustomerSimulator(CustomerCalls):
         await asyncio.gather(*map(order, customer.intents))
 
     async def _fill_cart_and_order(self, intent: Intent, result: CustomerResult) -> OrderResponse:
-        if self._has_failed:
+        if self.has_failed:
             return OrderResponse(ClientOutcome.SKIPPED)
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
@@ -179,7 +180,11 @@ class CustomerSimulator(CustomerCalls):
         deadline = time.monotonic() + PATIENCE_SECONDS
         reason = ""
         tries = 0
-        while time.monotonic() < deadline and (intent.max_tries is None or tries < intent.max_tries):
+        while (
+            time.monotonic() < deadline
+            and not self.has_failed
+            and (intent.max_tries is None or tries < intent.max_tries)
+        ):
             timeout_seconds = rng.uniform(0.005, 0.2) if rng.random() < self._hangup_share else None
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)

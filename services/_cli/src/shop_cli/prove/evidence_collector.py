@@ -62,8 +62,8 @@ async def collect_evidence(
     if journal is not None:
         repeated = await _repeat_orders(simulator, intents, responses)
         # A repetition must have no effect, so any effect must be over before the ledgers are read.
-        quiet_again = await wait_until_quiet(journal)
-        quiet_seconds = quiet_seconds if quiet_again is not None else None
+        if quiet_seconds is not None and await wait_until_quiet(journal) is None:
+            quiet_seconds = None
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)

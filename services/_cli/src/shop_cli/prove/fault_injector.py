@@ -17,15 +17,22 @@ class FaultInjector:
     Args:
         inject: injects a fault and returns once its target is ready again.
         gate: counts the orders that the plan refers to.
+        has_failed: whether the run has failed, so that no further fault can show anything.
 
     Attributes:
         injected: how many faults of a kind each target has had.
     """
 
-    def __init__(self, inject: Callable[[Fault], Awaitable[None]], gate: ProgressGate) -> None:
+    def __init__(
+        self,
+        inject: Callable[[Fault], Awaitable[None]],
+        gate: ProgressGate,
+        has_failed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.injected: Counter[tuple[FaultKind, str]] = Counter()
         self._inject = inject
         self._gate = gate
+        self._has_failed = has_failed
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @property
@@ -37,7 +44,7 @@ class FaultInjector:
         return counts
 
     async def run(self, plan: Sequence[Fault], orders: int) -> None:
-        """Inject every fault in its turn; return once all targets are ready again.
+        """Inject every fault in its turn, until the run has failed; return once all targets are ready again.
 
         Open the gate to at most 100 orders beyond the next fault, and to all `orders` after the last one.
         """
@@ -47,6 +54,8 @@ class FaultInjector:
                 await self._gate.open_until(fault.after_orders + _LOOKAHEAD)
                 await self._gate.wait_until_finished(fault.after_orders)
                 await slots.acquire()
+                if self._has_failed():
+                    break
                 tasks.create_task(self._inject_alone(fault, slots), name=f"{fault.kind.value} {fault.target}")
             await self._gate.open_until(orders)
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import cycle
 
 from shop_cli.prove.mail_relay import RelayMode
 from shop_cli.prove.tcp_proxy import Mode
@@ -18,6 +19,8 @@ class FaultKind(Enum):
     KILL_AT_FAILPOINT = "kill at a failpoint"
     """The process dies when it reaches a certain point in the code."""
     PAUSE = "pause"
+    STALL = "stalled workers"
+    """Workers stop before a charge, or after they have resolved one, longer than the lease, and then continue."""
     RESTART_DATABASE = "database restart"
     FAILOVER = "failover"
     """The primary dies and a standby is promoted."""
@@ -41,21 +44,18 @@ class FaultKind(Enum):
 NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
 RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
 RELAY = "mail relay"
-_FIXED_TARGETS = {
-    FaultKind.MAIL_RELAY: RELAY,
-    FaultKind.RESTART_DATABASE: DATABASE,
-    FaultKind.FAILOVER: DATABASE,
-}
 _DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
-_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.LATE})
+_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE})
 _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     FaultKind.FAILOVER: (0, 0.6),
     # At most a little longer than a service waits.
     FaultKind.HUNG_DATABASE: (0.5, 5),
     **dict.fromkeys(
-        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.REFUSAL, FaultKind.FULL_DISK),
+        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.FULL_DISK),
         (0.2, 2),
     ),
+    # At least until those that are cut off have reconnected and tried again.
+    FaultKind.REFUSAL: (0.6, 2),
 }
 """The range of a fault's duration; of any other, up to a second."""
 
@@ -67,7 +67,8 @@ class Fault:
     Attributes:
         after_orders: the fault begins once so many orders are finished.
         target: the name of the process.
-        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind.
+        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind;
+            of stalled workers, how long each of them stops before a charge.
         detail: the name of the failpoint, or what the network or the relay does.
     """
 
@@ -86,7 +87,7 @@ class Targets:
         weights: how often a process is killed or paused, relative to the others.
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
-        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them, and all stalls.
         links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
             another one meanwhile.
         refusers: the peers that can change their mind about all orders.
@@ -105,42 +106,42 @@ class Targets:
 def plan_faults(
     orders: int, seed: int, counts: Mapping[FaultKind, int], targets: Targets, pause_seconds: float
 ) -> list[Fault]:
-    """Plan so many faults of each kind, evenly spaced over the orders, on randomly chosen targets.
+    """Plan so many faults of each kind, evenly spaced over the orders. Kills and pauses have random targets.
 
     A pause lasts 1 to 1.5 times pause_seconds.
     """
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
     kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
     rng.shuffle(kinds)
-    return [
-        _random_fault(rng, (index + 1) * orders // (len(kinds) + 1), kind, targets, pause_seconds)
-        for index, kind in enumerate(kinds)
-    ]
+    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in _candidates(targets).items() if names}
+    plan = []
+    for index, kind in enumerate(kinds):
+        after_orders = (index + 1) * orders // (len(kinds) + 1)
+        target = next(in_turn[kind]) if kind in in_turn else _random_target(rng, kind, targets)
+        details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
+        lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
+        plan.append(Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details)))
+    return plan
 
 
-def _random_fault(
-    rng: random.Random, after_orders: int, kind: FaultKind, targets: Targets, pause_seconds: float
-) -> Fault:
-    target = _FIXED_TARGETS.get(kind) or _random_target(rng, kind, targets)
-    details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
-    lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
-    return Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details))
+def _candidates(targets: Targets) -> dict[FaultKind, Sequence[str]]:
+    """Return the targets of each kind of fault that hits its targets in turn, so that a short run has each of them."""
+    return {
+        FaultKind.STALL: targets.leaseholders,
+        FaultKind.RESTART_DATABASE: [DATABASE],
+        FaultKind.FAILOVER: [DATABASE],
+        FaultKind.NETWORK: targets.peers,
+        FaultKind.UNIMPLEMENTED: targets.peers,
+        FaultKind.REFUSAL: targets.refusers,
+        FaultKind.LATE: targets.links,
+        FaultKind.FULL_DISK: targets.disks,
+        FaultKind.HUNG_DATABASE: targets.disks,
+        FaultKind.MAIL_RELAY: [RELAY],
+    }
 
 
 def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:
+    if kind is FaultKind.KILL_AT_FAILPOINT:
+        return rng.choice([name for name, points in targets.failpoints.items() if points])
     (target,) = rng.choices(list(targets.weights), list(targets.weights.values()))
-    candidates: Sequence[str] = [target]
-    match kind:
-        case FaultKind.KILL_AT_FAILPOINT:
-            candidates = [name for name, points in targets.failpoints.items() if points]
-        case FaultKind.PAUSE:
-            candidates = [target, rng.choice(targets.leaseholders)]
-        case FaultKind.NETWORK | FaultKind.UNIMPLEMENTED:
-            candidates = targets.peers
-        case FaultKind.REFUSAL:
-            candidates = targets.refusers
-        case FaultKind.LATE:
-            candidates = targets.links
-        case FaultKind.FULL_DISK | FaultKind.HUNG_DATABASE:
-            candidates = targets.disks
-    return rng.choice(candidates)
+    return rng.choice([target, rng.choice(targets.leaseholders)]) if kind is FaultKind.PAUSE else target

@@ -106,7 +106,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     ):
         simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
-        injector = FaultInjector(faults.inject, gate)
+        injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
         products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
         plan = fault_plan(trial, shop)
         started = time.monotonic()

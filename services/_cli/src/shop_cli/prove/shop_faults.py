@@ -23,8 +23,16 @@ _DELAY_SECONDS = 0.15
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
-_COLLECT_SECONDS = 0.3
-"""How long requests are held before their clients are cut off: all that is sent within this time arrives late."""
+_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
+"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
+
+STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
+_STALLS = 2.5
+"""The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
+
+_FENCE_SHARE = 2 / 3
+"""Of the stall of a charge. An order that is taken over when its lease expires is then ended behind the fence while its
+first worker, which has met the fence, stalls before its next charge."""
 
 
 class ShopFaults:
@@ -89,6 +97,8 @@ class ShopFaults:
                 process.pause()
                 await asyncio.sleep(fault.seconds)
                 process.resume()
+            case FaultKind.STALL if isinstance(process, Process):
+                await self._stall_workers(process, fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 with _full_disk(process):
                     await asyncio.sleep(fault.seconds)
@@ -106,6 +116,19 @@ class ShopFaults:
                 await process.wait()
                 await asyncio.sleep(fault.seconds)
                 await process.start()
+
+    async def _stall_workers(self, process: Process, seconds: float) -> None:
+        """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
+        process.kill()
+        await process.wait()
+        await process.start(
+            FAILPOINTS=f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
+        )
+        await process.wait_until_serving(self._ready_seconds)
+        await asyncio.sleep(_STALLS * seconds)
+        process.kill()
+        await process.wait()
+        await process.start()
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
         """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
@@ -143,7 +166,9 @@ def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
 
 
 async def _cut_off_clients(link: TcpProxy) -> asyncio.Event:
-    """Hold requests for a moment, then cut off their clients; the requests arrive once the returned event is set."""
+    """Delay and hold requests, then cut off their clients; the requests arrive once the returned event is set."""
+    link.set_mode("delay", _DELAY_SECONDS)
+    await asyncio.sleep(_SLOW_SECONDS)
     link.set_mode("blackhole")
     await asyncio.sleep(_COLLECT_SECONDS)
     released = link.cut_off_clients()
