@@ -15,6 +15,7 @@ from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
 from chassis.money import Money
+from chassis.retention import Retention
 from chassis.telemetry import Telemetry
 from chassis.wire import money_from_wire, money_to_wire
 from checkout_service.journal.database import Database
@@ -173,9 +174,11 @@ class _FixedRates:
 
 def register_shipping(service: SimulatedService, writer: Any) -> None:
     rates: Any = _FixedRates()
-    shipper = Shipper(SqliteManifest(writer))
+    stored = SqliteManifest(writer)
+    shipper = Shipper(stored)
     shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
-    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS)
+    retention = Retention(stored.delete_old, days=365, rows="entries")
+    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS, retention)
     service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping)
     service.add_internal_servicer(shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, manifest)
 

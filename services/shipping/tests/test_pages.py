@@ -8,6 +8,7 @@ import pytest
 from chassis import paging
 from chassis.failpoints import Failpoints
 from chassis.paging import Position
+from chassis.retention import Retention
 from shipping_service.domain import Entry, Manifest, Parcel, Shipper
 from shipping_service.service import ShipmentManifest
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest, RecordedShipment
@@ -25,7 +26,8 @@ async def test_shipments_are_listed_page_by_page(
     await manifest.record(Entry("fenced"))
     token = ""
     pages: list[Sequence[RecordedShipment]] = []
-    servicer = ShipmentManifest(Shipper(manifest), Failpoints())
+    retention = Retention(manifest.delete_old, days=365, rows="entries")
+    servicer = ShipmentManifest(Shipper(manifest), Failpoints(), retention)
     async with connect((add_ShipmentManifestServicer_to_server, servicer)) as channel:
         while not pages or token:
             page = await ShipmentManifestStub(channel).ListShipments(ListShipmentsRequest(page_token=token))

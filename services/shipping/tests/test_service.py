@@ -11,6 +11,7 @@ import pytest
 from chassis import database
 from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
+from chassis.retention import Retention
 from chassis.status import from_rpc_error
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Manifest, Shipper
@@ -54,9 +55,10 @@ class Shipping:
 async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
     shipper, active = Shipper(manifest), Failpoints(failpoints)
+    retention = Retention(manifest.delete_old, days=365, rows="entries")
     async with connect(
         (add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, active)),
-        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active)),
+        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active, retention)),
     ) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 

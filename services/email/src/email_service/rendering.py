@@ -46,7 +46,7 @@ class ConfirmationTemplates:
 
 def format_amount(amount: Money) -> str:
     """Format an amount by the rules of its currency, rounded half-even: €1,234.50, ¥163, CHF 7.00."""
-    # babel's format_currency takes ten times as long, and an e-mail has many amounts.
+    # babel's format_currency takes five times as long, and an e-mail has many amounts.
     prefix, digits = _currency_format(amount.currency_code)
     sign = "-" if amount.total_nanos < 0 else ""
     return f"{sign}{prefix}{Decimal(abs(amount.total_nanos)).scaleb(-_NANO_DIGITS):,.{digits}f}"

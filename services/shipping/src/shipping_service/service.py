@@ -54,12 +54,9 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service: for callers in doubt about a shipment, and for reconciliation.
+    """The internal service: for callers in doubt about a shipment, and for reconciliation."""
 
-    `retention` deletes old entries; None if they are never deleted.
-    """
-
-    def __init__(self, shipper: Shipper, active_failpoints: Failpoints, retention: Retention | None = None) -> None:
+    def __init__(self, shipper: Shipper, active_failpoints: Failpoints, retention: Retention) -> None:
         self._shipper = shipper
         self._failpoints = active_failpoints
         self._retention = retention
@@ -85,7 +82,7 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         return shipment_manifest_pb2.ListShipmentsResponse(
             shipments=shipments,
             next_page_token=paging.next_page_token(page),
-            complete_since=time_to_wire(self._retention.complete_since) if self._retention else None,
+            complete_since=time_to_wire(self._retention.complete_since),
         )
 
 
