@@ -3,12 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from chassis import errors
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.customers import CustomerResult, CustomerSimulator
 from shop_cli.prove.evidence import (
+    NEEDS_REFUND,
+    NEEDS_REVIEW,
     CartEvidence,
     ClientOutcome,
     Evidence,
@@ -17,6 +20,7 @@ from shop_cli.prove.evidence import (
     OrderResponse,
 )
 from shop_cli.prove.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
+from shop_cli.prove.peer_stubs import PeerStubs
 from shop_cli.prove.shop_under_test import ShopUnderTest
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -82,6 +86,19 @@ async def collect_evidence(
         has_journal=journal is not None,
         journal_loses_commits=shop.journal_loses_commits,
     )
+
+
+def with_justified_flags(evidence: Evidence, stubs: PeerStubs) -> Evidence:
+    """Add which orders may be left to operators, because a stub has refused what would have settled them."""
+    orders = [replace(order, justified_flags=frozenset(_justified_flags(order, stubs))) for order in evidence.orders]
+    return replace(evidence, orders=tuple(orders))
+
+
+def _justified_flags(order: OrderEvidence, stubs: PeerStubs) -> Iterator[str]:
+    if order.intent.street in stubs.doubtful_shipping.refused:
+        yield NEEDS_REVIEW
+    if order.journal_record is not None and order.journal_record.order_id in stubs.refusing["payment-internal"].refused:
+        yield NEEDS_REFUND
 
 
 async def _repeat_orders(
