@@ -38,7 +38,7 @@ SUFFICIENT = {name: int(10 * floor) for name, floor in FLOORS_PER_1000_ORDERS.it
     VOIDS: 1,
     DEAD_LETTERS: 4,
     REFUNDS: 2,
-    REVIEWS: 2,
+    REVIEWS: 1,
 }
 
 

@@ -32,7 +32,7 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
     REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
-    REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 2),
+    REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
 }
 """For every second planned fault: towards the end of a run no order may be left for one."""
 _EFFECTS = {
