@@ -462,6 +462,16 @@ async def test_on_a_narrow_terminal_ids_are_whole(run: Run, journal: Journal, ch
         assert ID in out
 
 
+async def test_a_table_is_wrapped_between_words(run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 35)
+    _, out, _ = await run("products", "list", "--address", catalog)
+    assert [line.split() for line in out.splitlines()] == [
+        ["Id", "Name", "Price", "Categories"],
+        ["CUP", "Cup", "12.50", "USD", "kitchen"],
+        ["[large]"],
+    ]
+
+
 @pytest.mark.usefixtures("narrow")
 async def test_on_a_narrow_terminal_a_narrow_table_is_a_table(run: Run, catalog: str) -> None:
     _, out, _ = await run("products", "list", "--address", catalog)
