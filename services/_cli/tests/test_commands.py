@@ -43,7 +43,11 @@ RESULT = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipp
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command while this test's servicers serve; return its exit status, output and errors."""
+    """Run the command while this test's servicers serve; return its exit status, output and errors.
+
+    It prints as to a pipe, whatever COLUMNS says.
+    """
+    monkeypatch.setattr(console, "width", 1_000)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["shop", *arguments])
@@ -440,7 +444,7 @@ ID = "c0e1d7f6-d34f-8494-8624-d0d2946b7bca"
 
 
 @pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def narrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it sets another width
     """Print as to a terminal of 50 columns."""
     monkeypatch.setattr(console, "width", 50)
 
