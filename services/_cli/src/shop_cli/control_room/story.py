@@ -1,4 +1,4 @@
-"""The story of one order: payment is frozen while it is placed, recovery finishes it, and the card is charged once."""
+"""The story of one order: payment freezes and checkout dies while it is placed; it is finished, and charged once."""
 
 import asyncio
 import secrets
@@ -18,7 +18,8 @@ from shop_cli.control_room.proof import Prover
 from shop_cli.local.processes import Shop
 from shop_internal import orders_pb2
 
-FROZEN_SECONDS = 6.0
+_KILL_SECONDS = 2.0
+_FROZEN_SECONDS = 6.0
 _REPEAT_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 _CALL_SECONDS = 5.0
@@ -61,12 +62,12 @@ class Story:
         self.shop["payment"].pause()
         self.changed("payment")
         self._add("payment is frozen (SIGSTOP)")
-        thaw = asyncio.create_task(self._thaw(), name="thaw payment")
+        faults = asyncio.create_task(self._inject_faults(), name="faults of the story")
         try:
-            await self._order(_request(user_id), f"story-{user_id}")
+            await self._order(_request(user_id), user_id)
         finally:
-            thaw.cancel()
-            await asyncio.gather(thaw, return_exceptions=True)
+            faults.cancel()
+            await asyncio.gather(faults, return_exceptions=True)
         await self._show_history()
         charges = await self.prover.charges_of(self.order_id)
         self._add(f"payment's ledger has {charges} charge{'' if charges == 1 else 's'} for this order")
@@ -90,15 +91,18 @@ class Story:
                     if time.monotonic() - self._started > _MAX_SECONDS:
                         raise
                     self.order_id = error.metadata.get("order_id", self.order_id)
-                    self._add(f"checkout responds {error.reason}; the customer repeats the request")
+                    self._add(f"the customer gets {error.reason}, and repeats the request with its key")
                     await asyncio.sleep(_REPEAT_SECONDS)
                 else:
                     self.order_id = placed.order.order_id
-                    self._add(f"checkout responds OK: order {self.order_id}")
+                    self._add(f"the customer gets the order {self.order_id}")
                     return
 
-    async def _thaw(self) -> None:
-        await asyncio.sleep(FROZEN_SECONDS)
+    async def _inject_faults(self) -> None:
+        await asyncio.sleep(_KILL_SECONDS)
+        self.shop["checkout"].kill()
+        self._add("checkout is killed (SIGKILL); its supervisor starts it again, and recovery takes the order over")
+        await asyncio.sleep(_FROZEN_SECONDS - _KILL_SECONDS)
         self.shop["payment"].resume()
         self.changed("payment")
         self._add("payment continues (SIGCONT)")
@@ -107,9 +111,11 @@ class Story:
         async with journal_client(self.shop["checkout"].internal_address) as journal:
             found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=self.order_id))
         steps = ", ".join(event.step for event in found.history)
-        self._add(f"checkout's journal: {steps}; {found.order.epoch} workers, attempt {found.order.attempt}")
+        self._add(f"checkout's journal: {steps}; {found.order.epoch} owners, attempt {found.order.attempt}")
 
     def _add(self, text: str) -> None:
+        if self.steps and self.steps[-1][1] == text:
+            return
         self.steps.append((time.monotonic() - self._started, text))
 
 

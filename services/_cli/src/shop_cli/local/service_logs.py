@@ -21,6 +21,7 @@ class LogLine:
         event: what happened, or the text.
         fields: the other fields of the event.
         trace_id: "" if the event belongs to no trace.
+        text: the line as it is in the file.
     """
 
     time: str
@@ -29,6 +30,7 @@ class LogLine:
     event: str
     fields: dict[str, Any]
     trace_id: str
+    text: str
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
@@ -53,10 +55,10 @@ def parse_line(text: str, service: str) -> LogLine:
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        return LogLine("", "", service, text, {}, "")
+        return LogLine("", "", service, text, {}, "", text)
     fields = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
     known = {name: str(event.get(name, "")) for name in ("time", "level", "event", "trace_id")}
-    return LogLine(known["time"], known["level"], service, known["event"], fields, known["trace_id"])
+    return LogLine(known["time"], known["level"], service, known["event"], fields, known["trace_id"], text)
 
 
 def _tail(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ from shop_cli.local.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
 # A change without the end of a process is noticed after this time. A check costs each service some milliseconds.
-_SERVING_CHECK_SECONDS = 10.0
+_SERVING_CHECK_SECONDS = 20.0
 _OTHER_CHECK_SECONDS = 0.25
 
 
