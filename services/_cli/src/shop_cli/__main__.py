@@ -14,13 +14,19 @@ from chassis import errors
 from shop_cli.commands.cart import cart
 from shop_cli.commands.convert import convert
 from shop_cli.commands.demo import demo
+from shop_cli.commands.faults import freeze, kill, restart, resume
 from shop_cli.commands.letters import letters
+from shop_cli.commands.logs import logs
+from shop_cli.commands.mail import mail
 from shop_cli.commands.order import order
 from shop_cli.commands.orders import orders
 from shop_cli.commands.products import products
 from shop_cli.commands.prove import prove
 from shop_cli.commands.reconcile import reconcile
+from shop_cli.commands.status import status
+from shop_cli.commands.traces import trace, traces
 from shop_cli.commands.up import up
+from shop_cli.commands.watch import watch
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
@@ -31,9 +37,12 @@ app = typer.Typer(
     epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
     pretty_exceptions_enable=False,
 )
-for command in (up, demo, order, convert, reconcile, prove):
+COMMANDS = (up, demo, status, traces, trace, logs, kill, freeze, resume, restart, order, convert, reconcile, prove)
+for command in COMMANDS:
     app.command()(command)
-for group, name in ((products, "products"), (cart, "cart"), (orders, "orders"), (letters, "letters")):
+orders.command("watch")(watch)
+GROUPS = ((products, "products"), (cart, "cart"), (orders, "orders"), (mail, "mail"), (letters, "letters"))
+for group, name in GROUPS:
     app.add_typer(group, name=name)
 
 

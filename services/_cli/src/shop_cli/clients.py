@@ -16,6 +16,7 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # Placing an order takes as long as its slowest dependency; other calls take milliseconds.
@@ -46,6 +47,10 @@ def journal_client(address: str | None) -> AbstractAsyncContextManager[OrderJour
 
 def spool_client(address: str | None) -> AbstractAsyncContextManager[LetterSpoolStub]:
     return _client("email", LetterSpoolStub, "shop.internal.LetterSpool", address)
+
+
+def mail_client(address: str | None) -> AbstractAsyncContextManager[MailRecordsStub]:
+    return _client("email", MailRecordsStub, "shop.internal.MailRecords", address)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
 from shop_cli.clients import checkout_client, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
+from shop_cli.commands.order_trace import OrderTrace
 from shop_cli.output.printing import print_json, print_order
 
 # Payment providers document this number as a test card; it is never issued.
@@ -27,6 +28,8 @@ Cvv = Annotated[
 Expires = Annotated[
     str | None, typer.Option(metavar="YYYY-MM", help="Last month of validity. Default: December of next year.")
 ]
+
+Trace = Annotated[bool, typer.Option("--trace", help="Show the order's trace afterwards, as the running shop has it.")]
 
 
 @async_command
@@ -44,10 +47,12 @@ async def order(
     cvv: Cvv = TEST_CVV,
     expires: Expires = None,
     key: Key = None,
+    trace: Trace = False,
     as_json: Json = False,
     address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
+    order_trace = OrderTrace() if trace else None
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -56,11 +61,14 @@ async def order(
         credit_card=card_info(card, cvv, expires),
     )
     async with checkout_client(address) as checkout:
-        placed = await checkout.PlaceOrder(request, metadata=key_metadata(key))
+        metadata = (*key_metadata(key), *(order_trace.metadata if order_trace else ()))
+        placed = await checkout.PlaceOrder(request, metadata=metadata)
     if as_json:
         print_json(placed)
     else:
         print_order(placed.order)
+    if order_trace:
+        await order_trace.show(as_json=as_json)
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:

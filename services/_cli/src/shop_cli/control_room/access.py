@@ -60,7 +60,7 @@ class AccessControl:
             return PlainTextResponse("unknown host\n", 421)
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         if "token" in query and scope["method"] in _READS:
-            return self._sign_in(query["token"])
+            return self._sign_in(query["token"], scope["path"])
         has_header, has_cookie = self._has_header(headers), self._has_cookie(headers)
         if not has_header and not has_cookie:
             return self._unauthorized()
@@ -68,10 +68,11 @@ class AccessControl:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)
         return None
 
-    def _sign_in(self, token: str) -> Response:
+    def _sign_in(self, token: str, path: str) -> Response:
         if not self._is_token(token):
             return self._unauthorized()
-        response = RedirectResponse("/", 303)  # without the token, which stays out of the history
+        # The address without the token, which leaves no token in the browser's history.
+        response = RedirectResponse("/" + path.lstrip("/"), 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
