@@ -69,7 +69,8 @@ async def _client(
     except Unavailable as error:
         if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
-        message = f"{name} does not answer at {target}: is the shop up? (`shop up`)"
+        advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
+        message = f"{name} does not answer at {target}: {advice}"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
     except DeadlineExceeded as error:
         if error.reason != "DEADLINE_EXCEEDED":
