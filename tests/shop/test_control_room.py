@@ -44,12 +44,13 @@ class UpShop:
 
     async def state(self, service: str) -> str:
         _, output = await self.shop("status", "--json")
-        return next(each["state"] for each in json.loads(output)["services"] if each["name"] == service)
+        return next(str(each["state"]) for each in json.loads(output)["services"] if each["name"] == service)
 
     async def wait_for_state(self, service: str, state: str) -> None:
-        async with asyncio.timeout(START_SECONDS):
-            while await self.state(service) != state:
-                await asyncio.sleep(0.1)
+        async def is_in_state() -> bool:
+            return await self.state(service) == state
+
+        await wait_until(is_in_state)
 
     def client(self) -> httpx2.AsyncClient:
         """Return a client of the control room that sends the token."""

@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,7 +73,7 @@ def test_only_its_owner_can_read_the_run_file(tmp_path: Path) -> None:
 def test_the_run_file_is_removed_at_the_end(tmp_path: Path) -> None:
     with locked(tmp_path), published(Run(1, str(tmp_path))):
         pass
-    assert os.listdir(tmp_path / ".shop") == ["lock"]
+    assert [path.name for path in (tmp_path / ".shop").iterdir()] == ["lock"]
 
 
 def test_the_token_is_not_part_of_the_text_of_a_run() -> None:

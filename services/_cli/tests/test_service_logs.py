@@ -12,7 +12,9 @@ def write(folder: Path, service: str, *lines: str) -> Path:
 
 
 def event(text: str, at: int = 1, trace_id: str = "") -> str:
-    return json.dumps({"event": text, "level": "info", "time": f"2026-01-01T00:00:0{at}Z", "trace_id": trace_id, "n": 1})
+    return json.dumps(
+        {"event": text, "level": "info", "time": f"2026-01-01T00:00:0{at}Z", "trace_id": trace_id, "n": 1}
+    )
 
 
 def test_the_last_lines_are_returned_oldest_first(tmp_path: Path) -> None:

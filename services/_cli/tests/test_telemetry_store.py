@@ -19,7 +19,7 @@ def export(
     milliseconds: float = 5,
     at: int = NOW,
     failed: bool = False,
-    **attributes: str,
+    attributes: dict[str, str] | None = None,
 ) -> ExportTraceServiceRequest:
     end = at * 10**9
     wire = Span(
@@ -30,7 +30,7 @@ def export(
         kind=Span.SPAN_KIND_SERVER,
         start_time_unix_nano=end - int(milliseconds * 1e6),
         end_time_unix_nano=end,
-        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in attributes.items()],
+        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in (attributes or {}).items()],
         status=Status(code=Status.STATUS_CODE_ERROR if failed else Status.STATUS_CODE_OK),
     )
     resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value=service))])
@@ -55,7 +55,7 @@ def test_spans_beyond_the_maximum_of_a_trace_are_dropped() -> None:
 
 def test_a_query_of_a_readiness_check_is_no_trace() -> None:
     store = TelemetryStore()
-    store.add(export(1, **{"db.system.name": "sqlite"}))
+    store.add(export(1, attributes={"db.system.name": "sqlite"}))
     assert store.find(TraceQuery()) == []
 
 
@@ -81,7 +81,7 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
             failed=True,
             milliseconds=100,
             at=NOW + 10,
-            **{ORDER_ID: "o-1"},
+            attributes={ORDER_ID: "o-1"},
         )
     )
     assert [int(trace_id, 16) for trace_id in store.find(query)] == [2]
@@ -90,7 +90,7 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:
     store = TelemetryStore()
     store.add(export(1, span=2, parent=1, service="payment", failed=True, milliseconds=90))
-    store.add(export(1, span=1, service="checkout", milliseconds=100, **{ORDER_ID: "o-1"}))
+    store.add(export(1, span=1, service="checkout", milliseconds=100, attributes={ORDER_ID: "o-1"}))
     (summary,) = store.summaries(TraceQuery())
     described = (summary.service, summary.milliseconds, summary.spans, summary.failed, summary.order_id)
     assert described == ("checkout", 100, 2, True, "o-1")

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,59 +56,60 @@ class Proof:
 
 
 class Prover:
-    """Reads and compares the records of a shop on request, at most once every two seconds. Used as a context."""
+    """Reads and compares records on request, at most once every two seconds."""
 
-    def __init__(self, shop: Shop) -> None:
-        self._shop = shop
-        self._stack = AsyncExitStack()
-        self._reader: Reader | None = None
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
         self._proof = Proof(unread="not read yet")
-        self._read_at = 0.0
+        self._fresh_until = 0.0
         self._lock = asyncio.Lock()
 
-    async def __aenter__(self) -> "Prover":
-        self._reader = Reader(
-            self._stub(OrderJournalStub, "checkout", "OrderJournal"),
-            self._stub(PaymentLedgerStub, "payment", "PaymentLedger"),
-            self._stub(ShipmentManifestStub, "shipping", "ShipmentManifest"),
-            self._stub(MailRecordsStub, "email", "MailRecords"),
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
-
     async def read(self) -> Proof:
-        """Return the comparison of records that are at most two seconds old."""
+        """Return the comparison of records that are some seconds old at most."""
         async with self._lock:
             started = time.monotonic()
-            if started - self._read_at > _FRESH_SECONDS:
+            if started > self._fresh_until:
                 self._proof = await self._compare()
                 # With many orders it takes longer, and a watched page must not occupy the services.
-                self._read_at = time.monotonic() + 10 * (time.monotonic() - started)
+                ended = time.monotonic()
+                self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
         return self._proof
 
     async def charges_of(self, order_id: str) -> int:
         """Return how many captured charges an order has. Raise a DomainError if payment does not respond."""
-        assert self._reader is not None  # noqa: S101 - used as a context
-        with trace.use_span(_UNSAMPLED):
-            records = await self._reader.read(time.time() - WINDOW_SECONDS)
+        records = await self._records(time.time())
         return sum(len(each.charges) for each in records.orders if each.order_id == order_id)
 
     async def _compare(self) -> Proof:
-        assert self._reader is not None  # noqa: S101 - used as a context
         now = time.time()
         try:
-            with trace.use_span(_UNSAMPLED):
-                return _judge(await self._reader.read(now - WINDOW_SECONDS), now)
+            return _judge(await self._records(now), now)
         except DomainError as error:
             return Proof(unread=f"{error.reason}: {error.message}")
 
-    def _stub(self, stub: Any, name: str, service: str) -> Any:
-        address = self._shop[name].internal_address
-        channel = client.channel(address, f"shop.internal.{service}", timeout_seconds=_CALL_SECONDS)
-        self._stack.push_async_callback(channel.close)
-        return stub(channel)
+    async def _records(self, now: float) -> Records:
+        with trace.use_span(_UNSAMPLED):
+            return await self._reader.read(now - WINDOW_SECONDS)
+
+
+@asynccontextmanager
+async def proving(shop: Shop) -> AsyncIterator[Prover]:
+    """Yield a prover that reads the records of a shop through its internal services."""
+    async with AsyncExitStack() as stack:
+
+        def open_stub(stub: Any, name: str, service: str) -> Any:
+            address = shop[name].internal_address
+            channel = client.channel(address, f"shop.internal.{service}", timeout_seconds=_CALL_SECONDS)
+            stack.push_async_callback(channel.close)
+            return stub(channel)
+
+        reader = Reader(
+            open_stub(OrderJournalStub, "checkout", "OrderJournal"),
+            open_stub(PaymentLedgerStub, "payment", "PaymentLedger"),
+            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest"),
+            open_stub(MailRecordsStub, "email", "MailRecords"),
+        )
+        yield Prover(reader)
 
 
 def _judge(records: Records, now: float) -> Proof:

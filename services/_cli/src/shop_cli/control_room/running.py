@@ -3,14 +3,15 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shop_cli.control_room.app import create_app, served
 from shop_cli.control_room.customers import Customers
-from shop_cli.control_room.proof import Prover
+from shop_cli.control_room.proof import proving
 from shop_cli.control_room.room import Room
 from shop_cli.local.data_stores import data_stores
 from shop_cli.local.otlp_receiver import exporting_to, receiver
@@ -71,7 +72,7 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
         stack.enter_context(locked(options.folder))
         ports = _ports(stack, programs, options)
         require_free(ports[_NAME], "control room")
-        run = _describe(programs, ports, options.folder)
+        run = _describe(ports, options.folder)
         stores = await stack.enter_async_context(data_stores(options.folder)) if options.postgres else {}
         telemetry, environment = TelemetryStore(), dict(os.environ)
         elsewhere = environment.get(_ENDPOINT)
@@ -83,8 +84,8 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
         overrides = _overrides(programs, stores, _environment_of_views(run, storefront, environment))
         shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
         monitor = Monitor(shop)
-        await _in_background(stack, supervise(shop), monitor.run())
-        prover = await stack.enter_async_context(Prover(shop))
+        await stack.enter_async_context(_in_background(supervise(shop), monitor.run()))
+        prover = await stack.enter_async_context(proving(shop))
         log_path = options.folder / ".shop" / "log" / "customers.log"
         room = Room(shop, monitor, telemetry, prover, Customers(storefront, log_path), storefront, elsewhere)
         stack.push_async_callback(room.close)
@@ -100,7 +101,7 @@ def _ports(stack: AsyncExitStack, programs: list[Program], options: Options) -> 
     return {name: port + options.port_offset for name, port in ports.items()}
 
 
-def _describe(programs: list[Program], ports: Mapping[str, int], folder: Path) -> Run:
+def _describe(ports: Mapping[str, int], folder: Path) -> Run:
     addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
     return Run(os.getpid(), str(folder), addresses, f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24))
 
@@ -127,14 +128,13 @@ def _overrides(
     return {name: {**stores.get(name, {}), **links.get(name, {})} for name in names}
 
 
-async def _in_background(stack: AsyncExitStack, *work: object) -> None:
+@asynccontextmanager
+async def _in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run coroutines until the context is left."""
-    tasks = [asyncio.ensure_future(each) for each in work]  # type: ignore[call-overload]
-
-    async def stop() -> None:
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
         for task in tasks:
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    stack.push_async_callback(stop)
+        await asyncio.gather(*tasks, return_exceptions=True)

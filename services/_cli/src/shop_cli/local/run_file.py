@@ -55,10 +55,11 @@ def locked(folder: Path) -> Iterator[None]:
         (folder / DATA).mkdir(parents=True, exist_ok=True)
         lock = (folder / DATA / _LOCK).open("a+")
     except OSError as error:
-        raise FolderNotWritable(f"cannot write to {folder}: {error.strerror}; choose another with `--folder`") from error
+        raise FolderNotWritable(
+            f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
+        ) from error
     with lock:
-        # A command that looks for the running shop holds the lock for an instant.
-        if not any(_try_lock(lock) or time.sleep(_RETRY_SECONDS) for _ in range(_TRIES)):
+        if not _lock_soon(lock):
             found = read_run(folder)
             runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
             raise ShopRunning(f"{runs}: start a second one with `--folder OTHER --port-offset 100`")
@@ -95,6 +96,15 @@ def read_run(folder: Path) -> Run | None:
         with (folder / DATA / _LOCK).open("a+") as lock:
             return None if _try_lock(lock) else run
     return None
+
+
+def _lock_soon(file: IO[str]) -> bool:
+    """Lock a file as `_try_lock` does; wait a moment for a command that only looks for the running shop."""
+    for _ in range(_TRIES):
+        if _try_lock(file):
+            return True
+        time.sleep(_RETRY_SECONDS)
+    return False
 
 
 def _try_lock(file: IO[str]) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 from shop_cli.local.processes import Process, Shop
 
@@ -61,7 +62,7 @@ class Monitor:
     async def _wait(self, process: Process, seconds: float) -> None:
         """Wait for a time, shorter if the process ends or a check was requested."""
         check = self._checks[process.name]
-        waits = {asyncio.ensure_future(check.wait())}
+        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait())}
         if process.running:
             waits.add(asyncio.ensure_future(process.wait()))
         try:
