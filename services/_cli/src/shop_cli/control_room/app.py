@@ -42,17 +42,17 @@ def create_app(room: Room, port: int, token: str) -> Starlette:
 
 
 @contextlib.asynccontextmanager
-async def served(app: Starlette, port: int) -> AsyncIterator[None]:
-    """Serve an application on a port of loopback while in the context. Raise PortInUse."""
+async def served(room: Room, port: int, token: str) -> AsyncIterator[None]:
+    """Serve a room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
-    server = _Server(
-        uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
-    )
+    app = create_app(room, port, token)
+    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     listener = socket.create_server((HOST, port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:
         yield
     finally:
+        room.closing.set()  # otherwise open event streams would delay the end
         server.should_exit = True
         await serving
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,15 +106,16 @@ class _Pages:
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
-        """Yield the fragments that have changed, once a second, until the browser leaves."""
+        """Yield the fragments that have changed, once a second, until the browser leaves or the shop stops."""
         sent: dict[str, str] = {}
-        while not await request.is_disconnected():
+        while not self._room.closing.is_set():
             values = await self._values(request)
             fragments = {name: self._fragment(name, values) for name in _FRAGMENTS}
             changed = {name: html for name, html in fragments.items() if sent.get(name) != html}
             sent = fragments
             yield f"data: {json.dumps(changed)}\n\n" if changed else ": unchanged\n\n"
-            await asyncio.sleep(_UPDATE_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.closing.wait(), _UPDATE_SECONDS)
 
     async def _values(self, request: Request) -> dict[str, Any]:
         room, query = self._room, trace_query(request)

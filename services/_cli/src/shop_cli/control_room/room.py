@@ -31,6 +31,7 @@ class Room:
     Attributes:
         storefront: its URL, None if the shop has none.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
+        closing: set when the shop stops.
     """
 
     shop: Shop
@@ -41,6 +42,7 @@ class Room:
     storefront: str | None = None
     telemetry_elsewhere: str | None = None
     story: Story | None = None
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def act(self, action: str, name: str) -> None:

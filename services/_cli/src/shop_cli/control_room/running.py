@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shop_cli.control_room.app import create_app, served
+from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.proof import proving
 from shop_cli.control_room.room import Room
@@ -80,6 +80,7 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
             (otlp_port,) = stack.enter_context(reserved(1))
             await stack.enter_async_context(receiver(otlp_port, telemetry))
             environment |= exporting_to(otlp_port, delay_milliseconds=_EXPORT_MILLISECONDS)
+            environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # the figures are those of the spans
         storefront = f"http://localhost:{ports['storefront']}" if "storefront" in ports else None
         overrides = _overrides(programs, stores, _environment_of_views(run, storefront, environment))
         shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
@@ -89,7 +90,7 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
         log_path = options.folder / ".shop" / "log" / "customers.log"
         room = Room(shop, monitor, telemetry, prover, Customers(storefront, log_path), storefront, elsewhere)
         stack.push_async_callback(room.close)
-        await stack.enter_async_context(served(create_app(room, ports[_NAME], run.token), ports[_NAME]))
+        await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
         yield RunningShop(shop, monitor, f"{run.control_room}/?token={run.token}", storefront)
 
