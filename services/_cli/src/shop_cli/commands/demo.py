@@ -28,7 +28,7 @@ from shop_cli.local.run_file import locked
 from shop_cli.local.states import process_states
 from shop_cli.local.workspace import default_ports, discover_services
 from shop_cli.output.mail_text import mail_text
-from shop_cli.output.printing import amount, console, print_order, table
+from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
 
@@ -107,7 +107,7 @@ async def _fill_cart(shop: Shop) -> None:
         (product.id, product.name, str(quantity), amount(product.price_usd))
         for quantity, product in enumerate(products, start=1)
     ]
-    console.print(table(["Id", "Name", "Quantity ", "Price "], rows))
+    print_table(["Id", "Name", "Quantity ", "Price "], rows)
 
 
 def _one_per_category(products: Iterable[Product]) -> list[Product]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shop_cli.commands.options import Json
+from shop_cli.commands.options import Json, Service
 from shop_cli.control_room_client import require_run
 from shop_cli.local.service_logs import LogLine, parse_line, read_log
 from shop_cli.local.workspace import discover, find
@@ -21,7 +21,7 @@ Lines = Annotated[int, typer.Option(min=0, help="Number of lines to begin with."
 
 
 def logs(
-    service: Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service.")],
+    service: Service,
     *,
     trace: Trace = "",
     follow: Follow = False,

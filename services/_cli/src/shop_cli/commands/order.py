@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +12,16 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
 from shop_cli.clients import checkout_client, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
-from shop_cli.commands.order_trace import OrderTrace
 from shop_cli.output.printing import print_json, print_order
+
+if TYPE_CHECKING:
+    from shop_cli.commands.order_trace import OrderTrace
 
 # Payment providers document this number as a test card; it is never issued.
 TEST_CARD = "4242 4242 4242 4242"
 TEST_CVV = 123
+
+_REPLAYED = ("order-replayed", "true")
 
 Card = Annotated[
     str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
@@ -52,7 +56,7 @@ async def order(
     address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
-    order_trace = OrderTrace() if trace else None
+    order_trace = _new_trace() if trace else None
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -60,15 +64,25 @@ async def order(
         address=PostalAddress(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
         credit_card=card_info(card, cvv, expires),
     )
+    traceparent = order_trace.metadata if order_trace else ()
     async with checkout_client(address) as checkout:
-        metadata = (*key_metadata(key), *(order_trace.metadata if order_trace else ()))
-        placed = await checkout.PlaceOrder(request, metadata=metadata)
+        call = checkout.PlaceOrder(request, metadata=(*key_metadata(key), *traceparent))
+        placed = await call
+        replayed = _REPLAYED in tuple(await call.trailing_metadata() or ())
     if as_json:
         print_json(placed)
     else:
         print_order(placed.order)
+    if replayed:
+        typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
     if order_trace:
         await order_trace.show(as_json=as_json)
+
+
+def _new_trace() -> "OrderTrace":
+    from shop_cli.commands.order_trace import OrderTrace  # noqa: PLC0415 - parses what OTLP exports
+
+    return OrderTrace()
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:

@@ -1,4 +1,4 @@
-"""`shop traces` and `shop trace`: find and show traces of the running shop."""
+"""`shop traces`: find traces of the running shop."""
 
 import json
 from datetime import UTC, datetime
@@ -35,21 +35,6 @@ def traces(
             console.out(json.dumps(each), highlight=False)
         return
     print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
-
-
-def trace(
-    trace_id: Annotated[str, typer.Argument(metavar="TRACE", help="Id of the trace.")], *, as_json: Json = False
-) -> None:
-    """Show a trace as a tree: which service called which method, and how long each call took."""
-    from shop_cli.local.otlp_receiver import Span  # noqa: PLC0415 - imports gRPC
-    from shop_cli.output.trace_tree import trace_tree  # noqa: PLC0415
-
-    spans = control_room_client.get_trace(trace_id)
-    if as_json:
-        for span in spans:
-            console.out(json.dumps(span), highlight=False)
-        return
-    console.print(trace_tree([Span(**span) for span in spans]))
 
 
 def _row(found: dict[str, Any]) -> list[str]:

@@ -1,11 +1,12 @@
 """Print messages as JSON, and tables, amounts and orders as text."""
 
 import json
+import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from rich.console import Console
@@ -16,19 +17,47 @@ from chassis.wire import money_from_wire
 from shop import money_pb2, order_pb2
 
 # A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+_UNLIMITED_WIDTH = 1_000
+_HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
+_MIN_VALUE_WIDTH = 20
+
+console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
 def print_json(*messages: Message) -> None:
     """Print one JSON object per line, with the contract's field names; 64-bit integers are strings (protobuf JSON)."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - most commands print no JSON
+
     for message in messages:
         fields = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         console.out(json.dumps(fields, ensure_ascii=False), highlight=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table made by `table`."""
-    console.print(table(columns, rows))
+    """Print a table made by `table`, without empty columns. If it is wider than the terminal, print a list of rows."""
+    found = [list(row) for row in rows]
+    shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
+    columns, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
+    rendered = table(columns, found)
+    if console.measure(rendered, options=console.options.update(max_width=_UNLIMITED_WIDTH)).maximum <= console.width:
+        console.print(rendered)
+        return
+    for number, row in enumerate(found):
+        if number:
+            console.print()
+        print_fields(zip((column.strip() for column in columns), row, strict=True))
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one below the other, without empty values. Long values are wrapped between words."""
+    shown = [(name, value) for name, value in fields if value]
+    indent = max((len(name) for name, _ in shown), default=0) + 2
+    wrapper = textwrap.TextWrapper(
+        width=max(console.width - indent, _MIN_VALUE_WIDTH), break_long_words=False, break_on_hyphens=False
+    )
+    for name, value in shown:
+        lines = f"\n{' ' * indent}".join(wrapper.wrap(value))
+        console.print(f"{name:<{indent}}{lines}", markup=False, soft_wrap=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None) -> Table:
@@ -64,12 +93,15 @@ def format_time(at: Timestamp) -> str:
 
 def print_order(order: order_pb2.OrderResult) -> None:
     """Print an order's lines, shipping cost, total and ids."""
+    print_lines(order)
+    print_fields([("order id", order.order_id), ("tracking id", order.shipping_tracking_id)])
+
+
+def print_lines(order: order_pb2.OrderResult) -> None:
+    """Print an order's lines, shipping cost and total."""
     currency = order.shipping_cost.currency_code
     costs = [Money.of(currency, cost.units, cost.nanos) for cost in (line.cost for line in order.items)]
     shipping = Money.of(currency, order.shipping_cost.units, order.shipping_cost.nanos)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
     rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(total(currency, [*costs, shipping])))]
     print_table(["Item", "Quantity ", "Cost "], rows)
-    console.print(
-        f"order id     {order.order_id}\ntracking id  {order.shipping_tracking_id}", markup=False, soft_wrap=True
-    )
