@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -85,6 +87,18 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
         )
     )
     assert [int(trace_id, 16) for trace_id in store.find(query)] == [2]
+
+
+def test_a_trace_whose_beginning_may_still_arrive_is_not_listed() -> None:
+    store = TelemetryStore()
+    store.add(export(1, span=2, parent=1, at=int(time.time())))
+    assert store.find(TraceQuery()) == []
+
+
+def test_a_trace_whose_beginning_is_never_exported_is_listed_soon() -> None:
+    store = TelemetryStore()
+    store.add(export(1, span=2, parent=1, at=int(time.time()) - 5))
+    assert len(store.find(TraceQuery())) == 1
 
 
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:
