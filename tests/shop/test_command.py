@@ -202,6 +202,7 @@ async def test_the_demo_places_an_order_shows_its_mail_and_trace_and_stops_every
     assert "Subject: " in Path(mail).read_text()  # noqa: ASYNC240
     assert re.search(r"total +[0-9.]+ EUR", text)
     trace = text.partition("\nTrace\n")[2]
+    assert "make up" in text.splitlines()[-5]
     for name in ORDER_SERVICES:
         assert re.search(rf"─ {name} \w+Service/\w+ +[0-9.]+ ms", trace), name
 

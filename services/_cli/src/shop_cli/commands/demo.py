@@ -28,6 +28,7 @@ from shop_cli.local.run_file import locked
 from shop_cli.local.states import process_states
 from shop_cli.local.workspace import default_ports, discover_services
 from shop_cli.output.mail_text import mail_text
+from shop_cli.output.next_steps import print_steps_after_demo
 from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
@@ -62,7 +63,7 @@ async def demo(*, folder: Folder = None) -> None:
             # Stopping the services made them export their last spans.
             _show_trace(received)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
-    console.print("`make up` runs the whole shop until Ctrl-C, and prints what to open and to type.")
+    print_steps_after_demo()
 
 
 @contextmanager

@@ -19,3 +19,9 @@ def print_next_steps(control_room: str, storefront: str | None, folder: Path | N
     where = f" in {folder}, where commands find this shop," if folder else ""
     console.print(f"and type in another terminal{where} for example", markup=False, soft_wrap=True)
     console.print(f"{_COMMANDS}\n", markup=False, soft_wrap=True)
+
+
+def print_steps_after_demo() -> None:
+    """Print how to run a shop of one's own, and commands to try on it."""
+    console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
+    console.print(f"  make up\nand in another terminal for example\n{_COMMANDS}", markup=False, soft_wrap=True)
