@@ -7,8 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -152,22 +153,36 @@ def test_the_demo_leaves_nothing_in_the_temporary_folder(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_up_with_postgres_stores_orders_there_and_has_them_after_a_restart(tmp_path: Path) -> None:
-    arguments = ("up", "--any-ports", "--postgres", "--folder", str(tmp_path))
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a path that is short enough for a Unix socket, unlike some of pytest's."""
+    with tempfile.TemporaryDirectory(prefix="shop-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+async def test_up_with_postgres_stores_orders_there_and_has_them_after_a_restart(short_path: Path) -> None:
+    arguments = ("up", "--any-ports", "--postgres", "--folder", str(short_path))
     async with command(*arguments) as process:
         await read_until(process, "is ready")
-        await run_in(tmp_path, "cart", "add", "ada", "copper-kettle")
-        await run_in(tmp_path, "order", "ada")
-        await run_in(tmp_path, "cart", "add", "ada", "copper-kettle", "--quantity", "7")
+        await run_in(short_path, "cart", "add", "ada", "copper-kettle")
+        await run_in(short_path, "order", "ada")
+        await run_in(short_path, "cart", "add", "ada", "copper-kettle", "--quantity", "7")
         await stop(process)
     async with command(*arguments) as process:
         await read_until(process, "is ready")
-        orders = await run_in(tmp_path, "orders", "list")
-        cart = await run_in(tmp_path, "cart", "show", "ada")
+        orders = await run_in(short_path, "orders", "list")
+        cart = await run_in(short_path, "cart", "show", "ada")
         await stop(process)
     assert "1 order" in orders
     assert " 7" in cart
-    assert not (tmp_path / ".shop" / "checkout.db").exists()
+    assert not (short_path / ".shop" / "checkout.db").exists()
+
+
+async def test_up_with_postgres_in_a_folder_with_a_long_path_is_one_line(tmp_path: Path) -> None:
+    async with command("up", "--any-ports", "--postgres", "--folder", str(tmp_path / ("x" * 100))) as process:
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert re.fullmatch(r"PATH_TOO_LONG: .*`--folder`\n", output.decode())
 
 
 async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path) -> None:

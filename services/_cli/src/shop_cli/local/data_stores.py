@@ -1,5 +1,6 @@
 """PostgreSQL and Valkey beside a local shop, as production has them; their data is kept in the shop's folder."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,8 @@ from shop_cli.local.stores import Valkey
 
 # The services that the chart gives a PostgreSQL database.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
-# The path of a Unix socket has at most 107 bytes, of which PostgreSQL's file name takes about 20.
-_MAX_PATH = 85
+# The path of a Unix socket has at most 107 bytes, on some systems 103, of which `/.s.PGSQL.5432` takes 14.
+_MAX_PATH = 89
 
 
 class PathTooLong(FailedPrecondition):
@@ -26,7 +27,7 @@ async def data_stores(folder: Path) -> AsyncIterator[dict[str, dict[str, str]]]:
     Yield the variables of each service that uses one of them. Raise StoreMissing, StoreNotReady or PathTooLong.
     """
     data = folder / ".shop" / "postgres"
-    if len(str(data)) > _MAX_PATH:
+    if len(os.fsencode(data)) > _MAX_PATH:
         raise PathTooLong(f"{data} is too long for a Unix socket: choose a shorter `--folder`")
     valkey_folder = folder / ".shop" / "valkey"
     valkey_folder.mkdir(parents=True, exist_ok=True)
