@@ -30,6 +30,11 @@ def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
     assert '"seed": 7' in output
 
 
+def test_the_short_run_of_the_readme_holds(tmp_path: Path) -> None:
+    status, output, _ = run_prove(tmp_path, "--orders", "100", "--kills", "8")
+    assert status == 0, output
+
+
 def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:
     status, output, verdict = run_prove(tmp_path, *WITHOUT_FAULTS)
     assert verdict["verdict"] == "insufficient"

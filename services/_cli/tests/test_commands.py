@@ -43,7 +43,11 @@ RESULT = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipp
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command while this test's servicers serve; return its exit status, output and errors."""
+    """Run the command while this test's servicers serve; return its exit status, output and errors.
+
+    It prints as to a pipe, whatever COLUMNS says.
+    """
+    monkeypatch.setattr(console, "width", 1_000)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["shop", *arguments])
@@ -440,7 +444,7 @@ ID = "c0e1d7f6-d34f-8494-8624-d0d2946b7bca"
 
 
 @pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def narrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it sets another width
     """Print as to a terminal of 50 columns."""
     monkeypatch.setattr(console, "width", 50)
 
@@ -460,6 +464,16 @@ async def test_on_a_narrow_terminal_ids_are_whole(run: Run, journal: Journal, ch
     for command in (["list"], ["show", ID]):
         _, out, _ = await run("orders", *command, "--address", checkout_address)
         assert ID in out
+
+
+async def test_a_table_is_wrapped_between_words(run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 35)
+    _, out, _ = await run("products", "list", "--address", catalog)
+    assert [line.split() for line in out.splitlines()] == [
+        ["Id", "Name", "Price", "Categories"],
+        ["CUP", "Cup", "12.50", "USD", "kitchen"],
+        ["[large]"],
+    ]
 
 
 @pytest.mark.usefixtures("narrow")

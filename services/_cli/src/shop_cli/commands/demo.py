@@ -145,4 +145,4 @@ async def _mail_file(order: OrderResult, data: Path) -> Path:
 
 def _show_trace(received: Received) -> None:
     console.print("\n[bold]Trace")
-    console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER)))
+    console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER), console.width))

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from chassis.money import Money, total
@@ -20,6 +21,7 @@ from shop import money_pb2, order_pb2
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
+_COLUMN_GAP = 2
 
 console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
@@ -34,18 +36,38 @@ def print_json(*messages: Message) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table made by `table`, without empty columns. If it is wider than the terminal, print a list of rows."""
+    """Print a table made by `table`, without empty columns, as wide as the terminal and wrapped between words.
+
+    If it does not fit then, print a list instead: a block of names and values per row.
+    """
     found = [list(row) for row in rows]
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
-    columns, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
-    rendered = table(columns, found)
-    if console.measure(rendered, options=console.options.update(max_width=_UNLIMITED_WIDTH)).maximum <= console.width:
-        console.print(rendered)
+    names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
+    widths = _widths(names, found)
+    if widths is not None:
+        console.print(table(names, found, widths=widths))
         return
     for number, row in enumerate(found):
         if number:
             console.print()
-        print_fields(zip((column.strip() for column in columns), row, strict=True))
+        print_fields(zip((name.strip() for name in names), row, strict=True))
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int] | None:
+    """Return the widths at which columns fit into the terminal. None: a word or a number would be cut."""
+    cells = [[column.strip(), *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    widths = [max(map(cell_len, column)) for column in cells]
+    minimum = [
+        width if name.endswith(" ") else max(cell_len(word) for cell in column for word in cell.split(" "))
+        for name, column, width in zip(columns, cells, widths, strict=True)
+    ]
+    available = console.width - _COLUMN_GAP * (len(columns) - 1)
+    if sum(minimum) > available:
+        return None
+    while sum(widths) > available:
+        widest = max(range(len(widths)), key=lambda index: (widths[index] > minimum[index], widths[index]))
+        widths[widest] -= 1
+    return widths
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
@@ -60,8 +82,17 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
         console.print(f"{name:<{indent}}{lines}", markup=False, soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None) -> Table:
-    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    caption: str | None = None,
+    widths: Sequence[int] | None = None,
+) -> Table:
+    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right.
+
+    Without widths the columns adapt to the terminal, and long words are cut if they have to.
+    """
     result = Table(
         caption=caption,
         caption_justify="left",
@@ -69,8 +100,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str
         pad_edge=False,
         box=None,
     )
-    for column in columns:
-        result.add_column(column.strip(), justify="right" if column.endswith(" ") else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        justify: JustifyMethod = "right" if column.endswith(" ") else "left"
+        result.add_column(
+            column.strip(), justify=justify, overflow="fold", width=None if widths is None else widths[index]
+        )
     for row in rows:
         result.add_row(*(_without_markup(cell) for cell in row))
     return result
