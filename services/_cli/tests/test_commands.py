@@ -82,6 +82,7 @@ class Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
 class Cart(cart_pb2_grpc.CartServiceServicer):
     def __init__(self) -> None:
         self.cart = cart_pb2.Cart(user_id="ada")
+        self.readable = True
         self.keys: list[str] = []
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Any) -> empty_pb2.Empty:
@@ -90,6 +91,8 @@ class Cart(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
     async def GetCart(self, _request: Any, _context: Any) -> cart_pb2.Cart:
+        if not self.readable:
+            raise Unavailable("the store is down", reason="STORE_UNAVAILABLE")
         return self.cart
 
     async def EmptyCart(self, _request: Any, _context: Any) -> empty_pb2.Empty:
@@ -282,6 +285,12 @@ async def test_adding_an_unknown_product_is_refused_with_similar_ones(run: Run, 
 async def test_adding_a_product_like_no_other_proposes_the_list(run: Run) -> None:
     _, _, err = await run("cart", "add", "ada", "submarine")
     assert err == "PRODUCT_NOT_FOUND: no product has the id submarine: `shop products list` shows all\n"
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_an_addition_to_a_cart_that_cannot_be_read_afterwards_succeeds(run: Run, cart: Cart) -> None:
+    cart.readable = False
+    assert await run("cart", "add", "ada", "CUP", "--quantity", "3") == (0, "3 x Cup [large] added.\n", "")
 
 
 @pytest.mark.usefixtures("no_catalog")

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from chassis.errors import DomainError
 from chassis.money import Money, round_to_minor_unit, total
 from chassis.wire import money_from_wire, money_to_wire
 from shop import cart_pb2
+from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, currency_client, key_metadata
@@ -38,10 +40,10 @@ async def add_to_cart(
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
     async with cart_client(address) as client:
         await client.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item), metadata=key_metadata(key))
-        found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
-    now = sum(each.quantity for each in found.items if each.product_id == product_id)
+        now = await _quantity_in_cart(client, user, product_id)
     name = products[product_id].name if products else product_id
-    console.print(f"The cart of {user} has {now} x {name}.", markup=False, soft_wrap=True)
+    text = f"{quantity} x {name} added." if now is None else f"The cart of {user} has {now} x {name}."
+    console.print(text, markup=False, soft_wrap=True)
 
 
 @cart.command("show")
@@ -64,6 +66,15 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
     """Remove everything from a cart."""
     async with cart_client(address) as client:
         await client.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user))
+
+
+async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
+    """Return how many of a product a cart has, None if it cannot be read: an error would hide that it was added."""
+    try:
+        found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
+    except DomainError:
+        return None
+    return sum(item.quantity for item in found.items if item.product_id == product_id)
 
 
 async def _print_cart(
