@@ -1,0 +1,100 @@
+"""Open-loop arrivals of sessions, as Locust users: one user is one source of sessions."""
+
+import random
+import time
+
+import gevent
+import structlog
+from gevent.event import Event
+from gevent.pool import Group
+from locust import User, task
+from locust.env import Environment
+
+from load_generator.arrivals import ArrivalPlan
+from load_generator.figures import Figures
+from load_generator.personas import PERSONAS, Persona
+from load_generator.session import PATIENCE_SECONDS, Session, SessionFailed, SessionStopped
+
+_log = structlog.get_logger()
+
+
+class Customers:
+    """Opens sessions when they arrive, however many are in flight, up to a limit that bounds memory."""
+
+    def __init__(
+        self, environment: Environment, figures: Figures, *, seed: str, think_seconds: float, max_sessions: int
+    ) -> None:
+        self._environment = environment
+        self._figures = figures
+        self._seed = seed
+        self._think_seconds = think_seconds
+        self._max_sessions = max_sessions
+        self._in_flight = Group()
+        self._stopping = Event()
+        self._began = time.monotonic()
+        self._sources = 0
+        environment.events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
+        environment.events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def arrive(self, plan: ArrivalPlan) -> None:
+        """Open a session at each arrival of one source, until the greenlet is killed."""
+        self._sources += 1
+        source = f"{self._seed} {getattr(self._environment.runner, 'worker_index', 0)} {self._sources}"
+        generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
+        for number, at in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
+            arrival = self._began + at
+            gevent.sleep(max(0.0, arrival - time.monotonic()))
+            self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
+
+    def _open(self, arrival: float, generator: random.Random) -> None:
+        if self.in_flight >= self._max_sessions:
+            self._figures.record_dropped_session()
+            return
+        (persona,) = generator.choices(list(PERSONAS), list(PERSONAS.values()))
+        self._figures.record_session(persona.__name__.replace("_", " "))
+        self._in_flight.spawn(self._run, persona, arrival, generator)
+
+    def _run(self, persona: Persona, arrival: float, generator: random.Random) -> None:
+        session = Session(
+            self._environment,
+            self._figures,
+            arrival=arrival,
+            think_seconds=self._think_seconds,
+            generator=generator,
+            stopping=self._stopping,
+        )
+        try:
+            persona(session)
+        except (SessionFailed, SessionStopped) as ended:
+            _log.debug("session ended early", persona=persona.__name__, reason=str(ended))
+        finally:
+            session.close()
+
+    def _start(self) -> None:
+        self._stopping.clear()
+        self._began = time.monotonic()
+        self._sources = 0
+        self._figures.start()
+
+    def _stop(self) -> None:
+        """Let requests in flight finish, and nothing begin."""
+        self._stopping.set()
+        self._in_flight.join(timeout=PATIENCE_SECONDS)
+        self._in_flight.kill()
+
+
+def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
+    """Return the class of Locust's users: each of them is one source, with this plan."""
+
+    class Source(User):
+        """A source of sessions."""
+
+        @task
+        def arrive(self) -> None:
+            customers.arrive(plan)
+
+    return Source
