@@ -71,7 +71,7 @@ class FakeStorefront:
                 self.arrived.append(time.monotonic())
                 self.paths[f"{scope['method']} {scope['path']}"] += 1
                 self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
-                await asyncio.sleep(max(0.0, self.stalled_until - time.monotonic()))
+                await wait_until(lambda: time.monotonic() >= self.stalled_until)
             await inner(scope, receive, send)
 
         return app

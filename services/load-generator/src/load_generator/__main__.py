@@ -24,7 +24,7 @@ from load_generator.figures import Figures
 class LoadSettings(Settings):
     """Settings of the load generator, read from the environment."""
 
-    storefront_url: str = Field(pattern=r"^https?://[^/]+/?$")
+    storefront_url: str = Field(pattern=r"^https?://[^/?#@]+/?$")
     # Sessions a second.
     rate: float = Field(default=1, gt=0, le=10_000)
     shape: Literal["steady", "daily", "spike", "step"] = "steady"

@@ -3,12 +3,14 @@
 import random
 import time
 from collections.abc import Mapping
-from typing import Any
+from http.cookiejar import CookieJar
+from typing import cast
 from urllib.parse import urlsplit
 
 import gevent
 from gevent.event import Event
-from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, FastHttpSession, FastResponse, LocustUserAgent
+from gevent.ssl import create_default_context
+from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, FastResponse, LocustBadStatusCode, LocustUserAgent
 from locust.env import Environment
 
 from load_generator.figures import Figures
@@ -47,13 +49,11 @@ class Session:
         generator: random.Random,
         stopping: Event,
     ) -> None:
-        base_url = (environment.host or "").rstrip("/")
-        parts = urlsplit(base_url)
-        self._posting = {"Origin": f"{parts.scheme}://{parts.netloc}", "Sec-Fetch-Site": "same-origin"}
-        self._client = FastHttpSession(
-            base_url, environment.events.request, user=None, insecure=False, concurrency=2, **_options(PATIENCE_SECONDS)
-        )
-        self._url = base_url
+        self._origin = (environment.host or "").rstrip("/")
+        self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
+        self._events = environment.events
+        self._cookies = CookieJar()
+        self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
         self._figures = figures
         self._planned = arrival
         self._think_seconds = think_seconds
@@ -63,7 +63,7 @@ class Session:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.client.close()
+        self._agent.close()
 
     def think(self) -> None:
         """Let the person look at the page: the next request should start 0.5 to 1.5 times the mean think time later."""
@@ -93,9 +93,9 @@ class Session:
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
         """Post a form, and close the connection unless the answer begins in time. Neither is measured."""
         self._wait()
-        agent = LocustUserAgent(cookiejar=self._client.cookiejar, **_options(after_seconds) | {"max_redirects": 0})
+        agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
-            agent.urlopen(f"{self._url}{form.action}", "POST", self._posting, {**form.hidden, **fields})
+            agent.urlopen(f"{self._origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
         except FAILURE_EXCEPTIONS:
             return
         finally:
@@ -140,35 +140,50 @@ class Session:
             return failed
 
     def _request(self, method: str, path: str, fields: dict[str, str] | None = None) -> Page:
-        name, headers = name_of(path), self._posting if fields is not None else None
-        with self._client.request(method, path, name, fields, catch_response=True, headers=headers) as response:
-            response.request_meta["response_time"] = (time.monotonic() - self._planned) * 1000
-            reason = _failure(response, response.request_meta["exception"])
-            response.request_meta["exception"] = reason
-            page = Page(method, name, _path(response), response.text or "")
+        planned, started = self._planned, time.time()
+        page, text, final_path, reason = name_of(path), "", path, None
+        try:
+            headers = self._posting if fields is not None else None
+            response = cast("FastResponse", self._agent.urlopen(f"{self._origin}{path}", method, headers, fields))
+            text, final_path = response.text or "", _path(response.url or path)
+        except FAILURE_EXCEPTIONS as error:
+            reason = _reason(error)
+        self._events.request.fire(  # type: ignore[no-untyped-call]
+            request_type=method,
+            name=page,
+            response_time=(time.monotonic() - planned) * 1000,
+            response_length=len(text),
+            exception=reason,
+            context={},
+            start_time=started,
+            url=path,
+        )
         if reason:
             raise SessionFailed(reason)
-        return page
+        return Page(method, page, final_path, text)
 
 
-def _options(timeout_seconds: float) -> dict[str, Any]:
-    return {
-        "headers": _HEADERS,
-        "network_timeout": timeout_seconds,
-        "connection_timeout": timeout_seconds,
-        "max_redirects": 5,
-        "max_retries": 0,
-    }
+def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) -> LocustUserAgent:
+    return LocustUserAgent(
+        cookiejar=cookies,
+        headers=_HEADERS,
+        max_redirects=max_redirects,
+        max_retries=0,
+        concurrency=2,  # a double click
+        connection_timeout=timeout_seconds,
+        network_timeout=timeout_seconds,
+        ssl_context_factory=create_default_context,
+    )
 
 
-def _failure(response: FastResponse, error: Exception | None) -> str | None:
+def _reason(error: BaseException) -> str:
     """Return why a request failed, as one of few reasons: without ids or times, because the reasons are counted."""
-    if response.status_code:
-        return f"HTTP {response.status_code}" if response.status_code >= 400 else None  # noqa: PLR2004
+    if isinstance(error, LocustBadStatusCode):
+        return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
     return f"no answer: {type(cause).__name__}"
 
 
-def _path(response: FastResponse) -> str:
-    parts = urlsplit(response.url or "")
+def _path(url: str) -> str:
+    parts = urlsplit(url)
     return parts.path + (f"?{parts.query}" if parts.query else "")
