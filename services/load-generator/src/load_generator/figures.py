@@ -22,8 +22,7 @@ class Figures:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._began = self._reported = time.monotonic()
-        self._sessions_reported = 0
+        self.start()
 
     @property
     def _stats(self) -> RequestStats:
@@ -32,7 +31,7 @@ class Figures:
     def start(self) -> None:
         """Begin a new run."""
         self._began = self._reported = time.monotonic()
-        self._sessions_reported = 0
+        self._sessions_reported = self._requests_reported = 0
 
     def record_session(self, persona: str) -> None:
         """Count a session of a persona that begins."""
@@ -55,19 +54,20 @@ class Figures:
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
-        """Return the figures of about the last ten seconds, and those counts that only grow.
+        """Return rates since the previous call, percentiles of the last ten seconds, and counts since the start.
 
-        `rate` is that of sessions since the previous call. Percentiles are in milliseconds.
+        Rates are in sessions and requests a second, percentiles in milliseconds.
         """
-        now, sessions = time.monotonic(), self._total(_SESSION)
-        rate = (sessions - self._sessions_reported) / max(now - self._reported, 1e-3)
-        self._reported, self._sessions_reported = now, sessions
-        total = self._stats.total
+        total, now, sessions = self._stats.total, time.monotonic(), self._total(_SESSION)
+        seconds = max(now - self._reported, 1e-3)
+        rate = (sessions - self._sessions_reported) / seconds
+        request_rate = (total.num_requests - self._requests_reported) / seconds
+        self._reported, self._sessions_reported, self._requests_reported = now, sessions, total.num_requests
         return {
             "seconds": round(now - self._began, 1),
             "rate": round(rate, 1),
             "in_flight": in_flight,
-            "requests_per_second": round(total.current_rps, 1),
+            "requests_per_second": round(request_rate, 1),
             "p50_ms": _recent_percentile(total, 0.5),
             "p99_ms": _recent_percentile(total, 0.99),
             "orders": self._entry(_ORDER, "placed").num_requests,

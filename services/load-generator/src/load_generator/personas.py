@@ -99,18 +99,13 @@ def _open_product(session: Session, page: Page) -> Page:
 
 def _fill_cart(session: Session, *, lines: int) -> Page:
     """Put products into the cart, and return the page of the cart."""
-    cart = None
+    page = session.open("/")
     for _ in range(lines):
-        home = session.open("/")
         session.think()
-        product = _open_product(session, home)
+        product = _open_product(session, page)
         session.think()
-        form = session.form(product, "/cart/items")
-        session.submit(form, quantity=str(session.random.randint(1, 3)))
-        session.think()
-        cart = session.open("/cart")
-    assert cart is not None  # noqa: S101 - for the type checker
-    return cart
+        page = session.submit(session.form(product, "/cart/items"), quantity=str(session.random.randint(1, 3)))
+    return page
 
 
 def _go_to_checkout(session: Session) -> Form:
