@@ -165,6 +165,17 @@ async def test_an_invalid_setting_ends_the_start_with_its_name() -> None:
     assert [line.partition(":")[0] for line in finished.errors.splitlines()] == ["STOREFRONT_URL", "RATE"]
 
 
+async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop: FakeStorefront) -> None:
+    with reserved(1) as (port,):
+        master = await start_load(shop.url, rate=30, duration_seconds=3, workers=2, master_port=port)
+        workers = [await start_load(shop.url, rate=30, master_addr=f"127.0.0.1:{port}") for _ in range(2)]
+        finished, *others = [await finish_load(process) for process in (master, *workers)]
+    assert [each.status for each in (finished, *others)] == [0, 0, 0]
+    assert finished.summary["sessions"] == pytest.approx(90, abs=40)
+    followed = sum(count for path, count in shop.paths.items() if path.startswith("POST "))
+    assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
+
+
 async def test_locusts_page_shows_the_figures_and_changes_the_rate(shop: FakeStorefront) -> None:
     with reserved(1) as (port,):
         process = await start_load(shop.url, rate=5, web_port=port, figures_seconds=0.5)

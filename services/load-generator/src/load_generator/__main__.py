@@ -11,6 +11,7 @@ from typing import Any, Literal
 import gevent
 from gevent.event import Event
 from locust.env import Environment
+from locust.runners import MasterRunner
 from locust.stats import stats_history
 from pydantic import Field
 
@@ -19,6 +20,8 @@ from chassis.settings import MAX_PORT, Settings, load
 from load_generator.arrivals import ArrivalPlan
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures
+
+_POLL_SECONDS = 0.1
 
 
 class LoadSettings(Settings):
@@ -36,6 +39,11 @@ class LoadSettings(Settings):
     max_sessions: int = Field(default=1000, ge=1)
     # Locust's page; 0 for none.
     web_port: int = Field(default=8089, ge=0, le=MAX_PORT)
+    # A master waits for so many workers, and sends no customers itself.
+    workers: int = Field(default=0, ge=0)
+    master_port: int = Field(default=5557, ge=1, le=MAX_PORT)
+    # The master's `host:port`, in a worker.
+    master_addr: str | None = Field(default=None, pattern=r"^.+:\d+$")
     # How often a line with figures is printed.
     figures_seconds: float = Field(default=10, gt=0)
 
@@ -56,23 +64,48 @@ def main() -> int:
         max_sessions=settings.max_sessions,
     )
     environment.user_classes.append(source_of(customers, plan.share(of=sources)))
-    runner = environment.create_local_runner()
+    if settings.master_addr:
+        return _work(environment, settings.master_addr)
+    runner = (
+        environment.create_master_runner(master_bind_port=settings.master_port)
+        if settings.workers
+        else environment.create_local_runner()
+    )
     if settings.web_port:
         environment.create_web_ui(port=settings.web_port)
         gevent.spawn(stats_history, runner)
+    stopped = _event_set_by_signals()
+    while isinstance(runner, MasterRunner) and len(runner.clients.ready) < settings.workers:
+        if stopped.wait(_POLL_SECONDS):
+            return 0
     runner.start(sources, spawn_rate=sources)
     _print("started", seed=settings.seed, rate=settings.rate, shape=settings.shape)
-    _report_until_stopped(settings, figures, customers)
+    _report_until(stopped, settings, figures, customers)
+    runner.stop()
     runner.quit()
     _print("summary", **figures.summary())
     return 1 if figures.failed() else 0
 
 
-def _report_until_stopped(settings: LoadSettings, figures: Figures, customers: Customers) -> None:
-    """Print figures regularly, until the duration is over or a signal arrives."""
+def _work(environment: Environment, master_addr: str) -> int:
+    """Send customers as the master says, until it quits or a signal arrives."""
+    host, _, port = master_addr.rpartition(":")
+    runner = environment.create_worker_runner(host, int(port))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, runner.quit)
+    runner.greenlet.join()
+    return 0
+
+
+def _event_set_by_signals() -> Event:
     stopped = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         gevent.signal_handler(number, stopped.set)
+    return stopped
+
+
+def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
+    """Print figures regularly, until the duration is over or the event is set."""
     end = time.monotonic() + (settings.duration_seconds or math.inf)
     while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
         figures.trim()

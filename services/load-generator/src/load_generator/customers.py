@@ -2,6 +2,7 @@
 
 import random
 import time
+from typing import Any
 
 import gevent
 import structlog
@@ -29,16 +30,21 @@ class Customers:
         self._seed = seed
         self._think_seconds = think_seconds
         self._max_sessions = max_sessions
-        self._in_flight = Group()
+        self._sessions = Group()
+        self._on_workers: dict[str, int] = {}
         self._stopping = Event()
         self._began = time.monotonic()
         self._sources = 0
-        environment.events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
-        environment.events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
+        events = environment.events
+        events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
+        events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
+        events.report_to_master.add_listener(self._report)  # type: ignore[no-untyped-call]
+        events.worker_report.add_listener(self._read_report)  # type: ignore[no-untyped-call]
 
     @property
     def in_flight(self) -> int:
-        return len(self._in_flight)
+        """How many sessions are in flight, here and on workers."""
+        return len(self._sessions) + sum(self._on_workers.values())
 
     def arrive(self, plan: ArrivalPlan) -> None:
         """Open a session at each arrival of one source, until the greenlet is killed."""
@@ -51,12 +57,12 @@ class Customers:
             self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
 
     def _open(self, arrival: float, generator: random.Random) -> None:
-        if self.in_flight >= self._max_sessions:
+        if len(self._sessions) >= self._max_sessions:
             self._figures.record_dropped_session()
             return
         (persona,) = generator.choices(list(PERSONAS), list(PERSONAS.values()))
         self._figures.record_session(persona.__name__.replace("_", " "))
-        self._in_flight.spawn(self._run, persona, arrival, generator)
+        self._sessions.spawn(self._run, persona, arrival, generator)
 
     def _run(self, persona: Persona, arrival: float, generator: random.Random) -> None:
         session = Session(
@@ -83,8 +89,14 @@ class Customers:
     def _stop(self) -> None:
         """Let requests in flight finish, and nothing begin."""
         self._stopping.set()
-        self._in_flight.join(timeout=PATIENCE_SECONDS)
-        self._in_flight.kill()
+        self._sessions.join(timeout=PATIENCE_SECONDS)
+        self._sessions.kill()
+
+    def _report(self, client_id: str, data: dict[str, Any]) -> None:
+        data["in_flight"] = len(self._sessions)
+
+    def _read_report(self, client_id: str, data: dict[str, Any]) -> None:
+        self._on_workers[client_id] = data["in_flight"]
 
 
 def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
