@@ -116,6 +116,18 @@ async def test_a_request_that_waits_for_the_previous_answer_counts_from_when_it_
     assert second["p99_ms"] > 1500
 
 
+async def test_requests_that_should_have_started_before_the_end_are_sent_after_it(shop: FakeStorefront) -> None:
+    """Else a shop that hangs at the end of a run would look better than it is."""
+    shop.stalled_until = math.inf
+    process = await start_load(shop.url, rate=20, duration_seconds=2, think_seconds=0.2)
+    await wait_until(lambda: shop.arrived)
+    await asyncio.sleep(3)
+    assert set(shop.paths) == {"GET /"}
+    shop.stalled_until = 0
+    summary = (await finish_load(process)).summary
+    assert summary["requests"] > 2 * summary["sessions"]
+
+
 async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run(shop: FakeStorefront) -> None:
     shop.stalled_until = time.monotonic() + 60
     process = await start_load(shop.url, rate=50, max_sessions=20, figures_seconds=0.2)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gevent
 from gevent.event import Event
 from locust.env import Environment
-from locust.runners import MasterRunner
+from locust.runners import LocalRunner, MasterRunner
 from locust.stats import stats_history
 from pydantic import Field
 
@@ -66,15 +66,8 @@ def main() -> int:
     environment.user_classes.append(source_of(customers, plan.share(of=sources)))
     if settings.master_addr:
         return _work(environment, settings.master_addr)
-    runner = (
-        environment.create_master_runner(master_bind_port=settings.master_port)
-        if settings.workers
-        else environment.create_local_runner()
-    )
-    if settings.web_port:
-        environment.create_web_ui(port=settings.web_port)
-        gevent.spawn(stats_history, runner)
     stopped = _event_set_by_signals()
+    runner = _create_runner(environment, settings)
     while isinstance(runner, MasterRunner) and len(runner.clients.ready) < settings.workers:
         if stopped.wait(_POLL_SECONDS):
             return 0
@@ -85,6 +78,19 @@ def main() -> int:
     runner.quit()
     _print("summary", **figures.summary())
     return 1 if figures.failed() else 0
+
+
+def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
+    """Return the runner of a process that is alone, or of a master; with Locust's page unless it is off."""
+    runner: LocalRunner | MasterRunner
+    if settings.workers:
+        runner = environment.create_master_runner(master_bind_port=settings.master_port)
+    else:
+        runner = environment.create_local_runner()
+    if settings.web_port:
+        environment.create_web_ui(port=settings.web_port)
+        gevent.spawn(stats_history, runner)
+    return runner
 
 
 def _work(environment: Environment, master_addr: str) -> int:

@@ -6,7 +6,6 @@ from typing import Any
 
 import gevent
 import structlog
-from gevent.event import Event
 from gevent.pool import Group
 from locust import User, task
 from locust.env import Environment
@@ -14,7 +13,7 @@ from locust.env import Environment
 from load_generator.arrivals import ArrivalPlan
 from load_generator.figures import Figures
 from load_generator.personas import PERSONAS, Persona
-from load_generator.session import PATIENCE_SECONDS, Session, SessionFailed, SessionStopped
+from load_generator.session import PATIENCE_SECONDS, End, Session, SessionFailed, SessionStopped
 
 _log = structlog.get_logger()
 
@@ -32,7 +31,7 @@ class Customers:
         self._max_sessions = max_sessions
         self._sessions = Group()
         self._on_workers: dict[str, int] = {}
-        self._stopping = Event()
+        self._end = End()
         self._began = time.monotonic()
         self._sources = 0
         events = environment.events
@@ -71,7 +70,7 @@ class Customers:
             arrival=arrival,
             think_seconds=self._think_seconds,
             generator=generator,
-            stopping=self._stopping,
+            end=self._end,
         )
         try:
             persona(session)
@@ -81,15 +80,15 @@ class Customers:
             session.close()
 
     def _start(self) -> None:
-        self._stopping.clear()
+        self._end = End()
         self._began = time.monotonic()
         self._sources = 0
         self._figures.start()
 
     def _stop(self) -> None:
-        """Let requests in flight finish, and nothing begin."""
-        self._stopping.set()
-        self._sessions.join(timeout=PATIENCE_SECONDS)
+        """End the run: requests that should have started are answered or time out, others do not begin."""
+        self._end.reach()
+        self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()
 
     def _report(self, client_id: str, data: dict[str, Any]) -> None:

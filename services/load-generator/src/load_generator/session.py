@@ -1,5 +1,6 @@
 """One person's visit to the storefront: requests on a schedule, with the cookies, redirects and forms of a browser."""
 
+import math
 import random
 import time
 from collections.abc import Mapping
@@ -31,12 +32,32 @@ class SessionStopped(Exception):
     """The run ended before this session."""
 
 
+class End:
+    """When the run ends: infinitely late, until it does."""
+
+    def __init__(self) -> None:
+        self.at = math.inf
+        self._reached = Event()
+
+    def reach(self) -> None:
+        """End the run now."""
+        self.at = time.monotonic()
+        self._reached.set()
+
+    def wait_until(self, at: float) -> None:
+        """Wait until a time, or until the end. Raise SessionStopped if the end is before that time."""
+        self._reached.wait(max(0.0, at - time.monotonic()))
+        if at > self.at:
+            raise SessionStopped
+
+
 class Session:
     """A session, whose schedule is fixed in advance: each request has a time at which it should start.
 
     The first one should start when the person arrives, and each other one a think time after the one before should have
     started, however late that was answered. A request is never sent before the answer to the one before. Its latency
-    counts from when it should have started, so whatever made it late is part of it.
+    counts from when it should have started, so whatever made it late is part of it. Requests that should start after
+    the end of the run are not sent; late ones that should have started before are.
     """
 
     def __init__(
@@ -47,7 +68,7 @@ class Session:
         arrival: float,
         think_seconds: float,
         generator: random.Random,
-        stopping: Event,
+        end: End,
     ) -> None:
         self._origin = (environment.host or "").rstrip("/")
         self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
@@ -57,7 +78,7 @@ class Session:
         self._figures = figures
         self._planned = arrival
         self._think_seconds = think_seconds
-        self._stopping = stopping
+        self._end = end
         self.random = generator
         self.order_id: str | None = None
 
@@ -71,17 +92,17 @@ class Session:
 
     def open(self, path: str) -> Page:
         """Request a page and return it. Raise SessionFailed or SessionStopped."""
-        self._wait()
+        self._end.wait_until(self._planned)
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
         """Post a form with its hidden fields and these, and return the page that follows. Raises like `open`."""
-        self._wait()
+        self._end.wait_until(self._planned)
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
         """Post a form twice at the same time, as a double click does, and return both pages."""
-        self._wait()
+        self._end.wait_until(self._planned)
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
         if isinstance(first, SessionFailed):
@@ -92,7 +113,7 @@ class Session:
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
         """Post a form, and close the connection unless the answer begins in time. Neither is measured."""
-        self._wait()
+        self._end.wait_until(self._planned)
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
             agent.urlopen(f"{self._origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
@@ -128,10 +149,6 @@ class Session:
     def repeats(self) -> None:
         """Count a repetition of an order."""
         self._figures.record_repeat()
-
-    def _wait(self) -> None:
-        if self._stopping.wait(max(0.0, self._planned - time.monotonic())):
-            raise SessionStopped
 
     def _attempt(self, form: Form, fields: Mapping[str, str]) -> Page | SessionFailed:
         try:
