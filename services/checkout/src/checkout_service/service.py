@@ -12,14 +12,15 @@ from chassis.fields import parse_idempotency_key, require_between, require_text
 from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
-from checkout_service.domain import State
+from checkout_service.domain import PlacedOrder, State
+from checkout_service.order_spans import describe_response
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
 from shop import checkout_pb2, checkout_pb2_grpc
 from shop_internal import orders_pb2, orders_pb2_grpc
 
-REPLAYED = (("idempotent-replayed", "true"),)
+REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
@@ -43,6 +44,7 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
         if key is not None:
             parse_idempotency_key(key)
         placement = await self._placer.place(request_from_wire(request), key)
+        describe_response(replayed=placement.replayed)
         if placement.replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=placed_order_to_wire(placement.placed))
@@ -84,7 +86,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         found = await self._read(request.order_id)
         (order,) = await self._to_wire([found])
         history = await self._journal.history(found.order_id)
-        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history))
+        result = placed_order_to_wire(PlacedOrder(found.order, found.tracking_id))
+        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history), result=result)
 
     @override
     async def RequeueNotifications(
