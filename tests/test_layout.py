@@ -12,28 +12,29 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from shop_cli.local.workspace import discover
+
 ROOT = Path(__file__).parent.parent
-SERVICES = sorted(
-    project.parent.name
-    for project in (ROOT / "services").glob("*/pyproject.toml")
-    if not project.parent.name.startswith("_")
-)
-IMAGES = [*SERVICES, "employee-api"]
-PACKAGE_FILES = ("__init__.py", "__main__.py", "domain.py", "py.typed", "service.py", "smoke.py")
-TEST_FILES = ("test_domain.py", "test_service.py")
+PROGRAMS = {program.name: program for program in discover(ROOT)}
+SERVICES = sorted(name for name in PROGRAMS if (ROOT / "services" / name).exists())
+GRPC_SERVICES = [name for name in SERVICES if PROGRAMS[name].protocol == "grpc"]
+PACKAGE_FILES = ("__init__.py", "__main__.py", "py.typed")
+GRPC_PACKAGE_FILES = ("domain.py", "service.py", "smoke.py")
+GRPC_TEST_FILES = ("test_domain.py", "test_service.py")
 
 # What a domain may import beside itself and the standard library.
 DOMAIN_MAY_IMPORT = {"chassis.errors", "chassis.fields", "chassis.hmac_keys", "chassis.money", "chassis.paging"}
 
 each_service = pytest.mark.parametrize("service", SERVICES)
+each_grpc_service = pytest.mark.parametrize("service", GRPC_SERVICES)
 
 
 def package_of(service: str) -> Path:
     return ROOT / "services" / service / "src" / f"{service.replace('-', '_')}_service"
 
 
-def project_of(image: str) -> dict[str, Any]:
-    folder = ROOT / image if image == "employee-api" else ROOT / "services" / image
+def project_of(service: str) -> dict[str, Any]:
+    folder = ROOT / "services" / service
     return tomllib.loads((folder / "pyproject.toml").read_text())
 
 
@@ -56,12 +57,12 @@ def skaffold() -> dict[str, Any]:
 
 
 def test_the_chart_installs_every_service() -> None:
-    assert sorted(chart_values()["services"]) == sorted(IMAGES)
+    assert sorted(chart_values()["services"]) == sorted(PROGRAMS)
 
 
-def test_skaffold_builds_every_image() -> None:
+def test_skaffold_builds_the_image_of_every_service() -> None:
     built = [artifact["image"].rpartition("/")[2] for artifact in skaffold()["build"]["artifacts"]]
-    assert sorted(built) == sorted(IMAGES)
+    assert set(built) >= set(PROGRAMS)
 
 
 def test_skaffold_forwards_every_service_to_its_local_port() -> None:
@@ -69,24 +70,28 @@ def test_skaffold_forwards_every_service_to_its_local_port() -> None:
         (forward["resourceName"].removeprefix("shop-"), forward["port"]): forward["localPort"]
         for forward in skaffold()["portForward"]
     }
-    ports = {image: project_of(image)["tool"]["shop"] for image in IMAGES}
-    public = {(image, 8000 if image == "employee-api" else 50051): ports[image]["port"] for image in IMAGES}
-    internal = {(image, 50052): ports[image]["internal-port"] for image in IMAGES if "internal-port" in ports[image]}
-    assert forwarded == public | internal
+    # In a cluster all gRPC services have the same port; an HTTP service has its local one.
+    public = {(each.name, 50051 if each.protocol == "grpc" else each.port): each.port for each in PROGRAMS.values()}
+    internal = {(each.name, 50052): each.internal_port for each in PROGRAMS.values() if each.internal_port}
+    assert public | internal == {key: forwarded.get(key) for key in public | internal}
 
 
 def test_no_two_services_share_a_local_port() -> None:
-    tables = [project_of(image)["tool"]["shop"] for image in IMAGES]
-    ports = [table[name] for table in tables for name in ("port", "internal-port") if name in table]
+    ports = [port for each in PROGRAMS.values() for port in (each.port, each.internal_port) if port is not None]
     assert len(set(ports)) == len(ports)
 
 
 def test_the_chart_generates_the_secrets_of_every_service() -> None:
-    generated = {image: service.get("secrets", []) for image, service in chart_values()["services"].items()}
-    assert generated == {image: project_of(image)["tool"]["shop"].get("secrets", []) for image in IMAGES}
+    generated = {name: tuple(service.get("secrets", ())) for name, service in chart_values()["services"].items()}
+    assert generated == {name: program.secrets for name, program in PROGRAMS.items()}
 
 
-@each_service
+def test_the_chart_and_the_package_of_a_service_state_the_same_protocol() -> None:
+    stated = {name: (service or {}).get("protocol", "grpc") for name, service in chart_values()["services"].items()}
+    assert stated == {name: program.protocol for name, program in PROGRAMS.items()}
+
+
+@each_grpc_service
 def test_a_service_with_internal_services_has_a_port_for_them_everywhere(service: str) -> None:
     serves = "add_internal_servicer" in (package_of(service) / "__main__.py").read_text()
     has_local_port = "internal-port" in project_of(service)["tool"]["shop"]
@@ -105,7 +110,9 @@ def test_internal_services_are_registered_on_the_internal_port_only() -> None:
 def test_a_service_has_the_common_files(service: str) -> None:
     package = package_of(service)
     tests = package.parents[1] / "tests"
-    expected = [*(package / name for name in PACKAGE_FILES), *(tests / name for name in TEST_FILES)]
+    expected = [package / name for name in PACKAGE_FILES]
+    if service in GRPC_SERVICES:
+        expected += [*(package / name for name in GRPC_PACKAGE_FILES), *(tests / name for name in GRPC_TEST_FILES)]
     assert [str(path.relative_to(ROOT)) for path in expected if not path.exists()] == []
 
 
@@ -118,10 +125,14 @@ def test_a_service_has_a_readme(service: str) -> None:
 def test_a_service_has_one_name_everywhere(service: str) -> None:
     assert project_of(service)["project"]["name"] == f"{service}-service"
     assert f'run("{service}"' in (package_of(service) / "__main__.py").read_text()
+
+
+@each_grpc_service
+def test_a_grpc_service_has_a_proto_file_of_its_name(service: str) -> None:
     assert (ROOT / "protos/shop" / f"{service.replace('-', '_')}.proto").exists()
 
 
-@each_service
+@each_grpc_service
 def test_a_domain_imports_no_wire_format_and_no_database(service: str) -> None:
     own = package_of(service).name
     foreign = {
@@ -135,7 +146,7 @@ def test_a_domain_imports_no_wire_format_and_no_database(service: str) -> None:
     assert foreign == set()
 
 
-@each_service
+@each_grpc_service
 def test_a_smoke_call_runs_without_the_code_of_its_service(service: str) -> None:
     imported = {name.partition(".")[0] for name in imports_of(package_of(service) / "smoke.py")}
     assert imported - sys.stdlib_module_names <= {"chassis", "shop"}

@@ -1,8 +1,9 @@
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,9 +23,11 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 
 from chassis import database
+from chassis.http_server import HttpService
 from chassis.telemetry import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
+from employee_api.health import check_database
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from shop_testkit.employee_api import PASSWORD, Api, StartApi, password_hasher
 
@@ -52,6 +55,7 @@ async def test_every_route_is_described(api_on_sqlite: Api) -> None:
         ("/docs", "get"),
         ("/openapi.json", "get"),
     }
+    served |= {("/healthz", "get"), ("/readyz", "get")}  # by the chassis
     assert served == {(path, method) for path, methods in described.items() for method in methods}
 
 
@@ -100,12 +104,23 @@ class Target:
 
 @contextmanager
 def target(sqlite_url: str, mode: str) -> Iterator[Target]:
-    engine = database.engine(sqlite_url)
-    built: Any = app.build(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, password_hasher(), Telemetry()).asgi
-    with asgi.get_client(built) as session:
+    engine, hasher = database.engine(sqlite_url), password_hasher()
+    service = HttpService(EmployeeApiSettings(auth_mode=AuthMode(mode)), Telemetry())
+    service.add_readiness_check(partial(check_database, engine))
+    api = app.build(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, hasher, service.telemetry)
+
+    @asynccontextmanager
+    async def close_connections(_app: object) -> AsyncIterator[None]:
+        yield
+        await engine.dispose()
+
+    api.router.lifespan_context = close_connections
+    served: Any = service.wrap(api)
+    with asgi.get_client(served) as session:
         schema = schemathesis.openapi.from_dict(session.get("/openapi.json").json())
-        schema.app = built
+        schema.app = served
         yield Target(session, schema, log_in_with_a_task(session, sqlite_url))
+    hasher.close()
 
 
 def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:

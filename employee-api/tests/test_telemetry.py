@@ -6,8 +6,6 @@ from pathlib import Path
 
 import httpx2
 import structlog
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis import logging as chassis_logging
 from chassis.telemetry import Telemetry
@@ -50,18 +48,13 @@ async def test_probes_are_not_traced(start_api_on_sqlite: StartApi, recorded: Re
 
 
 async def test_request_durations_are_recorded_by_status(start_api_on_sqlite: StartApi) -> None:
-    reader = InMemoryMetricReader()
-    meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("test")
-    async with start_api_on_sqlite(telemetry=Telemetry(meter=meter)) as api:
+    telemetry = Telemetry()
+    async with start_api_on_sqlite(telemetry=telemetry) as api:
         await api.client.get("/api/auth/users")
         await api.client.post("/api/auth/login", json={})
-    data = reader.get_metrics_data()
-    assert data
-    metrics = data.resource_metrics[0].scope_metrics[0].metrics
-    [durations] = [metric for metric in metrics if metric.name.endswith("server.duration")]
-    labels = [point.attributes or {} for point in durations.data.data_points]
-    statuses = {attributes.get("http.status_code") for attributes in labels}
-    assert statuses == {200, 400}
+    recorded = [dict(attributes) for attributes in telemetry.http_durations.series]
+    statuses = {(labels["http.route"], labels["http.response.status_code"]) for labels in recorded}
+    assert statuses == {("/api/auth/users", 200), ("/api/auth/login", 400)}
 
 
 async def test_each_request_is_logged_with_its_trace_id(start_api_on_sqlite: StartApi, recorded: Recorded) -> None:

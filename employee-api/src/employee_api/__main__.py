@@ -5,20 +5,23 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from getpass import getpass
 
 import structlog
-import uvloop
 from sqlalchemy.ext.asyncio import AsyncEngine
+from starlette.applications import Starlette
 
-from chassis import database, logging, otlp
+from chassis import database, http_server, logging
 from chassis.errors import DomainError
+from chassis.http_server import HttpService
 from chassis.settings import load, load_database_url
-from chassis.telemetry import Telemetry
-from chassis.volume import observe_volume
-from employee_api import app, server
+from employee_api import app
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
+from employee_api.health import check_database
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import NewUser, UserRepository
@@ -33,7 +36,8 @@ def main() -> None:
     elif arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
     else:
-        _serve(load(EmployeeApiSettings))
+        os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "database")  # the stable semantic conventions
+        http_server.run("employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -49,28 +53,23 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _serve(settings: EmployeeApiSettings) -> None:
-    os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "http,database")  # the stable semantic conventions
-    telemetry = otlp.configure("employee-api")
-    logging.configure("employee-api", level=settings.log_level, logger=telemetry.logger)
-    observe_volume(telemetry.meter, settings.database_url.get_secret_value())
+@asynccontextmanager
+async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIterator[Starlette]:
+    """Serve until the drain is over."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
-    database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
-    try:
-        uvloop.run(_run(settings, telemetry))
-    except OSError as error:
-        sys.exit(str(error))
-    finally:
-        telemetry.shutdown()
-
-
-async def _run(settings: EmployeeApiSettings, telemetry: Telemetry) -> None:
-    engine = database.engine(settings.database_url.get_secret_value())
+    url = settings.database_url.get_secret_value()
+    database.migrate(url, MIGRATIONS)
+    engine = database.engine(url)
     if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         _trace_sql(engine)
-    built = app.build(settings, engine, PasswordHasher(settings.password_threads), telemetry)
-    await server.serve(built, settings)
+    password_hasher = PasswordHasher(settings.password_threads)
+    service.add_readiness_check(partial(check_database, engine))
+    try:
+        yield app.build(settings, engine, password_hasher, service.telemetry)
+    finally:
+        password_hasher.close()
+        await engine.dispose()
 
 
 def _trace_sql(engine: AsyncEngine) -> None:

@@ -2,14 +2,10 @@
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
-from starlette.types import Lifespan
 
 from chassis.telemetry import Telemetry
 from employee_api.activities.endpoints import ActivityEndpoints
@@ -19,10 +15,9 @@ from employee_api.auth.endpoints import AuthEndpoints
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.sessions import SessionRepository
 from employee_api.clock import Clock, utc_now
-from employee_api.database import MIGRATIONS
 from employee_api.exports.endpoints import ExportEndpoints
 from employee_api.exports.streaming import CsvExporter
-from employee_api.health import HealthEndpoints
+from employee_api.health import PROBES
 from employee_api.http.application import create_application
 from employee_api.settings import EmployeeApiSettings
 from employee_api.tasks.endpoints import TaskEndpoints
@@ -32,22 +27,13 @@ from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import UserRepository
 
 
-@dataclass(frozen=True)
-class EmployeeApi:
-    """The ASGI application, and the call that makes its readiness check fail before the process stops."""
-
-    asgi: Starlette
-    begin_shutdown: Callable[[], None]
-
-
 def build(
     settings: EmployeeApiSettings,
     engine: AsyncEngine,
     password_hasher: PasswordHasher,
     telemetry: Telemetry,
     clock: Clock = utc_now,
-) -> EmployeeApi:
-    """Build the application; its lifespan ends by closing the engine and the password hasher."""
+) -> Starlette:
     users = UserRepository(engine, clock, random.SystemRandom())
     sessions = SessionRepository(
         engine,
@@ -57,17 +43,14 @@ def build(
     )
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry.meter)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
-    health = HealthEndpoints(engine, MIGRATIONS)
     operations = [
         *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),
         *UserEndpoints(users, password_hasher, enforced=authorizer.enforced).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
         *ActivityEndpoints(ActivityRepository(engine)).operations(),
         *ExportEndpoints(exporter).operations(),
-        *health.operations(),
     ]
-    asgi = create_application(operations, authorizer, telemetry, _lifespan(engine, password_hasher))
-    return EmployeeApi(asgi, health.begin_shutdown)
+    return create_application(operations, authorizer, described=PROBES)
 
 
 def _login_limiter(settings: EmployeeApiSettings) -> LoginLimiter:
@@ -77,13 +60,3 @@ def _login_limiter(settings: EmployeeApiSettings) -> LoginLimiter:
         window_seconds=settings.failed_logins_window_seconds,
         time=time.monotonic,
     )
-
-
-def _lifespan(engine: AsyncEngine, password_hasher: PasswordHasher) -> Lifespan[Starlette]:
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        yield
-        password_hasher.close()
-        await engine.dispose()
-
-    return lifespan

@@ -1,20 +1,19 @@
-"""Liveness and readiness endpoints."""
+"""The probes, which the chassis serves: their description, and the check behind `/readyz`."""
 
-import asyncio
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
+from typing_extensions import override
 
 from chassis import database
+from employee_api.database import MIGRATIONS
 from employee_api.errors import NotReady
 from employee_api.http.inputs import NoInput
-from employee_api.http.operations import Call, Endpoint, Operation
+from employee_api.http.operations import OperationDescription
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Output
-
-_DATABASE_TIMEOUT_SECONDS = 2.0
 
 
 class Health(Output):
@@ -23,36 +22,29 @@ class Health(Output):
     status: Literal["ok"] = "ok"
 
 
-class HealthEndpoints:
-    def __init__(self, engine: AsyncEngine, migrations: Path) -> None:
-        self._engine = engine
-        self._migrations = migrations
-        self._shutting_down = False
+@dataclass(frozen=True)
+class Probe(OperationDescription):
+    @property
+    @override
+    def name(self) -> str:
+        return self.path.removeprefix("/")
 
-    def operations(self) -> list[Operation]:
-        return [
-            Endpoint("GET", "/healthz", "Whether the process is alive", NoInput(), JsonOutput(Health), self.healthz),
-            Endpoint(
-                "GET", "/readyz", "Whether the database answers and its migrations have run",
-                NoInput(), JsonOutput(Health), self.readyz, failures=(NotReady(),),
-            ),
-        ]  # fmt: skip
 
-    def begin_shutdown(self) -> None:
-        """Report not ready from now on."""
-        self._shutting_down = True
+_HEALTH: JsonOutput[Health] = JsonOutput(Health)
+PROBES = (
+    Probe("GET", "/healthz", "Whether the process is alive", NoInput(), _HEALTH),
+    Probe(
+        "GET", "/readyz", "Whether the database answers and its migrations have run",
+        NoInput(), _HEALTH, failures=(NotReady(),),
+    ),
+)  # fmt: skip
 
-    async def healthz(self, _call: Call[None]) -> Health:
-        return Health()
 
-    async def readyz(self, _call: Call[None]) -> Health:
-        if self._shutting_down:
-            raise NotReady
-        try:
-            async with asyncio.timeout(_DATABASE_TIMEOUT_SECONDS):
-                current = await database.is_current(self._engine, self._migrations)
-        except (SQLAlchemyError, TimeoutError) as error:
-            raise NotReady from error
-        if not current:
-            raise NotReady
-        return Health()
+async def check_database(engine: AsyncEngine) -> None:
+    """Raise NotReady while the database does not answer or lacks a migration."""
+    try:
+        current = await database.is_current(engine, MIGRATIONS)
+    except SQLAlchemyError as error:
+        raise NotReady from error
+    if not current:
+        raise NotReady

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field, SecretStr
 
+from chassis.http_server import HttpServiceSettings
 from chassis.settings import MAX_PORT, DatabaseSettings, DatabaseUrl
 
 
@@ -25,10 +26,9 @@ def _password_threads() -> int:
     return min(cores, _MAX_PASSWORD_THREADS)
 
 
-class EmployeeApiSettings(DatabaseSettings):
+class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     """Settings of the process. A field's name in capitals is its environment variable."""
 
-    host: str = "0.0.0.0"
     port: int = Field(default=8000, ge=0, le=MAX_PORT)
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
     auth_mode: AuthMode = AuthMode.OFF
@@ -39,6 +39,3 @@ class EmployeeApiSettings(DatabaseSettings):
     failed_logins_window_seconds: float = Field(default=900, gt=0)
     password_threads: int = Field(default_factory=_password_threads, ge=1)
     csv_defuse_formulas: bool = True
-    drain_seconds: float = Field(default=2, ge=0)
-    grace_seconds: float = Field(default=20, ge=0)
-    reload: bool = False

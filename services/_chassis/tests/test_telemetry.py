@@ -133,6 +133,13 @@ def test_without_an_endpoint_neither_the_sdk_nor_a_database_library_is_imported(
     assert ran.stdout == "[]\n"
 
 
+def test_each_kind_of_service_imports_its_own_server_only() -> None:
+    for module, foreign in (("server", ("uvicorn", "starlette")), ("http_server", ("grpc", "google"))):
+        program = f"import sys, chassis.{module}; print([name for name in sys.modules if name.startswith({foreign})])"
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert ran.stdout == "[]\n"
+
+
 def test_an_event_is_one_json_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     logging.configure("cart")
     structlog.get_logger().info("charged", order_id="7")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.local.workspace import Program, default_ports, discover, find
+from shop_cli.local.workspace import InvalidProgram, Program, default_ports, discover, discover_services, find
 
 PYPROJECT = """
 [tool.hatch.build.targets.wheel]
@@ -18,7 +18,7 @@ def add_package(folder: Path, package: str, port: int | str) -> None:
     (folder / "pyproject.toml").write_text(PYPROJECT.format(package=package, port=port))
 
 
-def test_a_folder_of_services_with_a_port_is_a_grpc_service(tmp_path: Path) -> None:
+def test_a_package_with_a_port_is_a_grpc_service(tmp_path: Path) -> None:
     add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", 50060)
     assert discover(tmp_path) == [Program("gift-cards", "gift_cards_service", 50060, "grpc")]
 
@@ -28,9 +28,17 @@ def test_a_service_may_have_a_port_for_internal_services(tmp_path: Path) -> None
     assert default_ports(discover(tmp_path)) == {"gift-cards": 50060, "gift-cards-internal": 51060}
 
 
-def test_a_folder_next_to_services_with_a_port_is_an_http_service(tmp_path: Path) -> None:
-    add_package(tmp_path / "employee-api", "employee_api", 8000)
-    assert discover(tmp_path) == [Program("employee-api", "employee_api", 8000, "http")]
+@pytest.mark.parametrize("folder", ["window", "services/window"])
+def test_a_package_whose_protocol_is_http_is_an_http_service(tmp_path: Path, folder: str) -> None:
+    add_package(tmp_path / folder, "window", port='8080\nprotocol = "http"')
+    assert discover(tmp_path) == [Program("window", "window", 8080, "http")]
+    assert discover_services(tmp_path) == []
+
+
+def test_another_protocol_is_refused_with_the_file_that_names_it(tmp_path: Path) -> None:
+    add_package(tmp_path / "services" / "window", "window", port='8080\nprotocol = "https"')
+    with pytest.raises(InvalidProgram, match=r"window/pyproject.toml: protocol must be grpc or http, not 'https'"):
+        discover(tmp_path)
 
 
 def test_a_program_has_the_secrets_of_its_package(tmp_path: Path) -> None:

@@ -2,54 +2,47 @@
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
-from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Match, Route
-from starlette.types import Lifespan, Scope
+from starlette.routing import Route
 
 from chassis.errors import DomainError
-from chassis.telemetry import Telemetry
-from employee_api.errors import AuthenticationRequired, http_status
+from employee_api.errors import INTERNAL, AuthenticationRequired, http_status
 from employee_api.http import docs, openapi
-from employee_api.http.middleware import RequestMiddleware
-from employee_api.http.operations import Authorizer, Operation
+from employee_api.http.openapi_document import Document
+from employee_api.http.operations import Authorizer, Operation, OperationDescription
 from employee_api.http.outputs import error_response
-
-_UNTRACED = "healthz,readyz"
 
 
 def create_application(
-    operations: Sequence[Operation], authorizer: Authorizer, telemetry: Telemetry, lifespan: Lifespan[Starlette]
+    operations: Sequence[Operation], authorizer: Authorizer, *, described: Sequence[OperationDescription] = ()
 ) -> Starlette:
-    """Create the application that serves the operations, `/openapi.json` and `/docs`."""
-    routes = [*_description_routes(operations, authorizer), *_operation_routes(operations, authorizer)]
+    """Create the application that serves the operations, `/openapi.json` and `/docs`.
+
+    Args:
+        operations: what it serves.
+        authorizer: decides who may run which of them.
+        described: operations that are served elsewhere, for the API description.
+    """
+    description = openapi.describe([*operations, *described], enforced=authorizer.enforced)
+    routes = [*_description_routes(description), *_operation_routes(operations, authorizer)]
     app = Starlette(
         routes=routes,
-        lifespan=lifespan,
-        middleware=[
-            Middleware(
-                OpenTelemetryMiddleware,
-                excluded_urls=_UNTRACED,
-                default_span_details=_span_details(routes),
-                tracer=telemetry.tracer,
-                meter=telemetry.meter,
-                exclude_spans=["receive", "send"],  # an export would create one for every chunk
-            ),
-            Middleware(RequestMiddleware),
-        ],
-        exception_handlers={DomainError: _domain_error_response, HTTPException: _http_error_response},
+        exception_handlers={
+            DomainError: _domain_error_response,
+            HTTPException: _http_error_response,
+            Exception: _unexpected_error_response,
+        },
     )
     app.router.redirect_slashes = False  # a path with a trailing slash is unknown
     return app
 
 
-def _description_routes(operations: Sequence[Operation], authorizer: Authorizer) -> list[Route]:
-    document = openapi.describe(operations, enforced=authorizer.enforced)
+def _description_routes(document: Document) -> list[Route]:
     page = docs.page(document)
 
     async def serve_document(_request: Request) -> Response:
@@ -79,18 +72,6 @@ def _dispatch(by_method: dict[str, Operation], authorizer: Authorizer) -> Callab
     return serve
 
 
-def _span_details(routes: Sequence[Route]) -> Callable[[Scope], tuple[str, dict[str, str]]]:
-    """Name spans and metrics by route: names with ids in them would be unbounded."""
-
-    def details(scope: Scope) -> tuple[str, dict[str, str]]:
-        for route in routes:
-            if route.matches(scope)[0] is not Match.NONE:
-                return f"{scope['method']} {route.path}", {"http.route": route.path}
-        return scope["method"], {}
-
-    return details
-
-
 async def _domain_error_response(_request: Request, error: Exception) -> Response:
     assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
     headers = {}
@@ -105,3 +86,8 @@ async def _http_error_response(_request: Request, error: Exception) -> Response:
     # Raised by Starlette: unknown path, wrong method.
     assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
     return error_response(error.status_code, error.detail, error.headers)
+
+
+async def _unexpected_error_response(_request: Request, _error: Exception) -> Response:
+    # Starlette raises the error again after this response; the chassis logs it.
+    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)

@@ -13,7 +13,7 @@ from employee_api.errors import INTERNAL, http_status
 from employee_api.http import openapi_document as document
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.openapi_document import JsonSchema
-from employee_api.http.operations import Operation
+from employee_api.http.operations import OperationDescription
 from employee_api.http.outputs import JSON, JsonOutput
 from employee_api.schemas import Error
 
@@ -24,7 +24,7 @@ _SECURITY_SCHEMES = {
 }
 
 
-def describe(operations: Sequence[Operation], *, enforced: bool) -> document.Document:
+def describe(operations: Sequence[OperationDescription], *, enforced: bool) -> document.Document:
     """Describe the operations; `enforced` adds the responses and security schemes of enforced authorization."""
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, document.Operation]] = {}
@@ -49,7 +49,7 @@ def describe(operations: Sequence[Operation], *, enforced: bool) -> document.Doc
 class _Schemas:
     """The JSON Schemas of all bodies, as references to `definitions`, which contains each model once."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[OperationDescription]) -> None:
         inputs = [operation.input for operation in operations]
         outputs = [operation.output for operation in operations]
         adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
@@ -71,7 +71,7 @@ class _Schemas:
         return dict(self._schemas[str(result_type), "serialization"])
 
 
-def _operation(operation: Operation, schemas: _Schemas, *, enforced: bool) -> document.Operation:
+def _operation(operation: OperationDescription, schemas: _Schemas, *, enforced: bool) -> document.Operation:
     described: document.Operation = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -88,14 +88,14 @@ def _operation(operation: Operation, schemas: _Schemas, *, enforced: bool) -> do
     return described
 
 
-def _path_parameters(operation: Operation) -> list[document.Parameter]:
+def _path_parameters(operation: OperationDescription) -> list[document.Parameter]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "description": "A UUID"}
         for name in re.findall(r"\{(\w+)\}", operation.path)
     ]
 
 
-def _query_parameters(operation: Operation) -> list[document.Parameter]:
+def _query_parameters(operation: OperationDescription) -> list[document.Parameter]:
     if not isinstance(operation.input, QueryParameters):
         return []
     schema = operation.input.model.model_json_schema()
@@ -117,7 +117,7 @@ def _query_parameter(name: str, field: JsonSchema, definitions: dict[str, JsonSc
     return parameter
 
 
-def _responses(operation: Operation, schemas: _Schemas, *, enforced: bool) -> dict[str, document.Response]:
+def _responses(operation: OperationDescription, schemas: _Schemas, *, enforced: bool) -> dict[str, document.Response]:
     failures: dict[int, list[str]] = {}
     for failure in operation.documented_failures(enforced=enforced):
         failures.setdefault(http_status(failure), []).append(failure.message)
@@ -127,7 +127,7 @@ def _responses(operation: Operation, schemas: _Schemas, *, enforced: bool) -> di
     }
 
 
-def _success(operation: Operation, schemas: _Schemas) -> document.Response:
+def _success(operation: OperationDescription, schemas: _Schemas) -> document.Response:
     output = operation.output
     if isinstance(output, JsonOutput):
         content = {JSON: _media_type(schemas.of_output(output.result_type))}

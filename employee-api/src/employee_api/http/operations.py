@@ -41,8 +41,8 @@ class Call(Generic[InputT]):
 
 
 @dataclass(frozen=True)
-class Operation(ABC):
-    """A method on a path, as routing and the API description need it. Declared as an `Endpoint`.
+class OperationDescription(ABC):
+    """A method on a path, as the API description needs it.
 
     Attributes:
         failures: the errors it can raise in any mode, besides those of invalid input.
@@ -61,7 +61,7 @@ class Operation(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name of the handler, unique in the API."""
+        """The name of the operation, unique in the API."""
 
     @property
     def tag(self) -> str:
@@ -79,6 +79,11 @@ class Operation(ABC):
             failures += [AuthenticationRequired()] if self.access is not Access.OPEN else []
             failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures
+
+
+@dataclass(frozen=True)
+class Operation(OperationDescription):
+    """A method on a path, as routing and the API description need it. Declared as an `Endpoint`."""
 
     async def respond(self, request: Request, authorizer: Authorizer) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""

@@ -8,16 +8,14 @@ from typing import Any, cast
 
 import grpc
 from google.protobuf.message import Message
-from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis import calls
 from chassis.errors import DeadlineExceeded
+from chassis.propagation import baggage_attributes, inject
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 
-_PROPAGATOR = TraceContextTextMapPropagator()
 _OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
@@ -165,11 +163,14 @@ class _Call:
     async def _run(self) -> Any:
         method = self._method
         timeout_seconds = method.limit_to_deadline(self._timeout_seconds)
-        span = method.tracer.start_span(method.name, None, SpanKind.CLIENT, method.span_attributes)
+        span = method.tracer.start_span(
+            method.name, None, SpanKind.CLIENT, {**method.span_attributes, **baggage_attributes()}
+        )
         started = time.perf_counter()
         code = "OK"
         try:
-            self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=self._metadata_with(span))
+            metadata = (*self._metadata, *inject(span).items())
+            self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             return await self._raw
         except grpc.aio.AioRpcError as error:
             code = error.code().name
@@ -179,8 +180,3 @@ class _Call:
             raise
         finally:
             method.record(span, code, time.perf_counter() - started)
-
-    def _metadata_with(self, span: Span) -> tuple[tuple[str, str], ...]:
-        carrier: dict[str, str] = {}
-        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
-        return (*self._metadata, *carrier.items())

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 # Seconds: the bounds of the semantic conventions, with finer ones below 5 ms, where most calls fall.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
-Attributes = tuple[tuple[str, str], ...]
+Attributes = tuple[tuple[str, str | int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,14 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from typing_extensions import override
 
 from chassis.metrics import BOUNDS, Attributes, CallDurations, Series
-from chassis.telemetry import SCOPE, Telemetry, durations, resident_bytes
+from chassis.telemetry import SCOPE, Telemetry, durations, http_durations, resident_bytes
 
 
 def start_export(service_name: str) -> Telemetry:
     """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
     resource = Resource.create({"service.name": service_name, "service.namespace": "shop"})
-    server, client = durations("server"), durations("client")
-    metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client])
+    server, client, http = durations("server"), durations("client"), http_durations()
+    metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client, http])
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
@@ -53,7 +53,7 @@ def start_export(service_name: str) -> Telemetry:
         meters.shutdown()
         loggers.shutdown()
 
-    return Telemetry(tracers.get_tracer(SCOPE), meter, loggers.get_logger(SCOPE), server, client, shutdown)
+    return Telemetry(tracers.get_tracer(SCOPE), meter, loggers.get_logger(SCOPE), server, client, http, shutdown)
 
 
 def _observe_memory(meter: Meter) -> None:

@@ -1,29 +1,24 @@
 """Runs a service: start, health, reflection, drain. `python -m <name>_service` only calls `run(...)`."""
 
 import asyncio
-import gc
-import os
-import signal
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
 import structlog
-import uvloop
 from google.protobuf.internal import api_implementation
 
-from chassis import client, database, logging, otlp
+from chassis import client
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.listener import Listener
+from chassis.process import ReadinessCheck, run_process, serve_until_stopped
 from chassis.serving import Limiter
-from chassis.settings import ServiceSettings, load, load_database_url
+from chassis.settings import ServiceSettings
 from chassis.telemetry import Telemetry
-from chassis.volume import observe_volume
 
 log = structlog.get_logger()
 
@@ -32,7 +27,6 @@ _READINESS_INTERVAL_SECONDS = 1.0
 _CHECKS_UNTIL_NOT_READY = 3
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
-ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 class Service:
@@ -149,92 +143,30 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
         build: a context manager that opens stores, clients and tasks and adds servicers; it exits after the drain.
         migrations: folder of the service's migrations, if it has a database.
     """
-    if migrations is not None and sys.argv[1:] == ["migrate"]:
-        database.migrate(load_database_url(settings_type), migrations)
-        return
-    settings = load(settings_type)
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
-    telemetry = otlp.configure(name)
-    logging.configure(name, level=settings.log_level, logger=telemetry.logger)
-    if migrations is not None:
-        observe_volume(telemetry.meter, load_database_url(settings_type))
-    problems: list[str] = []
-    try:
-        uvloop.run(_serve(settings, telemetry, build))
-    except* OSError as group:  # a task group in `build` wraps the error
-        problems = [*_messages(group)]
-    finally:
-        telemetry.shutdown()
-    if problems:
-        sys.exit("; ".join(problems))
 
+    async def serve(settings: SettingsT, telemetry: Telemetry) -> None:
+        service = Service(settings, telemetry)
+        await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
 
-def _messages(error: BaseException) -> Iterator[str]:
-    if isinstance(error, BaseExceptionGroup):
-        for nested in error.exceptions:
-            yield from _messages(nested)
-    else:
-        yield str(error)
-
-
-async def _serve(settings: SettingsT, telemetry: Telemetry, build: Build[SettingsT]) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    service = Service(settings, telemetry)
-    async with serving(service, build(settings, service)):
-        # Objects created at the start live until the end: scanning them would block the event loop for 40 ms each time.
-        gc.freeze()
-        log.info("serving", port=service.port, internal_port=service.internal_port)
-        reloader = Reloader(loop, stopped) if settings.reload else None
-        await stopped.wait()
-        log.info("draining")
-    log.info("stopped")
-    if reloader is not None and reloader.changed:
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
+    run_process(name, settings_type, serve, migrations=migrations)
 
 
 @asynccontextmanager
-async def serving(service: Service, resources: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    """Open the resources and start the service; on exit drain it, then close the resources."""
+async def serving(
+    service: Service, resources: AbstractAsyncContextManager[None]
+) -> AsyncIterator[Mapping[str, int | None]]:
+    """Open the resources and start the service; on exit drain it, then close the resources. Yields its ports."""
     try:
         async with resources:
             await service.start()
             watch = asyncio.create_task(service.watch_readiness(), name="readiness")
             try:
-                yield
+                yield {"port": service.port, "internal_port": service.internal_port}
             finally:
                 watch.cancel()
                 await asyncio.gather(watch, return_exceptions=True)
                 await service.drain()
     finally:
         await service.close()
-
-
-class Reloader:
-    """Stops the service when one of its source files changes: for development, where files are synced into a pod."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-        self.changed = False
-        self._loop = loop
-        self._stopped = stopped
-        threading.Thread(target=self._watch, name="reloader", daemon=True).start()
-
-    def _watch(self) -> None:
-        before = _modification_times()
-        while _modification_times() == before:
-            threading.Event().wait(0.5)
-        self.changed = True
-        self._loop.call_soon_threadsafe(self._stopped.set)
-
-
-def _modification_times() -> dict[Path, float]:
-    return {path: path.stat().st_mtime for path in _sources()}
-
-
-def _sources() -> Iterable[Path]:
-    main = Path(sys.modules["__main__"].__file__ or "").parent
-    chassis = Path(__file__).parent
-    return [path for folder in (main, chassis) for path in folder.rglob("*.py") if path.exists()]

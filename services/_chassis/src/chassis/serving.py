@@ -18,18 +18,17 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import override
 
 from chassis import calls
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
+from chassis.propagation import HEADERS, baggage_attributes, extract
 from chassis.status import code_of, to_status
 from chassis.telemetry import Telemetry
 from chassis.text import text_check
 
 log = structlog.get_logger()
 
-_PROPAGATOR = TraceContextTextMapPropagator()
 _SHED_RETRY_SECONDS = 0.5
 # Only these codes set the status of a server span to error: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
@@ -168,9 +167,10 @@ class _Method:
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current. Never detached: each call runs in a task of its own."""
-        carrier = {key: value for key, value in context.invocation_metadata() or () if key in _PROPAGATOR.fields}
-        parent = _PROPAGATOR.extract(carrier) if carrier else Context()
-        span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, self._span_attributes)
+        headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in HEADERS}
+        parent = extract(headers) if headers else Context()
+        attributes = {**self._span_attributes, **baggage_attributes(parent)}
+        span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
 

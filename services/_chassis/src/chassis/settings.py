@@ -69,20 +69,27 @@ class HmacKeySettings(Settings):
         return HmacKeys.parse(self.hmac_key.get_secret_value())
 
 
-class ServiceSettings(Settings):
+class ServerSettings(Settings):
+    """Settings of every process that serves. Subclasses set defaults for `host` and `port`."""
+
+    host: str
+    port: int = Field(ge=0, le=MAX_PORT)
+    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
+    drain_seconds: float = Field(default=2, ge=0)
+    grace_seconds: float = Field(default=20, ge=0)
+    reload: bool = False
+
+
+class ServiceSettings(ServerSettings):
     """Settings of every gRPC service, read from the environment."""
 
     host: str = "[::]"
     port: int = Field(default=50051, ge=0, le=MAX_PORT)
     # Of services for other services and operators, such as PaymentLedger; most processes have none.
     internal_port: int = Field(default=50052, ge=0, le=MAX_PORT)
-    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
-    drain_seconds: float = Field(default=2, ge=0)
-    grace_seconds: float = Field(default=20, ge=0)
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: float = Field(default=60, gt=0)
     max_concurrent_rpcs: int = Field(default=256, ge=1)
-    reload: bool = False
     failpoints: Annotated[str, AfterValidator(_validate_failpoints)] = ""
 
 

@@ -18,6 +18,11 @@ def durations(side: str) -> CallDurations:
     return CallDurations(f"rpc.{side}.call.duration", f"Duration of {side} calls")
 
 
+def http_durations() -> CallDurations:
+    """Create the histogram of the HTTP requests that this process serves."""
+    return CallDurations("http.server.request.duration", "Duration of HTTP requests")
+
+
 @dataclass(frozen=True)
 class Telemetry:
     """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing."""
@@ -27,6 +32,7 @@ class Telemetry:
     logger: Logger | None = None
     server_durations: CallDurations = field(default_factory=lambda: durations("server"))
     client_durations: CallDurations = field(default_factory=lambda: durations("client"))
+    http_durations: CallDurations = field(default_factory=http_durations)
     shutdown: Callable[[], None] = lambda: None
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -12,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
 from chassis import database
+from chassis.http_server import HttpService
 from chassis.telemetry import Telemetry
 from employee_api import app
+from employee_api.health import check_database
 from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 
@@ -39,7 +42,7 @@ class Api:
     asgi: Starlette
     engine: AsyncEngine
     clock: Clock
-    begin_shutdown: Callable[[], None]
+    service: HttpService
 
     async def add_user(self, name: str = "Ada Lovelace", email: str | None = None, **more: Any) -> dict[str, Any]:
         """Add a user with PASSWORD and return them."""
@@ -76,12 +79,14 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
     @asynccontextmanager
     async def start(*, telemetry: Telemetry | None = None, **settings: Any) -> AsyncIterator[Api]:
         engine = database.engine(database_url)
-        built = app.build(EmployeeApiSettings(**settings), engine, password_hasher(), telemetry or Telemetry(), clock)
-        transport = httpx2.ASGITransport(built.asgi)
-        async with (
-            built.asgi.router.lifespan_context(built.asgi),
-            httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client,
-        ):
-            yield Api(client, built.asgi, engine, clock, built.begin_shutdown)
+        hasher = password_hasher()
+        service = HttpService(EmployeeApiSettings(**settings), telemetry or Telemetry())
+        service.add_readiness_check(partial(check_database, engine))
+        asgi = app.build(EmployeeApiSettings(**settings), engine, hasher, service.telemetry, clock)
+        transport = httpx2.ASGITransport(service.wrap(asgi))
+        async with httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client:
+            yield Api(client, asgi, engine, clock, service)
+        hasher.close()
+        await engine.dispose()
 
     return start

@@ -1,16 +1,25 @@
-"""The programs of this workspace: every package with a `[tool.shop] port` in its pyproject.toml."""
+"""The programs of this workspace: every package with a `[tool.shop] port` in its pyproject.toml.
+
+`[tool.shop] protocol` is what it serves on that port: `grpc`, the default, or `http`.
+"""
 
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from chassis.errors import FailedPrecondition, NotFound
+
+Protocol = Literal["grpc", "http"]
 
 
 class WorkspaceNotFound(FailedPrecondition):
     """The command was run outside the shop's repository."""
+
+
+class InvalidProgram(FailedPrecondition):
+    """A pyproject.toml describes its program wrongly."""
 
 
 class UnknownService(NotFound):
@@ -25,7 +34,7 @@ class Program:
         name: such as `product-catalog`.
         module: the module that `python -m` runs, such as `product_catalog_service`.
         port: its default port on a developer's machine.
-        protocol: the protocol of its readiness check.
+        protocol: what it serves, and how its readiness is checked.
         internal_port: the default port of its internal services on a developer's machine; None if it has none.
         secrets: variables that each need a random value of its own; the chart's `secrets`.
     """
@@ -33,7 +42,7 @@ class Program:
     name: str
     module: str
     port: int
-    protocol: Literal["grpc", "http"]
+    protocol: Protocol
     internal_port: int | None = None
     secrets: tuple[str, ...] = ()
 
@@ -67,12 +76,8 @@ def root() -> Path:
 def discover(folder: Path | None = None) -> list[Program]:
     """Return all programs of a workspace, by default the current one: gRPC services first, each kind by port."""
     folder = folder or root()
-    programs = [
-        program
-        for pattern, protocol in (("services/*/pyproject.toml", "grpc"), ("*/pyproject.toml", "http"))
-        for path in folder.glob(pattern)
-        if (program := _read(path, "grpc" if protocol == "grpc" else "http"))
-    ]
+    paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
+    programs = [program for path in paths if (program := _read(path))]
     return sorted(programs, key=lambda program: (program.protocol, program.port))
 
 
@@ -104,11 +109,23 @@ def find(programs: Sequence[Program], name: str) -> Program:
     raise UnknownService(f"unknown service {name!r}: expected one of {', '.join(each.name for each in programs)}")
 
 
-def _read(path: Path, protocol: Literal["grpc", "http"]) -> Program | None:
+def _read(path: Path) -> Program | None:
     tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
-    if "port" not in tool.get("shop", {}):
+    shop = tool.get("shop", {})
+    if "port" not in shop:
         return None
     (package,) = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
-    shop = tool["shop"]
-    secrets = tuple(shop.get("secrets", ()))
-    return Program(path.parent.name, Path(package).name, shop["port"], protocol, shop.get("internal-port"), secrets)
+    return Program(
+        name=path.parent.name,
+        module=Path(package).name,
+        port=shop["port"],
+        protocol=_protocol(shop.get("protocol", "grpc"), path),
+        internal_port=shop.get("internal-port"),
+        secrets=tuple(shop.get("secrets", ())),
+    )
+
+
+def _protocol(stated: str, path: Path) -> Protocol:
+    if stated not in ("grpc", "http"):
+        raise InvalidProgram(f"{path}: protocol must be grpc or http, not {stated!r}")
+    return cast("Protocol", stated)

@@ -1,0 +1,183 @@
+"""Runs an HTTP service: start, probes, drain. `python -m <name>_service` only calls `run(...)`.
+
+An HTTP service has the settings, the telemetry and the life of a gRPC service; see `chassis.server`.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+import uvicorn
+from pydantic import Field
+from starlette.types import ASGIApp
+from typing_extensions import override
+
+from chassis.errors import DomainError
+from chassis.http_serving import ObservedApplication, Probes
+from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.settings import MAX_PORT, ServerSettings
+from chassis.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    import grpc
+
+log = structlog.get_logger()
+
+_BACKLOG = 2048
+# Longer than load balancers keep idle connections, or they would send requests to connections that are closing.
+_KEEP_ALIVE_SECONDS = 75
+_READINESS_TIMEOUT_SECONDS = 2.0
+
+
+class HttpServiceSettings(ServerSettings):
+    """Settings of every HTTP service, read from the environment."""
+
+    host: str = "0.0.0.0"
+    port: int = Field(default=8080, ge=0, le=MAX_PORT)
+
+
+HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
+
+
+class HttpService:
+    """A process that serves an ASGI application: `__main__` opens its channels and adds readiness checks."""
+
+    def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
+        self.settings = settings
+        self.telemetry = telemetry
+        self._checks: list[ReadinessCheck] = []
+        self._draining = False
+        self._stack = AsyncExitStack()
+
+    def add_readiness_check(self, check: ReadinessCheck) -> None:
+        """Add a check that raises DomainError while the service is not ready; it runs when `/readyz` is requested.
+
+        It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
+        """
+        self._checks.append(check)
+
+    def channel(
+        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
+    ) -> "grpc.aio.Channel":
+        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
+        from chassis import client  # noqa: PLC0415 - imports gRPC, which an HTTP service without peers does not need
+
+        opened = client.channel(
+            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
+        )
+        self._stack.push_async_callback(opened.close)
+        return opened
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Return the application as it is served: observed, and with `/healthz` and `/readyz`."""
+        return Probes(ObservedApplication(app, self.telemetry), self.is_ready)
+
+    async def is_ready(self) -> bool:
+        """Return whether the service does not drain and every readiness check succeeds within two seconds."""
+        if self._draining:
+            return False
+        try:
+            async with asyncio.timeout(_READINESS_TIMEOUT_SECONDS):
+                for check in self._checks:
+                    await check()
+        except (DomainError, TimeoutError) as error:
+            log.warning("not ready", reason=error.reason if isinstance(error, DomainError) else "TIMEOUT")
+            return False
+        return True
+
+    def begin_drain(self) -> None:
+        """Report not ready from now on."""
+        self._draining = True
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+
+Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIApp]]
+
+
+def run(
+    name: str, settings_type: type[HttpSettingsT], build: Build[HttpSettingsT], *, migrations: Path | None = None
+) -> None:
+    """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
+
+    With the argument `migrate` on the command line, migrate the database and exit instead.
+
+    Args:
+        name: name of the service, such as `storefront`.
+        settings_type: its settings, read from the environment.
+        build: a context manager that opens stores, channels and tasks and yields the application; it exits after the
+            drain. The application gets no lifespan events.
+        migrations: folder of the service's migrations, if it has a database.
+    """
+
+    async def serve(settings: HttpSettingsT, telemetry: Telemetry) -> None:
+        service = HttpService(settings, telemetry)
+        await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
+
+    run_process(name, settings_type, serve, migrations=migrations)
+
+
+@asynccontextmanager
+async def serving(
+    service: HttpService, resources: AbstractAsyncContextManager[ASGIApp]
+) -> AsyncIterator[Mapping[str, int]]:
+    """Open the resources and serve the application that they yield; on exit drain, then close the resources.
+
+    Yields the port by the name `port`. Raises OSError with the address when it is in use.
+    """
+    settings = service.settings
+    try:
+        async with resources as app:
+            listener = _listen(settings.host, settings.port)
+            server = _Server(_config(service.wrap(app), settings))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(server.serve(sockets=[listener]), name="http")
+                try:
+                    yield {"port": listener.getsockname()[1]}
+                finally:
+                    service.begin_drain()
+                    # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
+                    await asyncio.sleep(settings.drain_seconds)
+                    server.should_exit = True
+    finally:
+        await service.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handling, which would stop at once and exit with the signal's status."""
+
+    @contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: ASGIApp, settings: HttpServiceSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    address = host.strip("[]")
+    try:
+        if ":" in address:
+            dual_stack = address == "::" and socket.has_dualstack_ipv6()
+            return socket.create_server(
+                (address, port), family=socket.AF_INET6, dualstack_ipv6=dual_stack, backlog=_BACKLOG
+            )
+        return socket.create_server((address, port), backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(f"PORT: can't listen on {host}:{port}: {error.strerror}") from error

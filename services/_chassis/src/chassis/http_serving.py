@@ -1,0 +1,145 @@
+"""Wraps the ASGI application of an HTTP service: probes, and for every other request a span, a duration and a log line.
+
+Responses that do not state otherwise are neither cached nor interpreted as another type than theirs.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import Token
+
+import structlog
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, StatusCode
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chassis.metrics import Attributes
+from chassis.propagation import HEADERS, baggage_attributes, extract
+from chassis.telemetry import Telemetry
+
+log = structlog.get_logger()
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+_SERVER_ERROR = 500
+
+
+class Probes:
+    """Answers `/healthz` and `/readyz`, which are neither traced nor logged, and passes on every other request.
+
+    Args:
+        app: the application.
+        is_ready: whether the service should receive requests.
+    """
+
+    def __init__(self, app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> None:
+        self._app = app
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in ("/healthz", "/readyz"):
+            response = await self._response(scope["method"], scope["path"])
+            await response(scope, receive, _Sent(send).send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _response(self, method: str, path: str) -> Response:
+        if method not in ("GET", "HEAD"):
+            return JSONResponse({"error": "Method Not Allowed"}, 405, {"allow": "GET, HEAD"})
+        if path == "/readyz" and not await self._is_ready():
+            return JSONResponse({"error": "Not ready"}, 503)
+        return JSONResponse({"status": "ok"})
+
+
+class ObservedApplication:
+    """Records a span, a duration and a log line per request.
+
+    An exception of the application is logged with its traceback. It is raised again unless the application has sent a
+    whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
+    """
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._tracer = telemetry.tracer
+        self._durations = telemetry.http_durations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        span, token = self._start_span(scope)
+        sent = _Sent(send)
+        try:
+            await self._app(scope, receive, sent.send)
+        except Exception as error:
+            span.set_attribute("error.type", type(error).__name__)
+            log.exception("unexpected error", method=scope["method"], path=scope["path"])
+            if not sent.complete:
+                raise
+        finally:
+            self._record(scope, span, sent.status or _SERVER_ERROR, time.perf_counter() - started)
+            otel_context.detach(token)
+
+    def _start_span(self, scope: Scope) -> tuple[Span, Token[Context]]:
+        """Start the request's span and make it current."""
+        parent = extract(
+            {
+                name: value.decode("latin-1")
+                for key, value in scope["headers"]
+                if (name := key.decode("latin-1")) in HEADERS
+            }
+        )
+        attributes = {
+            "http.request.method": _method(scope),
+            "url.path": scope["path"],
+            "url.scheme": scope["scheme"],
+            **baggage_attributes(parent),
+        }
+        span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
+        return span, otel_context.attach(trace.set_span_in_context(span, parent))
+
+    def _record(self, scope: Scope, span: Span, status: int, seconds: float) -> None:
+        milliseconds = round(seconds * 1000, 1)
+        log.info("request", method=scope["method"], path=scope["path"], status=status, milliseconds=milliseconds)
+        # Named by route: paths with ids in them would make series without bound.
+        route: str | None = getattr(scope.get("route"), "path", None)
+        if span.is_recording():
+            if route is not None:
+                span.update_name(f"{_method(scope)} {route}")
+                span.set_attribute("http.route", route)
+            span.set_attribute("http.response.status_code", status)
+            if status >= _SERVER_ERROR:
+                span.set_status(StatusCode.ERROR)
+        span.end()
+        attributes: Attributes = (
+            ("http.request.method", _method(scope)),
+            ("url.scheme", scope["scheme"]),
+            ("http.response.status_code", status),
+            *((("http.route", route),) if route is not None else ()),
+        )
+        self._durations.record(seconds, attributes, span.get_span_context())
+
+
+class _Sent:
+    """What has been sent of a response, with the default headers added."""
+
+    def __init__(self, send: Send) -> None:
+        self.status: int | None = None
+        self.complete = False
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers.setdefault("cache-control", "no-store")
+            headers.setdefault("x-content-type-options", "nosniff")
+        await self._send(message)
+        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "_OTHER"

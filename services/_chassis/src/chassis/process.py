@@ -1,0 +1,119 @@
+"""The process of a service: settings, telemetry, logs and an event loop, until SIGTERM or SIGINT."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+import uvloop
+
+from chassis import database, logging, otlp
+from chassis.settings import ServerSettings, load, load_database_url
+from chassis.telemetry import Telemetry
+from chassis.volume import observe_volume
+
+log = structlog.get_logger()
+
+SettingsT = TypeVar("SettingsT", bound=ServerSettings)
+ReadinessCheck = Callable[[], Awaitable[None]]
+
+
+def run_process(
+    name: str,
+    settings_type: type[SettingsT],
+    serve: Callable[[SettingsT, Telemetry], Coroutine[Any, Any, None]],
+    *,
+    migrations: Path | None = None,
+) -> None:
+    """Run `serve` in a configured process; exit with one line per OSError that it raises.
+
+    With the argument `migrate` on the command line, migrate the database and return instead.
+
+    Args:
+        name: name of the service, such as `product-catalog`.
+        settings_type: its settings, read from the environment.
+        serve: returns when the process is to end; see `serve_until_stopped`.
+        migrations: folder of the service's migrations, if it has a database.
+    """
+    if migrations is not None and sys.argv[1:] == ["migrate"]:
+        database.migrate(load_database_url(settings_type), migrations)
+        return
+    settings = load(settings_type)
+    telemetry = otlp.configure(name)
+    logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    if migrations is not None:
+        observe_volume(telemetry.meter, load_database_url(settings_type))
+    problems: list[str] = []
+    try:
+        uvloop.run(serve(settings, telemetry))
+    except* OSError as group:  # a task group of the service wraps the error
+        problems = [*_messages(group)]
+    finally:
+        telemetry.shutdown()
+    if problems:
+        sys.exit("; ".join(problems))
+
+
+def _messages(error: BaseException) -> Iterator[str]:
+    if isinstance(error, BaseExceptionGroup):
+        for nested in error.exceptions:
+            yield from _messages(nested)
+    else:
+        yield str(error)
+
+
+async def serve_until_stopped(
+    serving: AbstractAsyncContextManager[Mapping[str, int | None]], *, reload: bool = False
+) -> None:
+    """Enter `serving`, which yields the ports for the log, and leave it on SIGTERM or SIGINT, which drains.
+
+    With `reload`, stop when a source file changes, and run the program again.
+    """
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with serving as ports:
+        # Objects created at the start live until the end: scanning them would block the event loop for 40 ms each time.
+        gc.freeze()
+        log.info("serving", **ports)
+        reloader = _Reloader(loop, stopped) if reload else None
+        await stopped.wait()
+        log.info("draining")
+    log.info("stopped")
+    if reloader is not None and reloader.changed:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
+
+
+class _Reloader:
+    """Stops the service when one of its source files changes: for development, where files are synced into a pod."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+        self.changed = False
+        self._loop = loop
+        self._stopped = stopped
+        threading.Thread(target=self._watch, name="reloader", daemon=True).start()
+
+    def _watch(self) -> None:
+        before = _modification_times()
+        while _modification_times() == before:
+            threading.Event().wait(0.5)
+        self.changed = True
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+
+def _modification_times() -> dict[Path, float]:
+    return {path: path.stat().st_mtime for path in _sources()}
+
+
+def _sources() -> Iterable[Path]:
+    main = Path(sys.modules["__main__"].__file__ or "").parent
+    chassis = Path(__file__).parent
+    return [path for folder in (main, chassis) for path in folder.rglob("*.py") if path.exists()]

@@ -1,0 +1,55 @@
+"""Trace context and baggage of calls between processes, as the W3C's headers `traceparent`, `tracestate`, `baggage`.
+
+Baggage is metadata of a whole trace, such as the session whose page began it. It passes through every service; the
+members named in BAGGAGE_ATTRIBUTES also become attributes of each span.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from opentelemetry import baggage, trace
+from opentelemetry import context as otel_context
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.trace import Span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
+BAGGAGE_ATTRIBUTES = ("session.id", "synthetic_request")
+# gRPC rejects calls with more than 8 KiB of metadata: longer baggage of one client must not fail its calls.
+_MAX_BAGGAGE_CHARACTERS = 2048
+
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
+_BAGGAGE = W3CBaggagePropagator()
+# It would log parts of malformed headers, which may contain anything.
+logging.getLogger("opentelemetry.baggage.propagation").setLevel(logging.ERROR)
+
+
+def extract(headers: Mapping[str, str]) -> Context:
+    """Return the context that the headers describe. Malformed headers and overlong baggage are ignored."""
+    context = _TRACE_CONTEXT.extract(headers, Context())
+    if 0 < len(headers.get("baggage", "")) <= _MAX_BAGGAGE_CHARACTERS:
+        return _BAGGAGE.extract(headers, context)
+    return context
+
+
+def inject(span: Span) -> dict[str, str]:
+    """Return the headers of a call whose client span is `span`, with the baggage of the current context."""
+    headers: dict[str, str] = {}
+    context = trace.set_span_in_context(span)
+    _TRACE_CONTEXT.inject(headers, context)
+    _BAGGAGE.inject(headers, context)
+    return headers
+
+
+def add_baggage(name: str, value: str) -> None:
+    """Add a member to the baggage of the current context, and to the current span if it is one of the attributes."""
+    otel_context.attach(baggage.set_baggage(name, value))
+    if name in BAGGAGE_ATTRIBUTES:
+        trace.get_current_span().set_attribute(name, value)
+
+
+def baggage_attributes(context: Context | None = None) -> dict[str, str]:
+    """Return the span attributes from the baggage of a context, by default the current one."""
+    members = baggage.get_all(context)
+    return {name: str(members[name]) for name in BAGGAGE_ATTRIBUTES if name in members} if members else {}

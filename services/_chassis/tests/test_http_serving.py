@@ -1,0 +1,219 @@
+"""What surrounds each request of an HTTP service, over its ASGI interface."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import structlog
+from opentelemetry.trace import SpanKind, StatusCode
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from chassis import errors, http_server, propagation
+from chassis import logging as chassis_logging
+from chassis.http_server import HttpService, HttpServiceSettings
+from chassis.telemetry import Telemetry
+from shop_testkit.serving import Recorded
+
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
+
+
+async def show(request: Request) -> Response:
+    return PlainTextResponse(request.path_params["name"])
+
+
+async def show_cached(_request: Request) -> Response:
+    return PlainTextResponse("", headers={"cache-control": "max-age=3600"})
+
+
+async def remember_session(_request: Request) -> Response:
+    propagation.add_baggage("session.id", "5f3a")
+    return PlainTextResponse("")
+
+
+async def fail(_request: Request) -> Response:
+    raise RuntimeError("a bug")
+
+
+async def fail_midway(_request: Request) -> Response:
+    async def parts() -> AsyncIterator[str]:
+        yield "begun"
+        raise RuntimeError("a bug")
+
+    return StreamingResponse(parts())
+
+
+async def apologize(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("sorry", 500)
+
+
+APP = Starlette(
+    routes=[
+        Route("/things/{name}", show),
+        Route("/cached", show_cached),
+        Route("/session", remember_session),
+        Route("/bug", fail),
+        Route("/stream", fail_midway),
+    ],
+    exception_handlers={Exception: apologize},
+)
+
+
+def service(telemetry: Telemetry | None = None) -> HttpService:
+    settings = HttpServiceSettings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1)
+    return HttpService(settings, telemetry or Telemetry())
+
+
+def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(served.wrap(app))
+    return httpx2.AsyncClient(transport=transport, base_url="https://shop.test")
+
+
+async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
+    async with client_of(service(recorded.telemetry)) as client:
+        await client.get("/things/kettle", headers=TRACEPARENT)
+    [span] = recorded.spans()
+    assert (span.name, span.kind) == ("GET /things/{name}", SpanKind.SERVER)
+    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}" if span.parent else "") == (
+        TRACE_ID,
+        PARENT_ID,
+    )
+    assert dict(span.attributes or {}) == {
+        "http.request.method": "GET",
+        "http.response.status_code": 200,
+        "http.route": "/things/{name}",
+        "url.path": "/things/kettle",
+        "url.scheme": "https",
+    }
+
+
+async def test_a_request_without_a_route_is_named_by_its_method(recorded: Recorded) -> None:
+    async with client_of(service(recorded.telemetry)) as client:
+        await client.request("BREW", "/nowhere")
+    assert [span.name for span in recorded.spans()] == ["_OTHER"]
+
+
+async def test_the_baggage_of_a_request_is_copied_to_its_span(recorded: Recorded) -> None:
+    async with client_of(service(recorded.telemetry)) as client:
+        await client.get("/session", headers={"baggage": "synthetic_request=true"})
+    attributes = recorded.spans()[0].attributes or {}
+    assert (attributes["session.id"], attributes["synthetic_request"]) == ("5f3a", "true")
+
+
+async def test_durations_are_recorded_by_method_route_and_status() -> None:
+    telemetry = Telemetry()
+    async with client_of(service(telemetry)) as client:
+        for path in ("/things/kettle", "/things/pan", "/things", "/bug"):
+            await client.get(path)
+    counts = {
+        tuple(str(dict(attributes).get(name)) for name in ("http.route", "http.response.status_code")): sum(
+            found.counts
+        )
+        for attributes, found in telemetry.http_durations.series.items()
+    }
+    assert counts == {("/things/{name}", "200"): 2, ("None", "404"): 1, ("/bug", "500"): 1}
+
+
+async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -> None:
+    with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
+        async with client_of(service(recorded.telemetry)) as client:
+            await client.get("/things/kettle?q=secret", headers=TRACEPARENT)
+    [line] = lines
+    assert line.pop("milliseconds") >= 0
+    del line["span_id"]
+    assert line == {
+        "event": "request",
+        "log_level": "info",
+        "method": "GET",
+        "path": "/things/kettle",
+        "status": 200,
+        "trace_id": TRACE_ID,
+    }
+
+
+async def test_responses_are_not_cached_unless_they_say_so() -> None:
+    async with client_of(service()) as client:
+        plain, cached = await client.get("/things/kettle"), await client.get("/cached")
+    assert [each.headers["cache-control"] for each in (plain, cached)] == ["no-store", "max-age=3600"]
+    assert plain.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_an_unexpected_error_is_logged_and_gets_the_applications_response(recorded: Recorded) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with client_of(service(recorded.telemetry)) as client:
+            response = await client.get("/bug")
+    assert (response.status_code, response.text) == (500, "sorry")
+    assert [line["event"] for line in lines] == ["unexpected error", "request"]
+    [span] = recorded.spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "RuntimeError"
+    assert span.events == ()  # an exception's text may contain anything
+
+
+async def test_an_error_in_the_middle_of_a_response_reaches_the_server() -> None:
+    async with client_of(service()) as client:
+        with pytest.raises(RuntimeError):
+            await client.get("/stream")
+
+
+async def test_probes_are_neither_traced_nor_logged_nor_measured(recorded: Recorded) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with client_of(service(recorded.telemetry)) as client:
+            bodies = [(await client.get(path)).json() for path in ("/healthz", "/readyz")]
+    assert bodies == [{"status": "ok"}] * 2
+    assert (recorded.spans(), lines, recorded.telemetry.http_durations.series) == ([], [], {})
+
+
+async def test_a_probe_by_another_method_is_refused() -> None:
+    async with client_of(service()) as client:
+        response = await client.post("/readyz")
+    assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def readiness(client: httpx2.AsyncClient) -> int:
+    return (await client.get("/readyz")).status_code
+
+
+async def test_readiness_follows_the_checks_and_liveness_does_not() -> None:
+    broken = True
+
+    async def check() -> None:
+        if broken:
+            raise errors.Unavailable("the store is down")
+
+    served = service()
+    served.add_readiness_check(check)
+    async with client_of(served) as client:
+        response = await client.get("/readyz")
+        assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
+        assert (await client.get("/healthz")).status_code == 200
+        broken = False
+        assert await readiness(client) == 200
+
+
+async def test_a_check_that_hangs_makes_the_service_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_READINESS_TIMEOUT_SECONDS", 0.05)
+    served = service()
+    served.add_readiness_check(asyncio.Event().wait)  # type: ignore[arg-type]
+    async with client_of(served) as client:
+        assert await readiness(client) == 503
+
+
+async def test_a_draining_service_serves_but_is_not_ready() -> None:
+    @asynccontextmanager
+    async def build() -> AsyncIterator[Starlette]:
+        yield APP
+
+    served = service()
+    async with http_server.serving(served, build()) as ports, httpx2.AsyncClient() as client:
+        address = f"http://127.0.0.1:{ports['port']}"
+        assert (await client.get(f"{address}/readyz")).status_code == 200
+        served.begin_drain()
+        statuses = [(await client.get(f"{address}{path}")).status_code for path in ("/readyz", "/healthz", "/cached")]
+    assert statuses == [503, 200, 200]

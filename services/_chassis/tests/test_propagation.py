@@ -1,0 +1,91 @@
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+
+from chassis import client, propagation
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.serving import Recorded, connect, serve
+
+REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
+SESSION = {"session.id": "5f3a", "synthetic_request": "true"}
+BAGGAGE = "session.id=5f3a,synthetic_request=true,experiment=blue"
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    """GetCart calls the next service, if there is one; the last returns the baggage that it receives."""
+
+    def __init__(self, following: Any = None) -> None:
+        self.following = following
+
+    async def GetCart(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> cart_pb2.Cart:
+        if self.following is not None:
+            return cart_pb2.Cart(user_id=(await self.following.GetCart(request)).user_id)
+        received = dict(context.invocation_metadata() or ())
+        return cart_pb2.Cart(user_id=str(received.get("baggage", "")))
+
+    async def AddItem(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+    async def EmptyCart(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+
+@pytest.fixture
+async def chain(recorded: Recorded) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a service that calls another one."""
+    telemetry = recorded.telemetry
+    async with serve((REGISTER, Carts()), telemetry=telemetry) as last:
+        between = client.channel(last, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+        async with connect((REGISTER, Carts(cart_pb2_grpc.CartServiceStub(between))), telemetry=telemetry) as channel:
+            yield channel
+        await between.close()
+
+
+async def call(channel: grpc.aio.Channel, **metadata: str) -> str:
+    """Return the baggage that the last service received."""
+    stub = cart_pb2_grpc.CartServiceStub(channel)
+    return (await stub.GetCart(cart_pb2.GetCartRequest(), metadata=[*metadata.items()])).user_id
+
+
+async def test_baggage_passes_through_a_service_to_its_peers(chain: grpc.aio.Channel) -> None:
+    assert sorted((await call(chain, baggage=BAGGAGE)).split(",")) == sorted(BAGGAGE.split(","))
+
+
+async def test_session_and_synthetic_mark_are_attributes_of_every_span(
+    chain: grpc.aio.Channel, recorded: Recorded
+) -> None:
+    await call(chain, baggage=BAGGAGE)
+    spans = recorded.spans()
+    assert len(spans) == 3
+    for span in spans:
+        attributes = dict(span.attributes or {})
+        assert {name: attributes.get(name) for name in (*SESSION, "experiment")} == {**SESSION, "experiment": None}
+
+
+async def test_without_baggage_no_header_is_sent(chain: grpc.aio.Channel) -> None:
+    assert await call(chain) == ""
+
+
+@pytest.mark.parametrize("header", ["session.id=" + "x" * 2048, "session.id", "=5f3a", ";,;", "session.id=\u00e4"])
+def test_overlong_and_malformed_baggage_is_ignored(header: str) -> None:
+    assert propagation.baggage_attributes(propagation.extract({"baggage": header})) == {}
+
+
+def test_malformed_baggage_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    propagation.extract({"baggage": "4242424242424242"})
+    assert caplog.records == []
+
+
+def test_baggage_that_is_added_is_an_attribute_of_the_current_span(recorded: Recorded) -> None:
+    token = otel_context.attach(Context())
+    with recorded.telemetry.tracer.start_as_current_span("page") as span:
+        propagation.add_baggage("session.id", "5f3a")
+        propagation.add_baggage("experiment", "blue")
+        headers = propagation.inject(span)
+    otel_context.detach(token)
+    assert dict(recorded.spans()[0].attributes or {}) == {"session.id": "5f3a"}
+    assert headers["baggage"] == "session.id=5f3a,experiment=blue"
