@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from chassis.hmac_keys import HmacKeys
 from chassis.http_server import HttpService, HttpServiceSettings, run
-from chassis.settings import validate_hmac_keys
+from chassis.settings import HmacKeyText
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -46,7 +45,7 @@ class Settings(HttpServiceSettings):
     checkout_internal_addr: str
     email_internal_addr: str
     # Signs session cookies; two keys, separated by a comma, while one replaces the other.
-    session_key: Annotated[SecretStr, AfterValidator(validate_hmac_keys)]
+    session_key: HmacKeyText
     # Whether browsers send the session cookie over https only.
     secure_cookie: bool = False
     # Jaeger's HTTP API v3 such as http://jaeger:16686; secret because it may contain a password.

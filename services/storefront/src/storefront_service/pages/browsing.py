@@ -73,9 +73,7 @@ class BrowsingPages:
             self._suggestions.ad(product.categories),
         )
         others = await self._pages.priced([product, *_known(catalog, recommended)], frame.currency)
-        return self._pages.render(
-            "product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key()
-        )
+        return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())
 
     async def redirect_to_product(self, request: Request) -> Response:
         catalog = await self._pages.catalog()

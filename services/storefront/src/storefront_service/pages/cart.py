@@ -53,8 +53,7 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
     amounts = await pages.prices([sold[line.product_id].price * line.quantity for line in known], currency)
     costs = {line.product_id: amount for line, amount in zip(known, amounts, strict=True)}
     rows = [
-        CartRow(line.product_id, line.quantity, sold.get(line.product_id), costs.get(line.product_id))
-        for line in lines
+        CartRow(line.product_id, line.quantity, sold.get(line.product_id), costs.get(line.product_id)) for line in lines
     ]
     shown = amounts[0].currency_code if amounts else currency
     return CartView(tuple(rows), sum_of(shown, amounts))

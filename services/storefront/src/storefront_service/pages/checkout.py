@@ -124,7 +124,7 @@ def rejection_of(error: DomainError) -> Rejection:
         "Checkout does not respond. Send the form again in a moment: it is the same order, "
         "so you are charged at most once."
     )
-    return Rejection(_UNAVAILABLE, "We can’t confirm your order yet", text, order_id, repeatable=True)
+    return Rejection(_UNAVAILABLE, "We can't confirm your order yet", text, order_id, repeatable=True)
 
 
 def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:

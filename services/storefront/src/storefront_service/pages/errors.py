@@ -8,7 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from chassis.errors import Aborted, AlreadyExists, DomainError, FailedPrecondition, InvalidArgument, NotFound, OutOfRange
+from chassis.errors import (
+    Aborted,
+    AlreadyExists,
+    DomainError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+)
 from storefront_service.pages.frame import Pages, PartDown
 from storefront_service.web.forms import FormTooLong, UnsupportedForm
 from storefront_service.web.headers import PERSONAL
@@ -26,7 +34,7 @@ _STATUS: dict[type[DomainError], int] = {
     Aborted: 409,
 }
 _TITLES = {
-    400: "That request can’t be used",
+    400: "That request can't be used",
     403: "This form came from another site",
     404: "There is nothing here",
     405: "That is not possible here",
@@ -42,11 +50,11 @@ _TEXTS = {
     500: "Nothing was changed that you did not see. Try again in a moment.",
 }
 _STILL_WORKS = {
-    "catalog": "Products can’t be shown right now. Your orders can still be followed, and your cart is safe.",
-    "cart": "Your cart can’t be reached right now, and nothing in it is lost. Browsing and your orders still work.",
-    "orders": "Orders can’t be shown right now; those you placed continue. Browsing and your cart still work.",
-    "email": "The e-mail can’t be shown right now. Everything else works, and your order is not affected.",
-    "currency": "The currency can’t be changed right now. Everything else works.",
+    "catalog": "Products can't be shown right now. Your orders can still be followed, and your cart is safe.",
+    "cart": "Your cart can't be reached right now, and nothing in it is lost. Browsing and your orders still work.",
+    "orders": "Orders can't be shown right now; those you placed continue. Browsing and your cart still work.",
+    "email": "The e-mail can't be shown right now. Everything else works, and your order is not affected.",
+    "currency": "The currency can't be changed right now. Everything else works.",
 }
 
 

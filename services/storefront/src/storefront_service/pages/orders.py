@@ -38,7 +38,8 @@ class OrderRow:
 
 
 class OrderPages:
-    """
+    """Pages of orders, and their progress as a stream.
+
     Args:
         poll_seconds: how often a stream reads the journal.
         stream_seconds: how long a stream lasts at most.

@@ -34,9 +34,7 @@ async def read_form(request: Request) -> dict[str, str]:
 def _parse(body: bytes) -> dict[str, str]:
     malformed = InvalidArgument.field("form", "is malformed")
     try:
-        pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"
-        )
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
     except ValueError:  # its text may quote the body
         raise malformed from None
     if len({name for name, _ in pairs}) < len(pairs):

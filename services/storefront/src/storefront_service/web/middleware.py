@@ -2,11 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 
-from opentelemetry import baggage, context, trace
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chassis.propagation import add_baggage
 from storefront_service.domain import session_label
 from storefront_service.sessions import Session, SessionSigner
 from storefront_service.web.headers import add_security_headers
@@ -60,19 +60,10 @@ class ShopMiddleware:
             await send(message)
 
         handle = self._forbidden if _is_foreign_form(scope) else self._app
-        token = context.attach(_baggage(session))
-        try:
-            await handle(scope, receive, send_with_headers)
-        finally:
-            context.detach(token)
+        # From here it reaches the spans of this page and of every call that it makes.
+        add_baggage("session.id", session_label(session.user_id))
+        await handle(scope, receive, send_with_headers)
 
 
 def _is_foreign_form(scope: Scope) -> bool:
     return scope["method"] not in {"GET", "HEAD"} and is_foreign(Headers(scope=scope))
-
-
-def _baggage(session: Session) -> context.Context:
-    """Return the current context with the session's id in its baggage, from where it reaches every span."""
-    label = session_label(session.user_id)
-    trace.get_current_span().set_attribute("session.id", label)
-    return baggage.set_baggage("session.id", label)
