@@ -1,7 +1,7 @@
 """The checkout form: its fields, their rules, and the messages beside them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -115,20 +115,12 @@ def _problem(name: str, value: str) -> str | None:
 
 
 def _problem_of_format(name: str, value: str) -> str | None:
-    match name:
-        case "email" if not _is_email(value):
-            return "Enter one e-mail address, such as ada@example.com."
-        case "zip_code" if not _ZIP_CODE.fullmatch(value):
-            return "Enter the postal code in digits."
-        case "credit_card_number" if not _CARD_NUMBER.fullmatch(_digits(value)):
-            return "Enter the 12 to 19 digits on the card."
-        case "credit_card_cvv" if not _CVV.fullmatch(value):
-            return "Enter the three or four digits of the security code."
-        case "credit_card_expiration_month" if not _MONTH.fullmatch(value):
-            return "Enter a month from 1 to 12."
-        case "credit_card_expiration_year" if not (_YEAR.fullmatch(value) and int(value) >= datetime.now(UTC).year):
-            return "Enter a year that has not passed, with four digits."
-    return None
+    valid, message = _FORMATS.get(name, (bool, ""))
+    return None if valid(value) else message
+
+
+def _is_year(value: str) -> bool:
+    return bool(_YEAR.fullmatch(value)) and int(value) >= datetime.now(UTC).year
 
 
 def _is_email(value: str) -> bool:
@@ -141,3 +133,16 @@ def _is_email(value: str) -> bool:
 
 def _digits(number: str) -> str:
     return number.replace(" ", "").replace("-", "")
+
+
+_FORMATS: dict[str, tuple[Callable[[str], object], str]] = {
+    "email": (_is_email, "Enter one e-mail address, such as ada@example.com."),
+    "zip_code": (_ZIP_CODE.fullmatch, "Enter the postal code in digits."),
+    "credit_card_number": (
+        lambda value: _CARD_NUMBER.fullmatch(_digits(value)),
+        "Enter the 12 to 19 digits on the card.",
+    ),
+    "credit_card_cvv": (_CVV.fullmatch, "Enter the three or four digits of the security code."),
+    "credit_card_expiration_month": (_MONTH.fullmatch, "Enter a month from 1 to 12."),
+    "credit_card_expiration_year": (_is_year, "Enter a year that has not passed, with four digits."),
+}

@@ -33,14 +33,17 @@ class SuggestionsClient:
             log.info("page without recommendations", reason=error.reason)
             return []
 
-    async def ad(self, contexts: Sequence[str]) -> Ad | None:
-        """Return an ad for the page's keywords; None when the service fails."""
+    async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
+        """Return an ad for a page's keywords that leads to another page; None when the service fails."""
         try:
             found = (await self._ads.GetAds(ad_pb2.AdRequest(context_keys=contexts))).ads
         except DomainError as error:
             log.info("page without an ad", reason=error.reason)
             return None
-        return next((Ad(ad.redirect_url, ad.text) for ad in found if _is_local(ad.redirect_url)), None)
+        return next(
+            (Ad(ad.redirect_url, ad.text) for ad in found if _is_local(ad.redirect_url) and ad.redirect_url != page),
+            None,
+        )
 
 
 def _is_local(url: str) -> bool:

@@ -70,7 +70,7 @@ class BrowsingPages:
         frame, recommended, ad = await asyncio.gather(
             self._pages.frame(request),
             self._suggestions.recommended(user_id, [product.id]),
-            self._suggestions.ad(product.categories),
+            self._suggestions.ad(product.categories, page=request.url.path),
         )
         others = await self._pages.priced([product, *_known(catalog, recommended)], frame.currency)
         return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())

@@ -1,6 +1,6 @@
 """Security headers of every response, and which responses may be cached."""
 
-from collections.abc import MutableMapping
+from starlette.datastructures import MutableHeaders
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
@@ -23,7 +23,7 @@ _HEADERS = {
 }
 
 
-def add_security_headers(headers: MutableMapping[str, str]) -> None:
+def add_security_headers(headers: MutableHeaders) -> None:
     """Add the headers that a response does not set itself."""
     for name, value in _HEADERS.items():
         headers.setdefault(name, value)
