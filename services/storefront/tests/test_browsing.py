@@ -57,7 +57,9 @@ async def test_a_change_of_currency_leads_back_to_the_page(visitor: Visitor) -> 
     assert response.headers["location"] == "/search?q=pan"
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"]
+)
 async def test_a_change_of_currency_never_leads_to_another_site(visitor: Visitor, target: str) -> None:
     response = await visitor.post("/currency", data={"currency_code": "EUR", "return_to": target})
     assert response.headers["location"] == "/"
@@ -76,9 +78,7 @@ async def test_a_page_is_shown_without_what_hangs(visitor: Visitor, backends: Ba
         await visitor.page(OPTIONAL[service])
 
 
-async def test_the_catalog_is_shown_from_memory_while_its_service_is_down(
-    visitor: Visitor, backends: Backends
-) -> None:
+async def test_the_catalog_is_shown_from_memory_while_its_service_is_down(visitor: Visitor, backends: Backends) -> None:
     await visitor.page("/")
     backends.catalog.fail(DOWN)
     assert "Cast-iron pan" in await visitor.page("/products/cast-iron-pan")

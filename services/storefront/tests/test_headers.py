@@ -67,7 +67,10 @@ async def test_style_sheets_are_compressed_for_those_who_accept_it(visitor: Visi
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_page_without_its_pictures_is_light(visitor: Visitor, path: str) -> None:
     page = (await visitor.get(path)).content
-    parts = [await visitor.get(f"/static/{name}", headers={"accept-encoding": "identity"}) for name in ("shop.css", "shop.js")]
+    parts = [
+        await visitor.get(f"/static/{name}", headers={"accept-encoding": "identity"})
+        for name in ("shop.css", "shop.js")
+    ]
     assert len(page) + sum(len(part.content) for part in parts) <= MAX_PAGE_BYTES
 
 

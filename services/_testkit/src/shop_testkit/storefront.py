@@ -143,9 +143,7 @@ class FakeCheckout(
             result=order_pb2.OrderResult(
                 order_id=order_id,
                 shipping_cost=money_pb2.Money(currency_code="USD"),
-                items=[
-                    order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="cast-iron-pan", quantity=1), cost=cost)
-                ],
+                items=[order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="cast-iron-pan", quantity=1), cost=cost)],
             ),
         )
         return order_id
@@ -223,20 +221,23 @@ class Backends:
             yield address
 
 
+class UnexpectedPage(Exception):
+    """A page is not what the visitor expects."""
+
+
 class Visitor(httpx2.AsyncClient):
     """A browser: it has cookies and submits forms of pages."""
 
     async def page(self, path: str, status: int = 200) -> str:
-        """Return a page, which must have this status."""
+        """Return a page of this status. Raise UnexpectedPage for any other."""
         response = await self.get(path)
-        assert response.status_code == status, response.text
+        if response.status_code != status:
+            raise UnexpectedPage(f"{path}: status {response.status_code}, not {status}: {response.text}")
         return response.text
 
     async def add_to_cart(self, product_id: str = "cast-iron-pan", quantity: int = 1) -> httpx2.Response:
         key = form_key(await self.page(f"/products/{product_id}"))
-        return await self.post(
-            "/cart/items", data={"product_id": product_id, "quantity": str(quantity), "key": key}
-        )
+        return await self.post("/cart/items", data={"product_id": product_id, "quantity": str(quantity), "key": key})
 
     async def checkout_form(self, **changes: str) -> dict[str, str]:
         """Return a valid checkout form with a key of the page, for the visitor's cart."""
@@ -266,8 +267,10 @@ def order_fields(key: str = "key-1") -> dict[str, str]:
 
 
 def form_key(page: str) -> str:
+    """Return the key of the form on a page. Raise UnexpectedPage if it has none."""
     found = re.search(r'name="key" value="([^"]+)"', page)
-    assert found
+    if found is None:
+        raise UnexpectedPage(f"no form with a key: {page}")
     return found[1]
 
 

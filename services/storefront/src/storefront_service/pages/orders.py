@@ -38,29 +38,11 @@ class OrderRow:
 
 
 class OrderPages:
-    """Pages of orders, and their progress as a stream.
-
-    Args:
-        poll_seconds: how often a stream reads the journal.
-        stream_seconds: how long a stream lasts at most.
-    """
-
-    def __init__(
-        self,
-        pages: Pages,
-        orders: OrdersClient,
-        mails: MailsClient,
-        traces: TracesClient,
-        *,
-        poll_seconds: float = _POLL_SECONDS,
-        stream_seconds: float = _STREAM_SECONDS,
-    ) -> None:
+    def __init__(self, pages: Pages, orders: OrdersClient, mails: MailsClient, traces: TracesClient) -> None:
         self._pages = pages
         self._orders = orders
         self._mails = mails
         self._traces = traces
-        self._poll_seconds = poll_seconds
-        self._stream_seconds = stream_seconds
 
     def routes(self) -> list[Route]:
         return [
@@ -123,7 +105,7 @@ class OrderPages:
         return await require("email", self._mails.find(order.order_id))
 
     async def _events(self, order: Order) -> AsyncIterator[str]:
-        until = time.monotonic() + self._stream_seconds
+        until = time.monotonic() + _STREAM_SECONDS
         sent = ""
         yield "retry: 1000\n\n"
         while time.monotonic() < until:
@@ -136,7 +118,7 @@ class OrderPages:
                     yield event
                 yield _event("end", "")
                 return
-            await asyncio.sleep(self._poll_seconds)
+            await asyncio.sleep(_POLL_SECONDS)
             try:
                 order = await self._orders.find(order.user_id, order.order_id)
             except DomainError:
