@@ -1,4 +1,4 @@
-"""The recipe "Add a tenth service" of services/README.md works, step by step, in a copy of the repository."""
+"""The recipe "Add an eleventh service" of services/README.md works, step by step, in a copy of the repository."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-RECIPE = (ROOT / "services/README.md").read_text().partition("\n## Add a tenth service\n")[2].partition("\n## ")[0]
+RECIPE = (ROOT / "services/README.md").read_text().partition("\n## Add an eleventh service\n")[2].partition("\n## ")[0]
 # The commands of the recipe, but for `make sync`, which downloads packages. `Copy.install` stands in for it.
 COMMANDS = ("make protos", "python tests/chart/values_table.py")
 # Each test is a whole run of pytest or of the linters, in which single tests have the usual limit.

@@ -38,7 +38,8 @@ def inject(span: Span) -> dict[str, str]:
     headers: dict[str, str] = {}
     context = trace.set_span_in_context(span)
     _TRACE_CONTEXT.inject(headers, context)
-    _BAGGAGE.inject(headers, context)
+    if baggage.get_all(context):  # cheaper than an injection of nothing
+        _BAGGAGE.inject(headers, context)
     return headers
 
 
