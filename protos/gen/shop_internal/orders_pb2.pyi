@@ -191,10 +191,13 @@ class ListOrdersRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     STUCK_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     stuck: _builtins.bool
     """Only stuck orders, oldest first."""
     limit: _builtins.int
     """Maximum number of orders, up to 1,000; 0 means 50."""
+    user_id: _builtins.str
+    """Only the orders of this user, without those that were declined, voided or abandoned. Not with states or stuck."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OrderState.ValueType]:
         """Only orders in one of these states; empty for all."""
@@ -205,10 +208,11 @@ class ListOrdersRequest(_message.Message):
         states: _abc.Iterable[Global___OrderState.ValueType] | None = ...,
         stuck: _builtins.bool = ...,
         limit: _builtins.int = ...,
+        user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "states", b"states", "stuck", b"stuck"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "states", b"states", "stuck", b"stuck", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from chassis import paging
 from chassis.calls import metadata_value
-from chassis.errors import NotFound
-from chassis.fields import parse_idempotency_key, require_between, require_text
+from chassis.errors import InvalidArgument, NotFound
+from chassis.fields import limit_text, parse_idempotency_key, require_between, require_text
 from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
@@ -24,6 +24,7 @@ REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
+_MAX_USER_ID_LENGTH = 128
 
 
 class OrderNotFound(NotFound):
@@ -62,8 +63,14 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ListOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ListOrdersResponse:
         limit = require_between(request.limit, "limit", 0, _MAX_LISTED) or _DEFAULT_LISTED
-        states = [_state_from_wire(state) for state in request.states]
-        found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
+        if request.user_id:
+            if request.states or request.stuck:
+                raise InvalidArgument.field("user_id", "must not be combined with states or stuck")
+            user_id = limit_text(request.user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
+            found = await self._journal.list_of_user(user_id, limit)
+        else:
+            states = [_state_from_wire(state) for state in request.states]
+            found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
         return orders_pb2.ListOrdersResponse(orders=await self._to_wire(found))
 
     @override

@@ -1,0 +1,143 @@
+"""The session's orders: their list, and for each one its progress, its trace and its e-mail."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from chassis.errors import DomainError
+from storefront_service.clients.mails import Mail, MailsClient
+from storefront_service.clients.orders import OrdersClient
+from storefront_service.clients.traces import TracesClient
+from storefront_service.domain import Catalog, Order, OrderLine, Product, Trace
+from storefront_service.pages.frame import Pages, PartDown, found, require
+from storefront_service.web.headers import PERSONAL
+
+# Below the grace period of a drain, so that a stream never delays the end of the process; browsers reconnect.
+_STREAM_SECONDS = 15.0
+_POLL_SECONDS = 0.4
+# Spans are exported in batches every few seconds.
+_TRACE_POLL_SECONDS = 1.0
+_EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A line of an order with its product, None if that is no longer sold."""
+
+    line: OrderLine
+    product: Product | None
+
+
+class OrderPages:
+    def __init__(self, pages: Pages, orders: OrdersClient, mails: MailsClient, traces: TracesClient) -> None:
+        self._pages = pages
+        self._orders = orders
+        self._mails = mails
+        self._traces = traces
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/orders", self.list_orders),
+            Route("/orders/{order_id}", self.order),
+            Route("/orders/{order_id}/events", self.events),
+            Route("/orders/{order_id}/email", self.email),
+            Route("/orders/{order_id}/email/content", self.email_content),
+        ]
+
+    async def list_orders(self, request: Request) -> Response:
+        orders, frame = await asyncio.gather(
+            require("orders", self._orders.of_user(self._pages.user_id(request))), self._pages.frame(request)
+        )
+        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders)
+
+    async def order(self, request: Request) -> Response:
+        order, frame, catalog = await asyncio.gather(
+            self._find(request), self._pages.frame(request), _catalog_or_empty(self._pages)
+        )
+        trace = await self._traces.of_order(order.order_id, order.created_at)
+        lines = order.receipt.lines if order.receipt else ()
+        return self._pages.render(
+            "order.html",
+            frame,
+            cache=PERSONAL,
+            order=order,
+            rows=[OrderRow(line, catalog.get(line.product_id)) for line in lines],
+            trace=trace,
+            traces_available=self._traces.available,
+            live=not order.state.is_final or (self._traces.available and trace is None),
+            repeated="repeated" in request.query_params,
+        )
+
+    async def events(self, request: Request) -> Response:
+        """Stream the order's progress as server-sent events, until it changes no more or the stream's time is over."""
+        order = await self._find(request)
+        headers = {"cache-control": PERSONAL, "x-accel-buffering": "no"}
+        return StreamingResponse(self._events(order), media_type="text/event-stream", headers=headers)
+
+    async def email(self, request: Request) -> Response:
+        mail, frame = await asyncio.gather(self._mail(request), self._pages.frame(request))
+        order_id = request.path_params["order_id"]
+        return self._pages.render("email.html", frame, cache=PERSONAL, mail=mail, order_id=order_id)
+
+    async def email_content(self, request: Request) -> Response:
+        """Return the HTML of the e-mail for a frame, without scripts, links to other origins or access to the shop."""
+        mail = await self._mail(request)
+        headers = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN"}
+        return HTMLResponse(found(mail and mail.html), headers={**headers, "cache-control": PERSONAL})
+
+    async def _find(self, request: Request) -> Order:
+        user_id, order_id = self._pages.user_id(request), request.path_params["order_id"]
+        return found(await require("orders", self._orders.find(user_id, order_id)))
+
+    async def _mail(self, request: Request) -> Mail | None:
+        order = await self._find(request)
+        return await require("email", self._mails.find(order.order_id))
+
+    async def _events(self, order: Order) -> AsyncIterator[str]:
+        until = time.monotonic() + _STREAM_SECONDS
+        sent = ""
+        yield "retry: 1000\n\n"
+        while time.monotonic() < until:
+            progress = self._pages.fragment("order_progress.html", {"order": order})
+            if progress != sent:
+                sent = progress
+                yield _event("progress", progress)
+            if order.state.is_final:
+                async for event in self._trace_events(order, until):
+                    yield event
+                yield _event("end", "")
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                order = await self._orders.find(order.user_id, order.order_id) or order
+            except DomainError:
+                yield ": checkout does not respond\n\n"  # it may again before the stream ends
+
+    async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
+        sent: Trace | None = None
+        while self._traces.available and time.monotonic() < until:
+            trace = await self._traces.of_order(order.order_id, order.created_at)
+            if trace is not None:
+                # Services export at different times: a trace is complete when it grows no more.
+                if trace == sent:
+                    return
+                sent = trace
+                yield _event("trace", self._pages.fragment("trace.html", {"trace": trace}))
+            await asyncio.sleep(_TRACE_POLL_SECONDS)
+
+
+async def _catalog_or_empty(pages: Pages) -> Catalog:
+    try:
+        return await pages.catalog()
+    except PartDown:
+        return Catalog([])
+
+
+def _event(name: str, data: str) -> str:
+    lines = "\n".join(f"data: {line}" for line in data.splitlines()) or "data:"
+    return f"event: {name}\n{lines}\n\n"
