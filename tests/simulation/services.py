@@ -23,6 +23,7 @@ from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Journal
 from email_service.domain import ConfirmationEmail, Mailer
+from email_service.product_names import NoNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
 from payment_service.cards import Brand, Card
@@ -201,7 +202,7 @@ class MemoryMailer(Mailer):
 
     @override
     async def accept(self, email: ConfirmationEmail) -> None:
-        self.sent[email.key] = email
+        self.sent.setdefault(email.key, email)
 
 
 @cache
@@ -211,7 +212,7 @@ def _templates() -> ConfirmationTemplates:
 
 def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
     service.add_servicer(
-        email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), mailer, _NO_FAILPOINTS)
+        email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), NoNames(), mailer, _NO_FAILPOINTS)
     )
 
 

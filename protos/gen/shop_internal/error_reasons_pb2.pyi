@@ -125,6 +125,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: The spool has no letter with this id."""
     SPOOL_UNAVAILABLE: _ErrorReason.ValueType  # 39
     """UNAVAILABLE: The spool of letters does not answer."""
+    MAIL_NOT_FOUND: _ErrorReason.ValueType  # 41
+    """NOT_FOUND: No confirmation of this order was accepted, or it was deleted because of its age."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is
@@ -235,4 +237,6 @@ LETTER_NOT_FOUND: ErrorReason.ValueType  # 38
 """NOT_FOUND: The spool has no letter with this id."""
 SPOOL_UNAVAILABLE: ErrorReason.ValueType  # 39
 """UNAVAILABLE: The spool of letters does not answer."""
+MAIL_NOT_FOUND: ErrorReason.ValueType  # 41
+"""NOT_FOUND: No confirmation of this order was accepted, or it was deleted because of its age."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -94,6 +94,49 @@ class FindMailsResponse(_message.Message):
 Global___FindMailsResponse: _TypeAlias = FindMailsResponse  # noqa: Y015
 
 @_typing.final
+class GetMailRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_id", b"order_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMailRequest: _TypeAlias = GetMailRequest  # noqa: Y015
+
+@_typing.final
+class GetMailResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAIL_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """The MIME message. Empty once the relay has accepted it, because the spool deletes it then."""
+    @_builtins.property
+    def mail(self) -> Global___Mail: ...
+    def __init__(
+        self,
+        *,
+        mail: Global___Mail | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mail", b"mail"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mail", b"mail", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMailResponse: _TypeAlias = GetMailResponse  # noqa: Y015
+
+@_typing.final
 class Mail(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MailRecordsStub(object):
-    """Which confirmations the email service has accepted, for reconciliation.
+    """Which confirmations the email service has accepted, for reconciliation and for previews.
     """
 
     def __init__(self, channel):
@@ -40,14 +40,26 @@ class MailRecordsStub(object):
                 request_serializer=shop__internal_dot_mail__records__pb2.FindMailsRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_mail__records__pb2.FindMailsResponse.FromString,
                 _registered_method=True)
+        self.GetMail = channel.unary_unary(
+                '/shop.internal.MailRecords/GetMail',
+                request_serializer=shop__internal_dot_mail__records__pb2.GetMailRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_mail__records__pb2.GetMailResponse.FromString,
+                _registered_method=True)
 
 
 class MailRecordsServicer(object):
-    """Which confirmations the email service has accepted, for reconciliation.
+    """Which confirmations the email service has accepted, for reconciliation and for previews.
     """
 
     def FindMails(self, request, context):
         """Returns the confirmations of orders; orders without one are left out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMail(self, request, context):
+        """Returns the confirmation of an order with its text. An order without one is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -61,6 +73,11 @@ def add_MailRecordsServicer_to_server(servicer, server):
                     request_deserializer=shop__internal_dot_mail__records__pb2.FindMailsRequest.FromString,
                     response_serializer=shop__internal_dot_mail__records__pb2.FindMailsResponse.SerializeToString,
             ),
+            'GetMail': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMail,
+                    request_deserializer=shop__internal_dot_mail__records__pb2.GetMailRequest.FromString,
+                    response_serializer=shop__internal_dot_mail__records__pb2.GetMailResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'shop.internal.MailRecords', rpc_method_handlers)
@@ -70,7 +87,7 @@ def add_MailRecordsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MailRecords(object):
-    """Which confirmations the email service has accepted, for reconciliation.
+    """Which confirmations the email service has accepted, for reconciliation and for previews.
     """
 
     @staticmethod
@@ -90,6 +107,33 @@ class MailRecords(object):
             '/shop.internal.MailRecords/FindMails',
             shop__internal_dot_mail__records__pb2.FindMailsRequest.SerializeToString,
             shop__internal_dot_mail__records__pb2.FindMailsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMail(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.MailRecords/GetMail',
+            shop__internal_dot_mail__records__pb2.GetMailRequest.SerializeToString,
+            shop__internal_dot_mail__records__pb2.GetMailResponse.FromString,
             options,
             channel_credentials,
             insecure,

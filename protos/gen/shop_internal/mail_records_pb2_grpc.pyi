@@ -13,14 +13,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MailRecordsStub:
-    """Which confirmations the email service has accepted, for reconciliation."""
+    """Which confirmations the email service has accepted, for reconciliation and for previews."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FindMails: _aio.UnaryUnaryMultiCallable[_mail_records_pb2.FindMailsRequest, _mail_records_pb2.FindMailsResponse]
     """Returns the confirmations of orders; orders without one are left out."""
+    GetMail: _aio.UnaryUnaryMultiCallable[_mail_records_pb2.GetMailRequest, _mail_records_pb2.GetMailResponse]
+    """Returns the confirmation of an order with its text. An order without one is NOT_FOUND."""
 
 class MailRecordsServicer(metaclass=_abc_1.ABCMeta):
-    """Which confirmations the email service has accepted, for reconciliation."""
+    """Which confirmations the email service has accepted, for reconciliation and for previews."""
 
     @_abc_1.abstractmethod
     def FindMails(
@@ -29,5 +31,13 @@ class MailRecordsServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_mail_records_pb2.FindMailsRequest, _abc.Awaitable[_mail_records_pb2.FindMailsResponse]],
     ) -> _abc.Awaitable[_mail_records_pb2.FindMailsResponse]:
         """Returns the confirmations of orders; orders without one are left out."""
+
+    @_abc_1.abstractmethod
+    def GetMail(
+        self,
+        request: _mail_records_pb2.GetMailRequest,
+        context: _aio.ServicerContext[_mail_records_pb2.GetMailRequest, _abc.Awaitable[_mail_records_pb2.GetMailResponse]],
+    ) -> _abc.Awaitable[_mail_records_pb2.GetMailResponse]:
+        """Returns the confirmation of an order with its text. An order without one is NOT_FOUND."""
 
 def add_MailRecordsServicer_to_server(servicer: MailRecordsServicer, server: _aio.Server) -> None: ...

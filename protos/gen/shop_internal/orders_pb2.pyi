@@ -10,6 +10,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from shop import money_pb2 as _money_pb2
+from shop import order_pb2 as _order_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -190,10 +191,13 @@ class ListOrdersRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     STUCK_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     stuck: _builtins.bool
     """Only stuck orders, oldest first."""
     limit: _builtins.int
     """Maximum number of orders, up to 1,000; 0 means 50."""
+    user_id: _builtins.str
+    """Only the orders of this user, without those that were declined, voided or abandoned. Not with states or stuck."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OrderState.ValueType]:
         """Only orders in one of these states; empty for all."""
@@ -204,10 +208,11 @@ class ListOrdersRequest(_message.Message):
         states: _abc.Iterable[Global___OrderState.ValueType] | None = ...,
         stuck: _builtins.bool = ...,
         limit: _builtins.int = ...,
+        user_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "states", b"states", "stuck", b"stuck"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "states", b"states", "stuck", b"stuck", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,21 +263,27 @@ class GetOrderResponse(_message.Message):
 
     ORDER_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def order(self) -> Global___Order: ...
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrderEvent]:
         """Oldest first."""
 
+    @_builtins.property
+    def result(self) -> _order_pb2.OrderResult:
+        """The order as its customer sees it, with frozen prices. Its tracking id is empty until the order is shipped."""
+
     def __init__(
         self,
         *,
         order: Global___Order | None = ...,
         history: _abc.Iterable[Global___OrderEvent] | None = ...,
+        result: _order_pb2.OrderResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["history", b"history", "order", b"order"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history", b"history", "order", b"order", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

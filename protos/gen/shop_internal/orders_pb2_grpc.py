@@ -76,7 +76,7 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetOrder(self, request, context):
-        """Returns an order with its history. An unknown id is NOT_FOUND.
+        """Returns an order with its lines and its history. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

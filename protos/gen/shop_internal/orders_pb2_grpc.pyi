@@ -21,7 +21,7 @@ class OrderJournalStub:
     ScanOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ScanOrdersRequest, _orders_pb2.ScanOrdersResponse]
     """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
-    """Returns an order with its history. An unknown id is NOT_FOUND."""
+    """Returns an order with its lines and its history. An unknown id is NOT_FOUND."""
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
     """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
 
@@ -50,7 +50,7 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.GetOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.GetOrderRequest, _abc.Awaitable[_orders_pb2.GetOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.GetOrderResponse]:
-        """Returns an order with its history. An unknown id is NOT_FOUND."""
+        """Returns an order with its lines and its history. An unknown id is NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def RequeueNotifications(

@@ -147,6 +147,12 @@ def test_a_confirmation_without_a_shipment_violates_i4() -> None:
     assert violated(refused) == {"I4"}
 
 
+def test_a_confirmation_may_show_a_product_by_its_name() -> None:
+    named = replace(CONFIRMATION, text=CONFIRMATION.text.replace("mug", "Stoneware cup"))
+    evidence = Evidence((replace(PLACED, confirmations=(named,)),), product_names={"mug": "Stoneware cup"})
+    assert all(invariant.holds for invariant in check_invariants(evidence))
+
+
 @pytest.mark.parametrize("text", ["order-id", "tracking-id", "mug", "3 Proving Ground"])
 def test_a_confirmation_without_a_text_of_the_order_violates_i4(text: str) -> None:
     confirmation = replace(CONFIRMATION, text=CONFIRMATION.text.replace(text, ""))

@@ -96,7 +96,7 @@ class Checkout:
         call = self.orders.PlaceOrder(request, timeout=within, metadata=metadata)
         response = await call
         trailers = dict(await call.trailing_metadata())
-        return Placed(response, trailers.get("idempotent-replayed") == "true")
+        return Placed(response, trailers.get("order-replayed") == "true")
 
     async def listed(self) -> list[orders_pb2.Order]:
         return list((await self.journal.ListOrders(orders_pb2.ListOrdersRequest())).orders)

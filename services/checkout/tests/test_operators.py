@@ -38,6 +38,23 @@ async def test_an_order_is_returned_with_its_history(checkout: Checkout, request
     assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
 
 
+async def test_an_order_is_returned_with_the_lines_of_its_response(checkout: Checkout, request_of: Request) -> None:
+    placed = (await checkout.place(request_of())).response.order
+    shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
+    assert shown.result == placed
+
+
+async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await checkout.place(request_of())
+    (order,) = await checkout.listed()
+    result = (await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order.order_id))).result
+    assert ([line.item.product_id for line in result.items], result.shipping_tracking_id) == (["mug"], "")
+
+
 async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:
     complete_since = (await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest())).complete_since
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
@@ -177,6 +194,46 @@ def test_gauges_and_counters_are_exported() -> None:
     assert points[("checkout_dead_letters", EMPTY_CART)] == 0
     assert points[("checkout_future_orders",)] == 5
     assert points[("checkout_order_changes", "SHIPPED")] == 1
+
+
+async def test_the_span_of_a_placed_order_describes_it(
+    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
+        order = (await checkout.place(request_of(), "key")).response.order
+        await checkout.place(request_of(), "key")
+    first, again = order_attributes(recorded)
+    assert first == {
+        "shop.order.id": order.order_id,
+        "shop.order.currency": "EUR",
+        "shop.order.total": 45.95,
+        "shop.order.item_count": 1,
+        "shop.order.attempt": 1,
+        "shop.order.replayed": False,
+    }
+    assert again == {**first, "shop.order.replayed": True}
+
+
+async def test_the_span_of_an_order_without_an_outcome_has_its_id(
+    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    gate = peers.payment.hold("Charge")
+    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key", within=2)
+        (order,) = await checkout.listed()
+        gate.set()
+    (attributes,) = order_attributes(recorded)
+    assert attributes["shop.order.id"] == order.order_id
+
+
+def order_attributes(recorded: Recorded) -> list[dict[str, Any]]:
+    """Return the attributes of orders on the spans of PlaceOrder, oldest first."""
+    spans = [span for span in recorded.spans() if span.name == "shop.CheckoutService/PlaceOrder"]
+    return [
+        {name: value for name, value in (span.attributes or {}).items() if name.startswith("shop.order.")}
+        for span in spans
+    ]
 
 
 async def test_one_trace_contains_every_call_of_an_order(

@@ -294,7 +294,7 @@ async def test_shutdown_waits_for_running_orders(
     assert (order.state, order.epoch) == (orders_pb2.ORDER_STATE_DONE, 1)
 
 
-async def test_the_trace_of_a_recovery_is_linked_to_that_of_its_order(
+async def test_the_trace_of_a_recovery_is_linked_to_that_of_its_order_and_names_it(
     address: str, start: Start, request_of: Request, recorded: Recorded
 ) -> None:
     async with start(address, recorded.telemetry, failpoints="checkout.charge.after=error*1") as checkout:
@@ -304,6 +304,9 @@ async def test_the_trace_of_a_recovery_is_linked_to_that_of_its_order(
     recovered = next(span for span in recorded.spans() if span.name == "recover order")
     assert placed.context is not None
     assert [link.context.trace_id for link in recovered.links] == [placed.context.trace_id]
+    assert placed.attributes is not None
+    assert recovered.attributes is not None
+    assert recovered.attributes["shop.order.id"] == placed.attributes["shop.order.id"]
     shipped = next(span for span in recorded.spans() if span.name == "shop.ShippingService/ShipOrder")
     assert recovered.context is not None
     assert shipped.parent is not None

@@ -313,6 +313,16 @@ async def test_a_refused_card_returns_payments_code_and_reason(
     assert await checkout.states() == ["DECLINED"]
 
 
+@pytest.mark.parametrize("error", [FailedPrecondition("expired"), InvalidArgument(message="no such card")])
+async def test_a_refused_card_names_the_order(
+    checkout: Checkout, peers: FakePeers, request_of: Request, error: DomainError
+) -> None:
+    peers.payment.faults["Charge"] = Fault(error)
+    refused = await refusal(checkout.place(request_of(), "key"))
+    (order,) = await checkout.listed()
+    assert refused.metadata == {"order_id": order.order_id}
+
+
 async def test_a_retry_returns_the_recorded_refusal_without_calling_payment(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
@@ -321,7 +331,7 @@ async def test_a_retry_returns_the_recorded_refusal_without_calling_payment(
     again = await refusal(checkout.place(request_of(), "key"))
     assert isinstance(again, InvalidArgument)
     assert again.violations == (FieldViolation("credit_card.credit_card_number", "is wrong"),)
-    assert (again.message, again.reason) == (first.message, first.reason)
+    assert (again.message, again.reason, again.metadata) == (first.message, first.reason, first.metadata)
     assert peers.payment.calls["Charge"] == 1
 
 

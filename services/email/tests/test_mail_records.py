@@ -1,11 +1,13 @@
 """Accepted confirmations are found by order, in the spool and in the outbox folder."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
-from email_service.domain import ConfirmationEmail, MailIndex, MailRecord, MailState
+from email_service.domain import ConfirmationEmail, MailIndex, MailRecord, MailState, key_of
 from email_service.letters import LetterState, Spool
 from email_service.mail_records import MailRecords
 from email_service.mime import parse_sender
@@ -25,12 +27,56 @@ async def found(index: MailIndex, *order_ids: str) -> list[mail_records_pb2.Mail
         return list((await MailRecordsStub(channel).FindMails(request)).mails)
 
 
+async def mail_of(index: MailIndex, order_id: str) -> mail_records_pb2.GetMailResponse:
+    async with connect((add_MailRecordsServicer_to_server, MailRecords(index))) as channel:
+        return await MailRecordsStub(channel).GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
+
+
 async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path, SENDER)
     await outbox.accept(EMAIL)
     (mail,) = await found(outbox, "order/1", "unknown")
     await outbox.close()
     assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
+
+
+async def test_a_mail_in_the_outbox_folder_is_returned_with_its_text(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, SENDER)
+    await outbox.accept(EMAIL)
+    got = await mail_of(outbox, "order/1")
+    await outbox.close()
+    assert got.mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
+    assert got.message.encode() == (tmp_path / f"{key_of('order/1')}.eml").read_bytes()
+
+
+async def test_a_letter_is_returned_with_its_text_until_it_is_sent(spool: Spool) -> None:
+    mailer = SpooledMailer(spool, SENDER, lambda: None)
+    await mailer.accept(EMAIL)
+    before = await mail_of(mailer, "order/1")
+    (letter,) = await spool.claim(1)
+    assert await spool.begin_sending(letter)
+    await spool.finish(letter, LetterState.SENT)
+    after = await mail_of(mailer, "order/1")
+    assert (before.mail.state, before.message.encode()) == (mail_records_pb2.MAIL_STATE_QUEUED, letter.message)
+    assert (after.mail.state, after.message) == (mail_records_pb2.MAIL_STATE_SENT, "")
+
+
+async def test_a_repeated_letter_does_not_change_the_first(spool: Spool) -> None:
+    mailer = SpooledMailer(spool, SENDER, lambda: None)
+    await mailer.accept(EMAIL)
+    first = await mailer.read("order/1")
+    await mailer.accept(replace(EMAIL, text="other"))
+    assert await mailer.read("order/1") == first
+
+
+@pytest.mark.parametrize(
+    ("order_id", "code"),
+    [("unknown", grpc.StatusCode.NOT_FOUND), ("", grpc.StatusCode.INVALID_ARGUMENT)],
+)
+async def test_an_order_without_a_mail_is_not_found(tmp_path: Path, order_id: str, code: grpc.StatusCode) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await mail_of(Outbox(tmp_path, SENDER), order_id)
+    assert caught.value.code() is code
 
 
 async def test_letters_are_complete_since_their_retention_and_files_are_never_deleted(

@@ -23,7 +23,7 @@ HOSTILE = Order(
 
 
 def rendered(order: Order) -> ConfirmationEmail:
-    return TEMPLATES.render("jane@example.com", order)
+    return TEMPLATES.render("jane@example.com", order, {})
 
 
 def rows(text: str) -> list[list[str]]:
@@ -69,8 +69,32 @@ def test_the_html_lists_lines_shipping_and_total(shown: str) -> None:
     assert shown in rendered(ORDER).html
 
 
+def test_products_are_shown_by_their_names_and_without_one_by_their_ids() -> None:
+    email = TEMPLATES.render("jane@example.com", ORDER, {"stoneware-mug": "Stoneware mug", "desk-lamp": ""})
+    assert "    2 x Stoneware mug  " in email.text
+    assert "2 &times; Stoneware mug" in email.html
+    assert "1 x desk-lamp" in email.text
+
+
+def test_both_bodies_link_to_the_page_of_the_order() -> None:
+    email = ConfirmationTemplates("https://shop.example").render("jane@example.com", ORDER, {})
+    assert "\nStatus    https://shop.example/orders/o-1\n" in email.text
+    assert 'href="https://shop.example/orders/o-1"' in email.html
+
+
+def test_without_a_storefront_there_is_no_link() -> None:
+    email = rendered(ORDER)
+    assert "Status" not in email.text
+    assert "<a " not in email.html
+
+
+def test_an_order_id_cannot_leave_the_link() -> None:
+    email = ConfirmationTemplates("https://shop.example").render("jane@example.com", HOSTILE, {})
+    assert "https://shop.example/orders/%3Cscript%3Ealert%28%27%26%27%29%3C%2Fscript%3E\n" in email.text
+
+
 def test_html_in_an_order_is_escaped() -> None:
-    html = rendered(HOSTILE).html
+    html = TEMPLATES.render("jane@example.com", HOSTILE, {MARKUP: MARKUP}).html
     assert "<script" not in html
     assert html.count("&lt;script&gt;") >= 7
 

@@ -17,8 +17,10 @@ from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
+from email_service.product_names import NoNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
+from shop import product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
@@ -29,6 +31,8 @@ from shop.order_pb2 import OrderItem, OrderResult
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_testkit import mail_relay
+from shop_testkit import serving as testkit_serving
+from shop_testkit.fake_peers.reads import FakeCatalog
 from shop_testkit.mail_relay import Inbox
 from shop_testkit.serving import connect
 from shop_testkit.waiting import wait_until
@@ -70,7 +74,7 @@ def mailer() -> FakeMailer:
 
 @pytest.fixture
 async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(ConfirmationTemplates(), mailer, Failpoints())
+    servicer = EmailService(ConfirmationTemplates(), NoNames(), mailer, Failpoints())
     async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
         yield EmailServiceStub(channel)
 
@@ -161,7 +165,12 @@ async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, mailer
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("SMTP_URL", "smtp://jane:hunter2/@relay"), ("EMAIL_FROM", "hunter2 at shop")]
+    ("variable", "value"),
+    [
+        ("SMTP_URL", "smtp://jane:hunter2/@relay"),
+        ("EMAIL_FROM", "hunter2 at shop"),
+        ("STOREFRONT_URL", "javascript:hunter2()"),
+    ],
 )
 def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -203,6 +212,17 @@ async def test_without_relay_and_database_emails_are_written_to_the_outbox(tmp_p
     async with serve(outbox_dir=tmp_path) as running:
         await running.email.SendOrderConfirmation(request())
     assert files(tmp_path) == ["o-1.eml"]
+
+
+async def test_an_email_names_products_and_links_to_the_order(tmp_path: Path) -> None:
+    catalog = (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, FakeCatalog())
+    async with testkit_serving.serve(catalog) as address:
+        names = {"product_catalog_addr": address, "storefront_url": "https://shop.example/"}
+        async with serve(outbox_dir=tmp_path, **names) as running:
+            await running.email.SendOrderConfirmation(request())
+    text = (tmp_path / "o-1.eml").read_text()
+    assert "2 x Stoneware mug" in text
+    assert "Status    https://shop.example/orders/o-1" in text
 
 
 async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Path, sqlite_url: str) -> None:

@@ -51,6 +51,14 @@ async def test_the_outbox_has_one_file_per_order(tmp_path: Path) -> None:
     assert files(tmp_path / "new" / "folder") == ["o-1.eml"]
 
 
+async def test_a_repeated_email_does_not_change_the_first(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, SENDER)
+    await outbox.accept(EMAIL)
+    first = (tmp_path / "o-1.eml").read_bytes()
+    await outbox.accept(ConfirmationEmail("o-1", "jane@example.com", "Other", "other", "<p>other</p>"))
+    assert (tmp_path / "o-1.eml").read_bytes() == first
+
+
 async def test_concurrent_emails_share_a_flush_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[int] = []
     flush = os.fsync

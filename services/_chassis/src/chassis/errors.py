@@ -51,10 +51,16 @@ class FieldViolation:
 class InvalidArgument(DomainError):
     """The request violates a rule, whatever the state of the system. Reports each violated field."""
 
-    def __init__(self, *violations: FieldViolation, reason: str | None = None, message: str | None = None) -> None:
+    def __init__(
+        self,
+        *violations: FieldViolation,
+        reason: str | None = None,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
         self.violations = violations
         described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
-        super().__init__(message or described, reason=reason)
+        super().__init__(message or described, reason=reason, metadata=metadata)
 
     @classmethod
     def field(cls, field: str, rule: str) -> "InvalidArgument":

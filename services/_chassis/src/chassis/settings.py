@@ -52,6 +52,10 @@ def _validate_hmac_keys(keys: SecretStr) -> SecretStr:
     return keys
 
 
+# One key, or several while one replaces another, separated by commas: see chassis.hmac_keys.
+HmacKeyText = Annotated[SecretStr, AfterValidator(_validate_hmac_keys)]
+
+
 class DatabaseSettings(Settings):
     """Settings of a process that stores rows. Subclasses set a default for `database_url`."""
 
@@ -61,8 +65,7 @@ class DatabaseSettings(Settings):
 class HmacKeySettings(Settings):
     """Settings of a process that stores HMACs: the keys come from outside, so that no copy of its data has them."""
 
-    # Several while one replaces another, separated by commas: see chassis.hmac_keys.
-    hmac_key: Annotated[SecretStr, AfterValidator(_validate_hmac_keys)]
+    hmac_key: HmacKeyText
 
     @property
     def hmac_keys(self) -> HmacKeys:

@@ -75,10 +75,10 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     details = _Details(error)
     kind = _KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
-    reason = details.info.reason or error.code().name
+    reason, metadata = details.info.reason or error.code().name, details.info.metadata
     if kind is errors.InvalidArgument:
-        return errors.InvalidArgument(*details.violations, reason=reason, message=message)
-    return kind(message, reason=reason, metadata=details.info.metadata, retry_after_seconds=details.retry_after_seconds)
+        return errors.InvalidArgument(*details.violations, reason=reason, message=message, metadata=metadata)
+    return kind(message, reason=reason, metadata=metadata, retry_after_seconds=details.retry_after_seconds)
 
 
 class _Details:

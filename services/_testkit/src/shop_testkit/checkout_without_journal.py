@@ -92,6 +92,10 @@ class NoJournal(Journal):
         return Statistics({}, 0.0, 0)
 
     @override
+    async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
+        return []
+
+    @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         return []
 

@@ -30,15 +30,20 @@ class FaultTestbed:
     """A running shop, with clients and simulated customers.
 
     Attributes:
-        products: the ids of all products.
+        product_names: of all products, by id.
     """
 
     shop: ShopUnderTest
     clients: ShopClients
     simulator: CustomerSimulator
-    products: list[str]
+    product_names: Mapping[str, str]
     _last_number: int = 0
     _variables: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def products(self) -> list[str]:
+        """The ids of all products."""
+        return sorted(self.product_names)
 
     async def configure(self, variables: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Make every process run with exactly these additional variables; restart any process whose variables differ.
@@ -118,7 +123,7 @@ class FaultTestbed:
         quiet_seconds = await wait_until_quiet(self.clients.journal)
         evidence = await collect_evidence(self.shop, self.simulator, self.clients.journal, results, quiet_seconds)
         # Tests share the shop, so entries of other tests' orders do not match any of these.
-        return replace(evidence, unmatched_entries=())
+        return replace(evidence, unmatched_entries=(), product_names=self.product_names)
 
     async def violations(self, results: list[CustomerResult]) -> list[InvariantResult]:
         """Return the invariants that do not hold for these orders."""
@@ -139,8 +144,8 @@ async def fault_testbed(
         simulator = CustomerSimulator(
             clients.cart, clients.checkouts, gate, timeout_seconds=timeout_seconds, hangup_share=0
         )
-        products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
-        yield FaultTestbed(shop, clients, simulator, products)
+        names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
+        yield FaultTestbed(shop, clients, simulator, names)
 
 
 def responses_of(results: list[CustomerResult]) -> list[OrderResponse]:

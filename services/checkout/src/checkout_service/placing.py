@@ -31,6 +31,7 @@ from checkout_service.domain import (
 )
 from checkout_service.executor import RETRY_SHARE_OF_LEASE, Executor, Run, Work
 from checkout_service.failpoints import QUOTED
+from checkout_service.order_spans import describe_order
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, NewOrder, Quotes
 from checkout_service.pricing import price
 from checkout_service.refusals import CartOrdered, OrderInFlight, OrderInProgress, QuotesTooSlow, error_of
@@ -174,6 +175,7 @@ class OrderPlacer:
         else:
             run = await self._reopen(released, new, card)
         if run is not None:
+            describe_order(new.order, attempt=run.claim.attempt)
             result = await _wait_for(run, pending.answer_by)
             if run.placed is not None:
                 return Placement(run.placed, replayed=False)
@@ -202,6 +204,7 @@ class OrderPlacer:
         while entry is not None:
             if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
                 raise _cart_conflict(entry)
+            describe_order(entry.order, attempt=entry.attempt)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:

@@ -271,6 +271,9 @@ class Journal(Protocol):
     async def statistics(self) -> Statistics:
         """Count unfinished orders and outbox items."""
 
+    async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
+        """Return a user's orders that hold a cart, newest first."""
+
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
 

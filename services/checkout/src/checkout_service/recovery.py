@@ -17,6 +17,7 @@ from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor, Work
 from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
+from checkout_service.order_spans import describe_order
 from checkout_service.ports import Entry, Journal, JournalUnavailable
 from checkout_service.saga import SagaResult
 
@@ -90,8 +91,9 @@ class Recovery:
         circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
         failures = 0 if circuit.open else entry.failures
         links = _links(entry)
-        attributes: dict[str, str | int] = {"order.id": entry.order_id, "order.failures": entry.failures}
+        attributes = {"shop.order.failures": entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
+            describe_order(entry.order, attempt=entry.attempt)
             await self._failpoints.reach(TAKEN_OVER)
             result = await self._executor.start(recovery_work(entry, failures), saga.recover(entry)).task
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:

@@ -60,9 +60,9 @@ def error_of(entry: Entry) -> DomainError:
     """Return the error for a refused order: the peer's code and reason, the same for every retry."""
     if entry.state is State.NEEDS_REVIEW:
         return OrderNeedsReview(entry.order_id)
-    refusal = entry.refusal or _UNSPECIFIED
+    refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     # Shipping's complaints about fields of its own request would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
-        return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message)
+        return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition
-    return kind(refusal.message, reason=refusal.reason, metadata={"order_id": entry.order_id})
+    return kind(refusal.message, reason=refusal.reason, metadata=metadata)

@@ -7,22 +7,24 @@ from typing_extensions import override
 
 from chassis import paging
 from chassis.calls import metadata_value
-from chassis.errors import NotFound
-from chassis.fields import parse_idempotency_key, require_between, require_text
+from chassis.errors import InvalidArgument, NotFound
+from chassis.fields import limit_text, parse_idempotency_key, require_between, require_text
 from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
-from checkout_service.domain import State
+from checkout_service.domain import PlacedOrder, State
+from checkout_service.order_spans import describe_response
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
 from shop import checkout_pb2, checkout_pb2_grpc
 from shop_internal import orders_pb2, orders_pb2_grpc
 
-REPLAYED = (("idempotent-replayed", "true"),)
+REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
+_MAX_USER_ID_LENGTH = 128
 
 
 class OrderNotFound(NotFound):
@@ -43,6 +45,7 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
         if key is not None:
             parse_idempotency_key(key)
         placement = await self._placer.place(request_from_wire(request), key)
+        describe_response(replayed=placement.replayed)
         if placement.replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=placed_order_to_wire(placement.placed))
@@ -60,8 +63,14 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ListOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ListOrdersResponse:
         limit = require_between(request.limit, "limit", 0, _MAX_LISTED) or _DEFAULT_LISTED
-        states = [_state_from_wire(state) for state in request.states]
-        found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
+        if request.user_id:
+            if request.states or request.stuck:
+                raise InvalidArgument.field("user_id", "must not be combined with states or stuck")
+            user_id = limit_text(request.user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
+            found = await self._journal.list_of_user(user_id, limit)
+        else:
+            states = [_state_from_wire(state) for state in request.states]
+            found = await self._journal.list_orders(states, stuck=request.stuck, limit=limit)
         return orders_pb2.ListOrdersResponse(orders=await self._to_wire(found))
 
     @override
@@ -84,7 +93,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         found = await self._read(request.order_id)
         (order,) = await self._to_wire([found])
         history = await self._journal.history(found.order_id)
-        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history))
+        result = placed_order_to_wire(PlacedOrder(found.order, found.tracking_id))
+        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history), result=result)
 
     @override
     async def RequeueNotifications(

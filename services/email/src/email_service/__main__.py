@@ -1,8 +1,9 @@
 """`python -m email_service` runs the email service; with `migrate` it updates the database's schema and exits."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,19 +12,23 @@ from pydantic import AfterValidator, SecretStr
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
 from email_service.clients import SmtpRelay, parse_relay
+from email_service.domain import ProductNames
 from email_service.housekeeping import housekeep
 from email_service.letters import Spool
 from email_service.mail_records import MailRecords
 from email_service.metrics import LetterMetrics
 from email_service.mime import Sender, parse_sender
+from email_service.product_names import CatalogNames, NoNames
 from email_service.queue_runner import QueueRunner
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService, LetterSpool
 from email_service.spool.opening import MIGRATIONS, open_spool
 from email_service.spooling import SpooledMailer
 from email_service.store import Outbox
-from shop import email_pb2_grpc
+from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import letter_spool_pb2_grpc, mail_records_pb2_grpc
+
+_BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 
 def _validate_relay(url: SecretStr) -> SecretStr:
@@ -36,6 +41,12 @@ def _validate_sender(text: str) -> str:
     return text
 
 
+def _parse_base_url(text: str) -> str:
+    if not _BASE_URL.fullmatch(text):
+        raise ValueError("must be a URL such as https://shop.example")
+    return text.rstrip("/")
+
+
 class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the email service, read from the environment."""
 
@@ -43,6 +54,8 @@ class Settings(DatabaseSettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
     outbox_dir: Path = Path(".shop/outbox")
     email_from: Annotated[str, AfterValidator(_validate_sender)] = "Shop <orders@shop.example>"
+    product_catalog_addr: str | None = None
+    storefront_url: Annotated[str, AfterValidator(_parse_base_url)] | None = None
 
     @property
     def spooled(self) -> bool:
@@ -54,11 +67,22 @@ class Settings(DatabaseSettings, ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the outbox folder or the spool, and register the servicers."""
     opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings)
-    async with opened as mailer:
-        servicer = EmailService(ConfirmationTemplates(), mailer, service.failpoints)
+    async with _product_names(settings, service) as names, opened as mailer:
+        templates = ConfirmationTemplates(settings.storefront_url)
+        servicer = EmailService(templates, names, mailer, service.failpoints)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, servicer)
         service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(mailer))
         yield
+
+
+@asynccontextmanager
+async def _product_names(settings: Settings, service: Service) -> AsyncIterator[ProductNames]:
+    if settings.product_catalog_addr is None:
+        yield NoNames()
+        return
+    channel = service.channel(settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2)
+    async with aclosing(CatalogNames(product_catalog_pb2_grpc.ProductCatalogServiceStub(channel))) as names:
+        yield names
 
 
 @asynccontextmanager

@@ -2,12 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from chassis.fields import limit_count, limit_text, require_text
 from chassis.money import Money, total
 
@@ -20,6 +20,10 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 class MailNotSent(Unavailable):
     """The e-mail could not be stored; a retry may succeed."""
+
+
+class MailNotFound(NotFound):
+    """No confirmation of this order was accepted, or it was deleted because of its age."""
 
 
 class RecipientRefused(FailedPrecondition):
@@ -67,8 +71,8 @@ class Order:
         require_text(self.order_id, "order.order_id", max_length=MAX_ID_LENGTH)
         limit_text(self.tracking_id, "order.shipping_tracking_id", max_length=MAX_TEXT_LENGTH)
         limit_count(self.lines, "order.items", max_count=MAX_LINES)
-        for field in ("street_address", "city", "state", "country"):
-            limit_text(getattr(self.address, field), f"order.shipping_address.{field}", max_length=MAX_TEXT_LENGTH)
+        for part in ("street_address", "city", "state", "country"):
+            limit_text(getattr(self.address, part), f"order.shipping_address.{part}", max_length=MAX_TEXT_LENGTH)
         for index, line in enumerate(self.lines):
             limit_text(line.product_id, f"order.items[{index}].item.product_id", max_length=MAX_TEXT_LENGTH)
             if line.cost.currency_code != self.shipping_cost.currency_code:
@@ -103,8 +107,15 @@ def key_of(order_id: str) -> str:
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()
 
 
+class ProductNames(Protocol):
+    """Names of products, as far as they are available at once: an e-mail does not wait for them."""
+
+    async def current(self) -> Mapping[str, str]:
+        """Return names by product id, an empty mapping while there are none. Raises nothing."""
+
+
 class Mailer(Protocol):
-    """Accepts e-mails for delivery. E-mails with the same key are one e-mail."""
+    """Accepts e-mails for delivery. E-mails with the same key are one e-mail: the first that is accepted."""
 
     async def accept(self, email: ConfirmationEmail) -> None:
         """Return once the e-mail is on disk. Raise MailNotSent or RecipientRefused."""
@@ -126,11 +137,22 @@ class MailRecord:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMail:
+    """An accepted e-mail with its MIME message, which is empty if it was deleted after the relay accepted it."""
+
+    record: MailRecord
+    message: bytes = field(repr=False)
+
+
 class MailIndex(Protocol):
     """Finds accepted e-mails."""
 
     async def find(self, order_id: str) -> MailRecord | None:
         """Return the confirmation of an order, None if there is none. Raises Unavailable."""
+
+    async def read(self, order_id: str) -> StoredMail | None:
+        """Return the confirmation of an order with its message, None if there is none. Raises Unavailable."""
 
     @property
     def complete_since(self) -> float:

@@ -1,11 +1,11 @@
-"""shop.internal.MailRecords: which confirmations were accepted, for reconciliation."""
+"""shop.internal.MailRecords: which confirmations were accepted, for reconciliation and for previews."""
 
 from typing_extensions import override
 
-from chassis.fields import limit_count
+from chassis.fields import limit_count, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import time_to_wire
-from email_service.domain import MailIndex, MailRecord
+from email_service.domain import MAX_ID_LENGTH, MailIndex, MailNotFound, MailRecord
 from shop_internal import mail_records_pb2, mail_records_pb2_grpc
 
 _MAX_ORDERS = 1_000
@@ -25,6 +25,17 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
         found = [(order_id, await self._index.find(order_id)) for order_id in request.order_ids]
         mails = [_record_to_wire(order_id, record) for order_id, record in found if record is not None]
         return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=time_to_wire(self._index.complete_since))
+
+    @override
+    async def GetMail(
+        self, request: mail_records_pb2.GetMailRequest, _context: ServicerContext
+    ) -> mail_records_pb2.GetMailResponse:
+        order_id = require_text(request.order_id, "order_id", max_length=MAX_ID_LENGTH)
+        found = await self._index.read(order_id)
+        if found is None:
+            raise MailNotFound("there is no confirmation of this order")
+        mail = _record_to_wire(order_id, found.record)
+        return mail_records_pb2.GetMailResponse(mail=mail, message=found.message.decode("ascii"))
 
 
 def _record_to_wire(order_id: str, record: MailRecord) -> mail_records_pb2.Mail:

@@ -1,8 +1,10 @@
 """Renders confirmation e-mails from templates."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote
 
 from babel import Locale
 from babel.numbers import get_currency_precision, get_currency_symbol
@@ -16,9 +18,14 @@ _LOCALE = Locale("en", "US")
 
 
 class ConfirmationTemplates:
-    """The templates of a confirmation, compiled once."""
+    """The templates of a confirmation, compiled once.
 
-    def __init__(self) -> None:
+    Args:
+        storefront_url: the base URL of the pages of orders; without one, no e-mail has a link.
+    """
+
+    def __init__(self, storefront_url: str | None = None) -> None:
+        self._storefront_url = storefront_url
         environment = Environment(
             loader=FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=select_autoescape(["html"]),
@@ -29,19 +36,27 @@ class ConfirmationTemplates:
         self._text = environment.get_template("confirmation.txt")
         self._html = environment.get_template("confirmation.html")
 
-    def render(self, recipient: str, order: Order) -> ConfirmationEmail:
+    def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> ConfirmationEmail:
+        """Render an order's confirmation; a product whose name is missing is shown by its id."""
         # `split` removes every Unicode line separator: a subject is one line.
         subject = " ".join(f"Your order {order.order_id}".split())
         values = {
             "subject": subject,
             "order": order,
-            "lines": [(line.quantity, line.product_id, format_amount(line.cost)) for line in order.lines],
+            "order_url": self._url_of(order.order_id),
+            "lines": [
+                (line.quantity, names.get(line.product_id) or line.product_id, format_amount(line.cost))
+                for line in order.lines
+            ],
             "shipping": format_amount(order.shipping_cost),
             "total": format_amount(order.total),
         }
         return ConfirmationEmail(
             order.order_id, recipient, subject, self._text.render(values), self._html.render(values)
         )
+
+    def _url_of(self, order_id: str) -> str | None:
+        return None if self._storefront_url is None else f"{self._storefront_url}/orders/{quote(order_id, safe='')}"
 
 
 def format_amount(amount: Money) -> str:

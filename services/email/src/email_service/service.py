@@ -10,7 +10,7 @@ from chassis.failpoints import Failpoints
 from chassis.fields import limit_count, require_between, require_email_address, require_present
 from chassis.serving import ServicerContext
 from chassis.wire import parse_wire_money
-from email_service.domain import Address, Line, Mailer, Order
+from email_service.domain import Address, Line, Mailer, Order, ProductNames
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.letters import LetterNotFound, LetterRecord, LetterState, Spool
 from email_service.rendering import ConfirmationTemplates
@@ -27,8 +27,11 @@ _DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
 class EmailService(email_pb2_grpc.EmailServiceServicer):
     """Renders confirmations, which a mailer accepts for delivery."""
 
-    def __init__(self, templates: ConfirmationTemplates, mailer: Mailer, failpoints: Failpoints) -> None:
+    def __init__(
+        self, templates: ConfirmationTemplates, names: ProductNames, mailer: Mailer, failpoints: Failpoints
+    ) -> None:
         self._templates = templates
+        self._names = names
         self._mailer = mailer
         self._failpoints = failpoints
 
@@ -39,7 +42,8 @@ class EmailService(email_pb2_grpc.EmailServiceServicer):
         """Return once the e-mail is on disk."""
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        email = self._templates.render(recipient, _order_from_wire(request.order))
+        order = _order_from_wire(request.order)
+        email = self._templates.render(recipient, order, await self._names.current())
         await self._failpoints.reach(BEFORE_ACCEPT)
         await self._mailer.accept(email)
         await self._failpoints.reach(AFTER_ACCEPT)

@@ -14,6 +14,7 @@ from email_service.domain import (
     MailRecord,
     MailState,
     RecipientRefused,
+    StoredMail,
     key_of,
 )
 from email_service.letters import RETENTION_SECONDS, LetterState, Spool, SpoolUnavailable
@@ -49,8 +50,15 @@ class SpooledMailer(Mailer, MailIndex):
 
     @override
     async def find(self, order_id: str) -> MailRecord | None:
+        found = await self.read(order_id)
+        return None if found is None else found.record
+
+    @override
+    async def read(self, order_id: str) -> StoredMail | None:
         letter = await self._spool.read(key_of(order_id))
-        return None if letter is None else MailRecord(_STATES[letter.state], letter.reason)
+        if letter is None:
+            return None
+        return StoredMail(MailRecord(_STATES[letter.state], letter.reason), letter.message)
 
     @property
     @override

@@ -1,5 +1,6 @@
 """The outbox: a folder to which e-mails are written when there is no relay."""
 
+import asyncio
 import contextlib
 import os
 import uuid
@@ -12,14 +13,26 @@ import structlog
 from typing_extensions import override
 
 from chassis.group_commit import GroupCommit
-from email_service.domain import ConfirmationEmail, Mailer, MailIndex, MailNotSent, MailRecord, MailState, key_of
+from email_service.domain import (
+    ConfirmationEmail,
+    Mailer,
+    MailIndex,
+    MailNotSent,
+    MailRecord,
+    MailState,
+    StoredMail,
+    key_of,
+)
 from email_service.mime import Sender, to_mime
 
 log = structlog.get_logger()
 
 
 class Outbox(Mailer, MailIndex):
-    """A folder with one .eml file per order; a repeated e-mail replaces it. Raises OSError if it can't be created."""
+    """A folder with one .eml file per order, which a repeated e-mail leaves as it is.
+
+    Raises OSError if the folder can't be created.
+    """
 
     def __init__(self, folder: Path, sender: Sender) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +42,7 @@ class Outbox(Mailer, MailIndex):
 
     @override
     async def accept(self, email: ConfirmationEmail) -> None:
-        file = _File(f"{email.key}.eml", to_mime(email, self._sender, datetime.now(UTC)))
+        file = _File(self._path(email.order_id).name, to_mime(email, self._sender, datetime.now(UTC)))
         try:
             await self._writes.run(file)
         except OSError as error:
@@ -38,22 +51,33 @@ class Outbox(Mailer, MailIndex):
 
     @override
     async def find(self, order_id: str) -> MailRecord | None:
-        written = (self._folder / f"{key_of(order_id)}.eml").exists()
-        return MailRecord(MailState.SENT) if written else None
+        return MailRecord(MailState.SENT) if self._path(order_id).exists() else None
+
+    @override
+    async def read(self, order_id: str) -> StoredMail | None:
+        try:
+            message = await asyncio.to_thread(self._path(order_id).read_bytes)
+        except FileNotFoundError:
+            return None
+        return StoredMail(MailRecord(MailState.SENT), message)
 
     @property
     @override
     def complete_since(self) -> float:
         return 0.0
 
+    def _path(self, order_id: str) -> Path:
+        return self._folder / f"{key_of(order_id)}.eml"
+
     async def close(self) -> None:
         """Finish pending writes."""
         await self._writes.close()
 
     def _write(self, files: Sequence["_File"]) -> Sequence[None]:
-        """Write files atomically: readers never see a partial one. They are durable when this returns."""
+        """Write missing files atomically: readers never see a partial one. All are durable when this returns."""
         for file in files:
-            self._write_one(file)
+            if not (self._folder / file.name).exists():
+                self._write_one(file)
         self._sync_folder()
         return [None] * len(files)
 

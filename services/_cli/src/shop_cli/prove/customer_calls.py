@@ -20,7 +20,7 @@ from shop_cli.prove.ledgers import CARD_MONTH
 
 PATIENCE_SECONDS = 60.0
 DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
-_REPLAYED = ("idempotent-replayed", "true")
+_REPLAYED = ("order-replayed", "true")
 
 
 class CustomerCalls:

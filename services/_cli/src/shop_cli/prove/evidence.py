@@ -137,6 +137,7 @@ class Evidence:
         unexpected_errors: of the services, as their logs have them.
         has_journal: whether the checkout under test has a journal.
         journal_loses_commits: the journal may have lost what it had acknowledged, by asynchronous failovers.
+        product_names: by id; a confirmation shows the name of a product, or its id.
     """
 
     orders: tuple[OrderEvidence, ...]
@@ -147,3 +148,4 @@ class Evidence:
     unexpected_errors: tuple[str, ...] = ()
     has_journal: bool = True
     journal_loses_commits: bool = False
+    product_names: Mapping[str, str] = field(default_factory=dict)

@@ -122,16 +122,17 @@ def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
             yield f"{_name(order)} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
         if order.confirmations and not order.shipments:
             yield f"{_name(order)} was confirmed by e-mail but not shipped"
-        yield from _missing_from_confirmations(order)
+        yield from _missing_from_confirmations(order, evidence.product_names)
 
 
-def _missing_from_confirmations(order: OrderEvidence) -> Iterator[str]:
+def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) -> Iterator[str]:
     placed = order.response.order
     for confirmation in order.confirmations:
         expected = [confirmation.order_id, order.intent.street, *(each.tracking_id for each in order.shipments)]
         if placed is not None:
             expected += [placed.order_id, placed.shipping_tracking_id]
-            expected += [line.item.product_id for line in placed.items]
+            products = [line.item.product_id for line in placed.items]
+            expected += [each for each in products if names.get(each, each) not in confirmation.text]
         for text in expected:
             if text not in confirmation.text:
                 yield f"{_name(order)}: its confirmation does not contain {text}"

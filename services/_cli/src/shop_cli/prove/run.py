@@ -5,7 +5,7 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
@@ -107,20 +107,20 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
         injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
-        products = sorted(product.id for product in (await clients.catalog.ListProducts(Empty())).products)
+        names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
         started = time.monotonic()
-        results = await _order_under_faults(trial, products, simulator, injector, plan)
+        results = await _order_under_faults(trial, sorted(names), simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
             evidence = await collect_evidence(shop, simulator, None, results, 0.0)
-            return TrialResult(evidence, injector.counts, [], ordering_seconds)
+            return TrialResult(replace(evidence, product_names=names), injector.counts, [], ordering_seconds)
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
-    return TrialResult(evidence, injector.counts, exercises, ordering_seconds)
+    return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
 
 
 def _simulator(trial: Trial, clients: ShopClients, gate: ProgressGate) -> CustomerSimulator:

@@ -106,18 +106,21 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
 
 
 class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):
-    """A catalog of `prices`: nanos of a USD by product id."""
+    """A catalog of `prices`: nanos of a USD by product id. Some products have `names`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.prices = {"mug": 8_990_000_000, "cup": 8_990_000_000, "lamp": 24_995_000_000, "rug": 9 * 10**27}
+        self.names = {"mug": "Stoneware mug"}
 
     @override
     async def ListProducts(
         self, _request: empty_pb2.Empty, _context: ServicerContext
     ) -> product_catalog_pb2.ListProductsResponse:
-        """Return nothing: checkout does not call it."""
-        return product_catalog_pb2.ListProductsResponse()
+        """Return the products without prices."""
+        await self.begin("ListProducts")
+        products = [product_catalog_pb2.Product(id=each, name=self.names.get(each, "")) for each in self.prices]
+        return product_catalog_pb2.ListProductsResponse(products=products)
 
     @override
     async def SearchProducts(

@@ -233,6 +233,10 @@ class SqlJournal(Journal):
         )
 
     @override
+    async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
+        return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
+
+    @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         if stuck:
             items = [{"state": state} for state in states or State]

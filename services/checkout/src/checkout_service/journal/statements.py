@@ -305,6 +305,12 @@ LIST_STATE = """
     SELECT {entry} FROM orders WHERE state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
+# Limited to the rows of an index that exists for carts: one more would cost every order a write.
+LIST_OF_USER = """
+    SELECT {entry} FROM orders WHERE user_id = :user_id AND {live_cart}
+    ORDER BY created_at DESC, order_id DESC LIMIT :limit
+"""
+
 LIST_STUCK = """
     SELECT {entry} FROM orders
     WHERE {active} AND state IN (SELECT value->>'state' FROM {items}) AND {stuck}

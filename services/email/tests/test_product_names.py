@@ -1,0 +1,102 @@
+"""Names of products in confirmations, with a catalog over a real channel."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from chassis.client import channel
+from chassis.errors import Unavailable
+from email_service import product_names
+from email_service.product_names import CatalogNames
+from shop import product_catalog_pb2_grpc
+from shop_testkit.fake_peers import Fault
+from shop_testkit.fake_peers.reads import FakeCatalog
+from shop_testkit.serving import serve
+from shop_testkit.waiting import wait_until
+
+NAMES = {"mug": "Stoneware mug", "cup": "", "lamp": "", "rug": ""}
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def catalog() -> FakeCatalog:
+    return FakeCatalog()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CatalogNames]:
+    monkeypatch.setattr(product_names, "WAIT_SECONDS", 30.0)
+    async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)) as address:
+        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
+        stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(opened)
+        async with aclosing(CatalogNames(stub, clock)) as found:
+            yield found
+        await opened.close()
+
+
+async def test_names_are_read_once_a_minute(names: CatalogNames, catalog: FakeCatalog, clock: Clock) -> None:
+    assert [await names.current() for _ in range(3)] == [NAMES] * 3
+    assert catalog.calls["ListProducts"] == 1
+    clock.now += product_names.TTL_SECONDS
+    await names.current()
+    await wait_until(lambda: catalog.calls["ListProducts"] == 2)
+
+
+async def test_a_catalog_that_is_down_leaves_ids(names: CatalogNames, catalog: FakeCatalog) -> None:
+    catalog.faults["ListProducts"] = Fault(Unavailable("down"))
+    assert await names.current() == {}
+
+
+async def test_an_email_waits_only_shortly_for_a_catalog_that_does_not_answer(
+    names: CatalogNames, catalog: FakeCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_names, "WAIT_SECONDS", 0.05)
+    gate = catalog.hold("ListProducts")
+    started = time.monotonic()
+    assert await names.current() == {}
+    assert time.monotonic() - started < 10
+    gate.set()
+
+
+async def test_the_next_emails_do_not_wait_for_a_catalog_that_has_failed(
+    names: CatalogNames, catalog: FakeCatalog, clock: Clock
+) -> None:
+    catalog.faults["ListProducts"] = Fault(Unavailable("down"))
+    await names.current()
+    await names.current()
+    assert catalog.calls["ListProducts"] == 1
+    catalog.faults.clear()
+    clock.now += product_names.RETRY_SECONDS
+    assert await names.current() == NAMES
+
+
+async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
+    names: CatalogNames, catalog: FakeCatalog, clock: Clock
+) -> None:
+    before = await names.current()
+    catalog.faults["ListProducts"] = Fault(Unavailable("down"))
+    clock.now += product_names.TTL_SECONDS
+    await names.current()
+    await wait_until(lambda: catalog.calls["ListProducts"] == 2)
+    assert await names.current() == before
+
+
+async def test_a_name_is_one_line(names: CatalogNames, catalog: FakeCatalog) -> None:
+    catalog.names["mug"] = "Stoneware\r\n  mug\u2028"
+    assert await names.current() == NAMES

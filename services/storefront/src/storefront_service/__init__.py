@@ -1,0 +1,1 @@
+"""The web shop: pages, sessions and forms."""

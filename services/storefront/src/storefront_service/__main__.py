@@ -1,0 +1,108 @@
+"""Entry point of the storefront: `python -m storefront_service`."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from pydantic import SecretStr
+from starlette.types import ASGIApp
+
+from chassis.hmac_keys import HmacKeys
+from chassis.http_server import HttpService, HttpServiceSettings, run
+from chassis.settings import HmacKeyText
+from shop.ad_pb2_grpc import AdServiceStub
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop.recommendation_pb2_grpc import RecommendationServiceStub
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from storefront_service.app import Clients, create_app
+from storefront_service.clients.cart import CartClient
+from storefront_service.clients.catalog import CatalogClient
+from storefront_service.clients.currency import CurrencyClient
+from storefront_service.clients.mails import MailsClient
+from storefront_service.clients.orders import OrdersClient
+from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.clients.traces import TracesClient
+from storefront_service.sessions import SessionSigner
+
+_READ_SECONDS = 1.0
+# A page does not wait longer for what it can do without.
+_OPTIONAL_SECONDS = 0.3
+_ORDER_SECONDS = 8.0
+
+
+class Settings(HttpServiceSettings):
+    """Settings of the storefront, read from the environment."""
+
+    product_catalog_addr: str
+    currency_addr: str
+    cart_addr: str
+    recommendation_addr: str
+    ad_addr: str
+    checkout_addr: str
+    checkout_internal_addr: str
+    email_internal_addr: str
+    # Signs session cookies; two keys, separated by a comma, while one replaces the other.
+    session_key: HmacKeyText
+    # Whether browsers send the session cookie over https only.
+    secure_cookie: bool = False
+    # Jaeger's HTTP API v3 such as http://jaeger:16686; secret because it may contain a password.
+    traces_url: SecretStr | None = None
+
+
+@asynccontextmanager
+async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIApp]:
+    async with AsyncExitStack() as stack:
+        clients = connect(settings, service)
+        for client in (clients.catalog, clients.currencies, clients.traces):
+            stack.push_async_callback(client.aclose)
+        signer = SessionSigner(HmacKeys.parse(settings.session_key.get_secret_value()))
+        yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
+
+
+def connect(settings: Settings, service: HttpService) -> Clients:
+    """Open the channels to all services. Only reads are retried by them, and additions to carts, which have keys."""
+    channel = service.channel
+    catalog = channel(
+        settings.product_catalog_addr,
+        "shop.ProductCatalogService",
+        timeout_seconds=_READ_SECONDS,
+        retryable=["ListProducts", "SearchProducts"],
+    )
+    currency = channel(
+        settings.currency_addr,
+        "shop.CurrencyService",
+        timeout_seconds=_READ_SECONDS,
+        retryable=["GetSupportedCurrencies", "Convert"],
+    )
+    cart = channel(
+        settings.cart_addr, "shop.CartService", timeout_seconds=_READ_SECONDS, retryable=["GetCart", "AddItem"]
+    )
+    recommendation = channel(
+        settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS
+    )
+    ad = channel(settings.ad_addr, "shop.AdService", timeout_seconds=_OPTIONAL_SECONDS)
+    checkout = channel(settings.checkout_addr, "shop.CheckoutService", timeout_seconds=_ORDER_SECONDS)
+    journal = channel(
+        settings.checkout_internal_addr,
+        "shop.internal.OrderJournal",
+        timeout_seconds=_READ_SECONDS,
+        retryable=["GetOrder", "ListOrders"],
+    )
+    mails = channel(settings.email_internal_addr, "shop.internal.MailRecords", timeout_seconds=_READ_SECONDS)
+    url = settings.traces_url.get_secret_value() if settings.traces_url else None
+    return Clients(
+        catalog=CatalogClient(ProductCatalogServiceStub(catalog)),
+        currencies=CurrencyClient(CurrencyServiceStub(currency)),
+        carts=CartClient(CartServiceStub(cart)),
+        suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
+        orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),
+        mails=MailsClient(MailRecordsStub(mails)),
+        traces=TracesClient(url, timeout_seconds=_OPTIONAL_SECONDS),
+    )
+
+
+if __name__ == "__main__":
+    run("storefront", Settings, build)

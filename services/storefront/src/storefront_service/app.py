@@ -1,0 +1,68 @@
+"""Builds the ASGI application from its clients, for the process and for tests."""
+
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from chassis.errors import DomainError
+from storefront_service.clients.cart import CartClient
+from storefront_service.clients.catalog import CatalogClient
+from storefront_service.clients.currency import CurrencyClient
+from storefront_service.clients.mails import MailsClient
+from storefront_service.clients.orders import OrdersClient
+from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.clients.traces import TracesClient
+from storefront_service.pages.browsing import BrowsingPages
+from storefront_service.pages.cart import CartPages
+from storefront_service.pages.checkout import CheckoutPages
+from storefront_service.pages.errors import ErrorPages
+from storefront_service.pages.frame import Pages
+from storefront_service.pages.orders import OrderPages
+from storefront_service.sessions import SessionSigner
+from storefront_service.web.middleware import ShopMiddleware
+from storefront_service.web.static import StaticFiles
+from storefront_service.web.templates import Templates
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The services that the pages read from."""
+
+    catalog: CatalogClient
+    currencies: CurrencyClient
+    carts: CartClient
+    suggestions: SuggestionsClient
+    orders: OrdersClient
+    mails: MailsClient
+    traces: TracesClient
+
+
+def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) -> Starlette:
+    """Create the application.
+
+    Args:
+        clients: adapters of the services.
+        signer: of session cookies.
+        secure_cookie: whether browsers send the cookie over https only.
+    """
+    static = StaticFiles()
+    pages = Pages(Templates(static), clients.catalog, clients.currencies, clients.carts)
+    errors = ErrorPages(pages)
+    return Starlette(
+        routes=[
+            *BrowsingPages(pages, clients.suggestions).routes(),
+            *CartPages(pages, clients.carts, clients.currencies, clients.suggestions).routes(),
+            *CheckoutPages(pages, clients.carts, clients.orders).routes(),
+            *OrderPages(pages, clients.orders, clients.mails, clients.traces).routes(),
+            Route("/static/{name:path}", static.serve),
+        ],
+        middleware=[Middleware(ShopMiddleware, signer, errors.forbidden, secure_cookie=secure_cookie)],
+        exception_handlers={
+            DomainError: errors.domain_error,
+            HTTPException: errors.http_error,
+            Exception: errors.unexpected_error,
+        },
+    )

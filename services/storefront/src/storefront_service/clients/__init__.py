@@ -1,0 +1,1 @@
+"""Adapters: the services that pages read from, and the trace store."""

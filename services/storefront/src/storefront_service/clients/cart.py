@@ -1,0 +1,25 @@
+"""The visitor's cart."""
+
+from shop import cart_pb2
+from shop.cart_pb2_grpc import CartServiceStub
+from storefront_service.domain import CartLine
+
+
+class CartClient:
+    """Reads and changes carts. Every method raises DomainError."""
+
+    def __init__(self, stub: CartServiceStub) -> None:
+        self._stub = stub
+
+    async def read(self, user_id: str, *, timeout_seconds: float | None = None) -> tuple[CartLine, ...]:
+        cart = await self._stub.GetCart(cart_pb2.GetCartRequest(user_id=user_id), timeout=timeout_seconds)
+        return tuple(CartLine(item.product_id, item.quantity) for item in cart.items)
+
+    async def add(self, user_id: str, line: CartLine, key: str) -> None:
+        """Add a quantity of a product, once per key."""
+        item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
+        request = cart_pb2.AddItemRequest(user_id=user_id, item=item)
+        await self._stub.AddItem(request, metadata=(("idempotency-key", key),))
+
+    async def empty(self, user_id: str) -> None:
+        await self._stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id))

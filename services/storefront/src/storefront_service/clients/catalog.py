@@ -1,0 +1,46 @@
+"""The product catalog, cached, and search."""
+
+from chassis.cache import TtlCache
+from chassis.wire import money_from_wire
+from shop import empty_pb2, product_catalog_pb2
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from storefront_service.domain import Catalog, Product
+
+TTL_SECONDS = 10.0
+_ALL = "catalog"
+
+
+class CatalogClient:
+    """Reads the catalog. After the first read a stale one is served while it is refreshed, or cannot be."""
+
+    def __init__(self, stub: ProductCatalogServiceStub, ttl_seconds: float = TTL_SECONDS) -> None:
+        self._stub = stub
+        self._cache: TtlCache[str, Catalog] = TtlCache(self._fetch, ttl_seconds, serve_stale=True)
+
+    async def current(self) -> Catalog:
+        """Return the catalog. Raise DomainError if it has never been read and cannot be."""
+        (catalog,) = await self._cache.get(_ALL)
+        return catalog
+
+    async def search(self, query: str) -> list[Product]:
+        """Return the products that match, best first. Raise DomainError."""
+        found = await self._stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
+        return [_from_wire(product) for product in found.results]
+
+    async def aclose(self) -> None:
+        await self._cache.aclose()
+
+    async def _fetch(self, _key: str) -> Catalog:
+        response = await self._stub.ListProducts(empty_pb2.Empty())
+        return Catalog([_from_wire(product) for product in response.products])
+
+
+def _from_wire(message: product_catalog_pb2.Product) -> Product:
+    return Product(
+        id=message.id,
+        name=message.name,
+        description=message.description,
+        picture=message.picture,
+        price=money_from_wire(message.price_usd),
+        categories=tuple(message.categories),
+    )

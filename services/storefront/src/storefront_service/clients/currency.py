@@ -1,0 +1,48 @@
+"""Prices in the visitor's currency, cached amount by amount."""
+
+from collections.abc import Sequence
+
+from babel.numbers import get_currency_precision
+
+from chassis.cache import TtlCache
+from chassis.money import Money, round_to_digits
+from chassis.wire import money_from_wire, money_to_wire
+from shop import currency_pb2, empty_pb2
+from shop.currency_pb2_grpc import CurrencyServiceStub
+
+TTL_SECONDS = 60.0
+_ALL = "currencies"
+
+
+class CurrencyClient:
+    """Lists currencies and converts amounts. After the first read stale values are served during a refresh."""
+
+    def __init__(self, stub: CurrencyServiceStub, ttl_seconds: float = TTL_SECONDS) -> None:
+        self._stub = stub
+        self._codes: TtlCache[str, list[str]] = TtlCache(self._fetch_codes, ttl_seconds, serve_stale=True)
+        self._converted: TtlCache[tuple[Money, str], Money] = TtlCache(self._convert, ttl_seconds, serve_stale=True)
+
+    async def codes(self) -> list[str]:
+        """Return the codes of all currencies, sorted. Raise DomainError if they have never been read and cannot be."""
+        (codes,) = await self._codes.get(_ALL)
+        return codes
+
+    async def convert(self, amounts: Sequence[Money], code: str) -> list[Money]:
+        """Return the amounts in a currency, rounded to its minor unit, as checkout charges them. Raise DomainError."""
+        foreign = [(amount, code) for amount in amounts if amount.currency_code != code]
+        converted = dict(zip(foreign, await self._converted.get(*foreign), strict=True)) if foreign else {}
+        return [converted.get((amount, code), amount) for amount in amounts]
+
+    async def aclose(self) -> None:
+        await self._codes.aclose()
+        await self._converted.aclose()
+
+    async def _fetch_codes(self, _key: str) -> list[str]:
+        return list((await self._stub.GetSupportedCurrencies(empty_pb2.Empty())).currency_codes)
+
+    async def _convert(self, key: tuple[Money, str]) -> Money:
+        amount, code = key
+        request = currency_pb2.CurrencyConversionRequest(to_code=code)
+        getattr(request, "from").CopyFrom(money_to_wire(amount))
+        converted = money_from_wire(await self._stub.Convert(request))
+        return round_to_digits(converted, get_currency_precision(code))

@@ -1,0 +1,110 @@
+"""Orders: placing them through checkout, and what its journal records of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+
+from chassis.errors import NotFound
+from chassis.wire import money_from_wire
+from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop_internal import orders_pb2
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from storefront_service.domain import Order, OrderLine, OrderNotFound, OrderState, Receipt, Step
+from storefront_service.order_form import OrderForm
+
+_REPLAYED = frozenset({"idempotent-replayed", "order-replayed"})
+_LISTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A placed order; `repeated` when the request was a repeat of one that placed it before."""
+
+    order_id: str
+    repeated: bool
+
+
+class OrdersClient:
+    """Every method raises DomainError."""
+
+    def __init__(self, checkout: CheckoutServiceStub, journal: OrderJournalStub) -> None:
+        self._checkout = checkout
+        self._journal = journal
+
+    async def place(self, user_id: str, currency: str, form: OrderForm) -> Placed:
+        """Order the user's cart, once per key of the form."""
+        request = checkout_pb2.PlaceOrderRequest(
+            user_id=user_id,
+            user_currency=currency,
+            email=form.email,
+            address=address_pb2.Address(
+                street_address=form.street_address,
+                city=form.city,
+                state=form.state,
+                country=form.country,
+                zip_code=form.zip_code,
+            ),
+            credit_card=payment_pb2.CreditCardInfo(
+                credit_card_number=form.card.number,
+                credit_card_cvv=form.card.cvv,
+                credit_card_expiration_year=form.card.year,
+                credit_card_expiration_month=form.card.month,
+            ),
+        )
+        call = self._checkout.PlaceOrder(request, metadata=(("idempotency-key", form.key),))
+        placed = (await call).order
+        trailers = {name for name, _ in await call.trailing_metadata()}
+        return Placed(placed.order_id, repeated=not _REPLAYED.isdisjoint(trailers))
+
+    async def find(self, user_id: str, order_id: str) -> Order:
+        """Return an order of this user with its history. Raise OrderNotFound also for one of another user."""
+        try:
+            found = await self._journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
+        except NotFound as error:
+            raise OrderNotFound("there is no such order") from error
+        if found.order.user_id != user_id:
+            raise OrderNotFound("there is no such order")
+        receipt = _receipt_from_wire(found.result) if found.HasField("result") else None
+        return _from_wire(found.order, found.history, receipt)
+
+    async def of_user(self, user_id: str) -> list[Order]:
+        """Return the user's latest orders, newest first, without their histories."""
+        found = await self._journal.ListOrders(orders_pb2.ListOrdersRequest(user_id=user_id, limit=_LISTED))
+        return [_from_wire(order) for order in found.orders]
+
+
+def _from_wire(
+    order: orders_pb2.Order, history: Sequence[orders_pb2.OrderEvent] = (), receipt: Receipt | None = None
+) -> Order:
+    return Order(
+        order_id=order.order_id,
+        user_id=order.user_id,
+        state=_state_from_wire(order.state),
+        total=money_from_wire(order.total),
+        attempt=order.attempt,
+        workers=order.epoch,
+        created_at=order.created_at.ToDatetime(UTC),
+        tracking_id=order.tracking_id,
+        reason=order.reason,
+        pending=(*order.outbox, *order.dead_letters),
+        history=tuple(map(_step_from_wire, history)),
+        receipt=receipt,
+    )
+
+
+def _step_from_wire(event: orders_pb2.OrderEvent) -> Step:
+    state = _state_from_wire(event.state)
+    return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, event.detail)
+
+
+def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> OrderState:
+    return OrderState(orders_pb2.OrderState.Name(state).removeprefix("ORDER_STATE_"))
+
+
+def _receipt_from_wire(result: order_pb2.OrderResult) -> Receipt:
+    lines = [OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in result.items]
+    at = result.shipping_address
+    city = " ".join(part for part in (str(at.zip_code or ""), at.city) if part)
+    address = tuple(part for part in (at.street_address, city, at.state, at.country) if part)
+    return Receipt(tuple(lines), money_from_wire(result.shipping_cost), address)

@@ -1,0 +1,204 @@
+"""What the shop shows: products, carts, orders and their history. No wire format, no HTTP."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from chassis.errors import NotFound
+from chassis.money import Money, total
+
+BASE_CURRENCY = "USD"
+"""The currency of the catalog, and of a visitor who has chosen no other."""
+
+_CURRENCY = re.compile("[A-Z]{3}")
+
+
+class ProductNotFound(NotFound):
+    """No product has this id."""
+
+
+class OrderNotFound(NotFound):
+    """This session has no order with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product on sale."""
+
+    id: str
+    name: str
+    description: str
+    picture: str
+    price: Money
+    categories: tuple[str, ...]
+
+
+class Catalog:
+    """All products on sale, in the order of the catalog."""
+
+    def __init__(self, products: Sequence[Product]) -> None:
+        self.products = tuple(products)
+        self._by_id = {product.id: product for product in products}
+        self._by_category: dict[str, list[Product]] = {}
+        for product in products:
+            for category in product.categories:
+                self._by_category.setdefault(category, []).append(product)
+
+    @property
+    def categories(self) -> list[str]:
+        return list(self._by_category)
+
+    def get(self, product_id: str) -> Product | None:
+        return self._by_id.get(product_id)
+
+    def find(self, product_id: str) -> Product:
+        """Return a product. Raise ProductNotFound."""
+        product = self._by_id.get(product_id)
+        if product is None:
+            raise ProductNotFound("there is no such product")
+        return product
+
+    def in_category(self, category: str) -> list[Product]:
+        """Return the products of a category; none for one that does not exist."""
+        return self._by_category.get(category, [])
+
+    def selection(self, count: int) -> list[Product]:
+        """Return up to so many products, of as many categories as possible."""
+        chosen: dict[str, Product] = {}
+        for products in self._by_category.values():
+            fresh = next((product for product in products if product.id not in chosen), None)
+            if fresh is not None:
+                chosen[fresh.id] = fresh
+        return list(chosen.values())[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class CartLine:
+    """A quantity of one product."""
+
+    product_id: str
+    quantity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ad:
+    """A short text that links to a page of this shop."""
+
+    url: str
+    text: str
+
+
+class OrderState(StrEnum):
+    """The states of an order in checkout's journal."""
+
+    CHARGING = "CHARGING"
+    SHIPPED = "SHIPPED"
+    DONE = "DONE"
+    DECLINED = "DECLINED"
+    VOIDING = "VOIDING"
+    VOIDED = "VOIDED"
+    NEEDS_REFUND = "NEEDS_REFUND"
+    ABANDONED = "ABANDONED"
+    NEEDS_REVIEW = "NEEDS_REVIEW"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the order changes no more, unless its customer orders the cart again."""
+        return self not in {OrderState.CHARGING, OrderState.SHIPPED, OrderState.VOIDING}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event in the history of an order."""
+
+    at: datetime
+    name: str
+    state: OrderState
+    attempt: int
+    worker_number: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLine:
+    """A product in an order; `cost` is that of the whole quantity."""
+
+    product_id: str
+    quantity: int
+    cost: Money
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was ordered."""
+
+    lines: tuple[OrderLine, ...]
+    shipping_cost: Money
+    address: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order and its history.
+
+    Attributes:
+        receipt: None when its details were deleted because of their age.
+        workers: how many workers have owned the order; more than one after a crash.
+    """
+
+    order_id: str
+    user_id: str
+    state: OrderState
+    total: Money
+    attempt: int
+    workers: int
+    created_at: datetime
+    tracking_id: str
+    reason: str
+    pending: tuple[str, ...] = ()
+    history: tuple[Step, ...] = ()
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of a trace; times in milliseconds, the start since that of the trace."""
+
+    name: str
+    service: str
+    start: float
+    duration: float
+    depth: int
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The spans of a trace in the order of a waterfall."""
+
+    trace_id: str
+    spans: tuple[Span, ...] = field(default=())
+
+    @property
+    def duration(self) -> float:
+        return max((span.start + span.duration for span in self.spans), default=0.0)
+
+
+def sum_of(currency: str, amounts: Sequence[Money]) -> Money:
+    return total(currency, amounts)
+
+
+def is_currency(text: str) -> bool:
+    return _CURRENCY.fullmatch(text) is not None
+
+
+def session_label(user_id: str) -> str:
+    """Return an id of a session for telemetry, from which its user id cannot be computed."""
+    return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]
+
+
+def quantities(lines: Sequence[CartLine]) -> Mapping[str, int]:
+    return {line.product_id: line.quantity for line in lines}

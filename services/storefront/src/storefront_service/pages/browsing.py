@@ -1,0 +1,104 @@
+"""Home, search, categories and products."""
+
+import asyncio
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from chassis.errors import InvalidArgument, NotFound
+from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.domain import Ad, Catalog, Product
+from storefront_service.pages.frame import Frame, Pages, PricedProduct
+from storefront_service.sessions import new_key
+
+_MAX_QUERY = 256
+_FEATURED = 12
+
+
+class CategoryNotFound(NotFound):
+    """No product is in this category."""
+
+
+class BrowsingPages:
+    def __init__(self, pages: Pages, suggestions: SuggestionsClient) -> None:
+        self._pages = pages
+        self._suggestions = suggestions
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.home),
+            Route("/search", self.search),
+            Route("/categories/{name:path}", self.category),
+            Route("/products/{product_id:path}", self.product),
+            Route("/product/{product_id:path}", self.redirect_to_product),  # the links of older ads
+        ]
+
+    async def home(self, request: Request) -> Response:
+        catalog = await self._pages.catalog()
+        frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([]))
+        featured = await self._pages.priced(catalog.selection(_FEATURED), frame.currency)
+        tiles = [(name, catalog.in_category(name)[0]) for name in catalog.categories]
+        return self._pages.render("home.html", frame, featured=featured, tiles=tiles, ad=ad)
+
+    async def search(self, request: Request) -> Response:
+        """Show the products that match the query, all of them without one."""
+        query = " ".join(request.query_params.get("q", "").split())
+        if len(query) > _MAX_QUERY:
+            raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
+        frame, catalog, found = await asyncio.gather(
+            self._pages.frame(request), self._pages.catalog(), self._pages.search(query) if query else _none()
+        )
+        products = found if query else list(catalog.products)
+        title = f"Results for “{query}”" if query else "All products"
+        return await self._list(frame, title, products, query=query)
+
+    async def category(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        catalog = await self._pages.catalog()
+        products = catalog.in_category(name)
+        if not products:
+            raise CategoryNotFound("there is no such category")
+        frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([name]))
+        return await self._list(frame, name.capitalize(), products, current=name, ad=ad)
+
+    async def product(self, request: Request) -> Response:
+        catalog = await self._pages.catalog()
+        product = catalog.find(request.path_params["product_id"])
+        user_id = self._pages.user_id(request)
+        frame, recommended, ad = await asyncio.gather(
+            self._pages.frame(request),
+            self._suggestions.recommended(user_id, [product.id]),
+            self._suggestions.ad(product.categories, page=request.url.path),
+        )
+        others = await self._pages.priced([product, *_known(catalog, recommended)], frame.currency)
+        return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())
+
+    async def redirect_to_product(self, request: Request) -> Response:
+        catalog = await self._pages.catalog()
+        product = catalog.find(request.path_params["product_id"])
+        return RedirectResponse(f"/products/{product.id}", status_code=308)
+
+    async def _list(
+        self,
+        frame: Frame,
+        title: str,
+        products: Sequence[Product],
+        *,
+        query: str = "",
+        current: str = "",
+        ad: Ad | None = None,
+    ) -> Response:
+        priced: list[PricedProduct] = await self._pages.priced(products, frame.currency)
+        return self._pages.render(
+            "products.html", frame, title=title, products=priced, query=query, current=current, ad=ad
+        )
+
+
+async def _none() -> list[Product]:
+    return []
+
+
+def _known(catalog: Catalog, product_ids: Sequence[str]) -> list[Product]:
+    return [product for product_id in product_ids if (product := catalog.get(product_id)) is not None]

@@ -1,0 +1,136 @@
+"""The cart, and the choice of currency."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from chassis.errors import InvalidArgument
+from chassis.fields import parse_idempotency_key
+from chassis.money import Money
+from storefront_service.clients.cart import CartClient
+from storefront_service.clients.currency import CurrencyClient
+from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.domain import CartLine, Catalog, Product, is_currency, sum_of
+from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, require
+from storefront_service.web.forms import read_form
+from storefront_service.web.headers import PERSONAL
+
+MAX_QUANTITY = 10_000
+_SEE_OTHER = 303
+_YEAR_SECONDS = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CartRow:
+    """A line of the cart; without product and cost if the product is no longer sold."""
+
+    product_id: str
+    quantity: int
+    product: Product | None
+    cost: Money | None
+
+
+@dataclass(frozen=True, slots=True)
+class CartView:
+    """The cart as it is shown; `total` is that of the rows that can be ordered."""
+
+    rows: tuple[CartRow, ...]
+    total: Money
+
+    @property
+    def orderable(self) -> bool:
+        return bool(self.rows) and all(row.product for row in self.rows)
+
+
+async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
+    """Return a cart with the costs that checkout would charge, without shipping."""
+    sold = {line.product_id: product for line in lines if (product := catalog.get(line.product_id))}
+    known = [line for line in lines if line.product_id in sold]
+    amounts = await pages.prices([sold[line.product_id].price * line.quantity for line in known], currency)
+    costs = {line.product_id: amount for line, amount in zip(known, amounts, strict=True)}
+    rows = [
+        CartRow(line.product_id, line.quantity, sold.get(line.product_id), costs.get(line.product_id)) for line in lines
+    ]
+    shown = amounts[0].currency_code if amounts else currency
+    return CartView(tuple(rows), sum_of(shown, amounts))
+
+
+class CartPages:
+    def __init__(
+        self, pages: Pages, carts: CartClient, currencies: CurrencyClient, suggestions: SuggestionsClient
+    ) -> None:
+        self._pages = pages
+        self._carts = carts
+        self._currencies = currencies
+        self._suggestions = suggestions
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/cart", self.cart),
+            Route("/cart/items", self.add, methods=["POST"]),
+            Route("/cart/empty", self.empty, methods=["POST"]),
+            Route("/currency", self.choose_currency, methods=["POST"]),
+        ]
+
+    async def cart(self, request: Request) -> Response:
+        user_id = self._pages.user_id(request)
+        lines, catalog = await asyncio.gather(
+            require("cart", self._carts.read(user_id)), require("catalog", self._pages.catalog())
+        )
+        frame, recommended = await asyncio.gather(
+            self._pages.frame(request, lines),
+            self._suggestions.recommended(user_id, [line.product_id for line in lines]),
+        )
+        view = await view_cart(self._pages, catalog, lines, frame.currency)
+        suggested = [product for each in recommended if (product := catalog.get(each))]
+        return self._pages.render(
+            "cart.html",
+            frame,
+            cache=PERSONAL,
+            cart=view,
+            added=catalog.get(request.query_params.get("added", "")),
+            recommended=await self._pages.priced(suggested, frame.currency),
+        )
+
+    async def add(self, request: Request) -> Response:
+        """Add a product, once per key of the form."""
+        form = await read_form(request)
+        key = parse_idempotency_key(form.get("key", ""))
+        quantity = _parse_quantity(form.get("quantity", ""))
+        product = (await self._pages.catalog()).find(form.get("product_id", ""))
+        line = CartLine(product.id, quantity)
+        await require("cart", self._carts.add(self._pages.user_id(request), line, key))
+        return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
+
+    async def empty(self, request: Request) -> Response:
+        await require("cart", self._carts.empty(self._pages.user_id(request)))
+        return RedirectResponse("/cart", _SEE_OTHER)
+
+    async def choose_currency(self, request: Request) -> Response:
+        form = await read_form(request)
+        code = form.get("currency_code", "")
+        codes = await require("currency", self._currencies.codes())
+        if not is_currency(code) or code not in codes:
+            raise InvalidArgument.field("currency_code", "is not a currency of this shop")
+        response = RedirectResponse(_local_path(form.get("return_to", "")), _SEE_OTHER)
+        response.set_cookie(CURRENCY_COOKIE, code, max_age=_YEAR_SECONDS, httponly=True, samesite="lax")
+        return response
+
+
+def _parse_quantity(text: str) -> int:
+    rule = InvalidArgument.field("quantity", f"must be a number from 1 to {MAX_QUANTITY:,}")
+    if not (text.isascii() and text.isdecimal() and len(text) < len(str(MAX_QUANTITY)) + 1):
+        raise rule
+    if not 1 <= int(text) <= MAX_QUANTITY:
+        raise rule
+    return int(text)
+
+
+def _local_path(text: str) -> str:
+    """Return a path of this shop; the home page instead of any other address."""
+    is_path = text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
+    return text if is_path else "/"

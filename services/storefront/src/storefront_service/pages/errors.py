@@ -1,0 +1,99 @@
+"""Pages for what goes wrong."""
+
+from http import HTTPStatus
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from chassis.errors import (
+    Aborted,
+    AlreadyExists,
+    DomainError,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+)
+from storefront_service.pages.frame import Pages, PartDown
+from storefront_service.web.forms import FormTooLong, UnsupportedForm
+from storefront_service.web.headers import PERSONAL
+
+log = structlog.get_logger()
+
+_STATUS: dict[type[DomainError], int] = {
+    FormTooLong: 413,
+    UnsupportedForm: 415,
+    InvalidArgument: 400,
+    OutOfRange: 400,
+    NotFound: 404,
+    FailedPrecondition: 409,
+    AlreadyExists: 409,
+    Aborted: 409,
+}
+_TITLES = {
+    400: "That request can't be used",
+    403: "This form came from another site",
+    404: "There is nothing here",
+    405: "That is not possible here",
+    409: "That is not possible right now",
+    413: "That form is too long",
+    415: "That is not a form of this shop",
+    500: "Something went wrong on our side",
+    503: "This part of the shop is taking a break",
+}
+_TEXTS = {
+    403: "For your safety nothing was changed. Open the page in this shop and try again.",
+    404: "The page may have moved, or the product is no longer sold.",
+    500: "Nothing was changed that you did not see. Try again in a moment.",
+}
+_STILL_WORKS = {
+    "catalog": "Products can't be shown right now. Your orders can still be followed, and your cart is safe.",
+    "cart": "Your cart can't be reached right now, and nothing in it is lost. Browsing and your orders still work.",
+    "orders": "Orders can't be shown right now; those you placed continue. Browsing and your cart still work.",
+    "email": "The e-mail can't be shown right now. Everything else works, and your order is not affected.",
+    "currency": "The currency can't be changed right now. Everything else works.",
+}
+
+
+class ErrorPages:
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def domain_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
+        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
+        text = _STILL_WORKS.get(error.part, "") if isinstance(error, PartDown) else _described(error, status)
+        response = await self._page(request, status, text)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            response.headers["retry-after"] = "5"
+        return response
+
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        # Raised by Starlette: unknown path, wrong method.
+        assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
+        response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
+        response.headers.update(error.headers or {})
+        return response
+
+    async def unexpected_error(self, request: Request, _error: Exception) -> Response:
+        return await self._page(request, 500, _TEXTS[500])
+
+    async def forbidden(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a form that another site sent."""
+        response = await self._page(Request(scope), 403, _TEXTS[403])
+        await response(scope, receive, send)
+
+    async def _page(self, request: Request, status: int, text: str) -> Response:
+        frame = await self._pages.frame(request)
+        title = _TITLES.get(status, HTTPStatus(status).phrase)
+        return self._pages.render("error.html", frame, status=status, cache=PERSONAL, title=title, text=text)
+
+
+def _described(error: DomainError, status: int) -> str:
+    """Return the text for a refused request: what is wrong with which field, never its value."""
+    if status == HTTPStatus.NOT_FOUND:
+        return _TEXTS[404]
+    return f"{error.message[:1].upper()}{error.message[1:]}." if status < HTTPStatus.INTERNAL_SERVER_ERROR else ""

@@ -1,0 +1,163 @@
+"""The session's orders: their list, and for each one its progress, its trace and its e-mail."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from chassis.errors import DomainError, NotFound
+from storefront_service.clients.mails import Mail, MailsClient
+from storefront_service.clients.orders import OrdersClient
+from storefront_service.clients.traces import TracesClient
+from storefront_service.domain import Catalog, Order, OrderLine, Product
+from storefront_service.pages.frame import Pages, require
+from storefront_service.web.headers import PERSONAL
+
+# Below the grace period of a drain, so that a stream never delays the end of the process; browsers reconnect.
+_STREAM_SECONDS = 15.0
+_POLL_SECONDS = 0.4
+# Spans are exported in batches every few seconds.
+_TRACE_POLL_SECONDS = 1.0
+_EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
+
+
+class MailNotFound(NotFound):
+    """The order has no e-mail, or its text was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A line of an order with its product, None if that is no longer sold."""
+
+    line: OrderLine
+    product: Product | None
+
+
+class OrderPages:
+    """Pages of orders, and their progress as a stream.
+
+    Args:
+        poll_seconds: how often a stream reads the journal.
+        stream_seconds: how long a stream lasts at most.
+    """
+
+    def __init__(
+        self,
+        pages: Pages,
+        orders: OrdersClient,
+        mails: MailsClient,
+        traces: TracesClient,
+        *,
+        poll_seconds: float = _POLL_SECONDS,
+        stream_seconds: float = _STREAM_SECONDS,
+    ) -> None:
+        self._pages = pages
+        self._orders = orders
+        self._mails = mails
+        self._traces = traces
+        self._poll_seconds = poll_seconds
+        self._stream_seconds = stream_seconds
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/orders", self.list_orders),
+            Route("/orders/{order_id}", self.order),
+            Route("/orders/{order_id}/events", self.events),
+            Route("/orders/{order_id}/email", self.email),
+            Route("/orders/{order_id}/email/content", self.email_content),
+        ]
+
+    async def list_orders(self, request: Request) -> Response:
+        found, frame = await asyncio.gather(
+            require("orders", self._orders.of_user(self._pages.user_id(request))), self._pages.frame(request)
+        )
+        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=found)
+
+    async def order(self, request: Request) -> Response:
+        order, frame, catalog = await asyncio.gather(
+            self._find(request), self._pages.frame(request), _catalog_or_empty(self._pages)
+        )
+        trace = await self._traces.of_order(order.order_id, order.created_at)
+        lines = order.receipt.lines if order.receipt else ()
+        return self._pages.render(
+            "order.html",
+            frame,
+            cache=PERSONAL,
+            order=order,
+            rows=[OrderRow(line, catalog.get(line.product_id)) for line in lines],
+            trace=trace,
+            traces_available=self._traces.available,
+            live=not order.state.is_final or (self._traces.available and trace is None),
+            repeated="repeated" in request.query_params,
+        )
+
+    async def events(self, request: Request) -> Response:
+        """Stream the order's progress as server-sent events, until it changes no more or the stream's time is over."""
+        order = await self._find(request)
+        headers = {"cache-control": PERSONAL, "x-accel-buffering": "no"}
+        return StreamingResponse(self._events(order), media_type="text/event-stream", headers=headers)
+
+    async def email(self, request: Request) -> Response:
+        mail, frame = await asyncio.gather(self._mail(request), self._pages.frame(request))
+        order_id = request.path_params["order_id"]
+        return self._pages.render("email.html", frame, cache=PERSONAL, mail=mail, order_id=order_id)
+
+    async def email_content(self, request: Request) -> Response:
+        """Return the HTML of the e-mail for a frame, without scripts, links to other origins or access to the shop."""
+        mail = await self._mail(request)
+        if mail is None or mail.html is None:
+            raise MailNotFound("there is no such e-mail")
+        headers = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN"}
+        return HTMLResponse(mail.html, headers={**headers, "cache-control": PERSONAL})
+
+    async def _find(self, request: Request) -> Order:
+        user_id, order_id = self._pages.user_id(request), request.path_params["order_id"]
+        return await require("orders", self._orders.find(user_id, order_id))
+
+    async def _mail(self, request: Request) -> Mail | None:
+        order = await self._find(request)
+        return await require("email", self._mails.find(order.order_id))
+
+    async def _events(self, order: Order) -> AsyncIterator[str]:
+        until = time.monotonic() + self._stream_seconds
+        sent = ""
+        yield "retry: 1000\n\n"
+        while time.monotonic() < until:
+            progress = self._pages.fragment("order_progress.html", {"order": order})
+            if progress != sent:
+                sent = progress
+                yield _event("progress", progress)
+            if order.state.is_final:
+                async for event in self._trace_events(order, until):
+                    yield event
+                yield _event("end", "")
+                return
+            await asyncio.sleep(self._poll_seconds)
+            try:
+                order = await self._orders.find(order.user_id, order.order_id)
+            except DomainError:
+                yield ": checkout does not respond\n\n"  # it may again before the stream ends
+
+    async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
+        while self._traces.available and time.monotonic() < until:
+            trace = await self._traces.of_order(order.order_id, order.created_at)
+            if trace is not None:
+                yield _event("trace", self._pages.fragment("trace.html", {"trace": trace}))
+                return
+            await asyncio.sleep(_TRACE_POLL_SECONDS)
+
+
+async def _catalog_or_empty(pages: Pages) -> Catalog:
+    try:
+        return await pages.catalog()
+    except DomainError:
+        return Catalog([])
+
+
+def _event(name: str, data: str) -> str:
+    lines = "\n".join(f"data: {line}" for line in data.splitlines()) or "data:"
+    return f"event: {name}\n{lines}\n\n"

@@ -1,0 +1,42 @@
+"""Reads forms. Only in memory: a library for multipart forms would write long ones to disk."""
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from chassis.errors import DomainError, InvalidArgument
+
+MAX_BYTES = 16 * 1024
+_MAX_FIELDS = 50
+_TYPE = "application/x-www-form-urlencoded"
+
+
+class FormTooLong(DomainError):
+    """The body of the request is longer than any form of the shop."""
+
+
+class UnsupportedForm(DomainError):
+    """The body of the request is not a plain HTML form."""
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form. Raise FormTooLong, UnsupportedForm or InvalidArgument."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
+        raise UnsupportedForm(f"the form must be {_TYPE}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise FormTooLong(f"a form has at most {MAX_BYTES} bytes")
+    return _parse(bytes(body))
+
+
+def _parse(body: bytes) -> dict[str, str]:
+    malformed = InvalidArgument.field("form", "is malformed")
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError:  # its text may quote the body
+        raise malformed from None
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise malformed
+    return dict(pairs)

@@ -1,0 +1,30 @@
+"""Security headers of every response, and which responses may be cached."""
+
+from starlette.datastructures import MutableHeaders
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PERSONAL = "no-store"
+"""Cache-Control of pages with addresses, orders or a form for card data."""
+PRIVATE = "private, no-cache"
+"""Cache-Control of the other pages, which show how many items are in the visitor's cart."""
+
+_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    # With no-referrer browsers would send `Origin: null` with forms.
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def add_security_headers(headers: MutableHeaders) -> None:
+    """Add the headers that a response does not set itself."""
+    for name, value in _HEADERS.items():
+        headers.setdefault(name, value)
+    headers.setdefault("cache-control", PERSONAL)

@@ -1,0 +1,72 @@
+"""Style sheet, script and pictures, served from memory under URLs that change with their content."""
+
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chassis.errors import NotFound
+
+FOLDER = Path(__file__).parent.parent / "static"
+_FAR_FUTURE = "public, max-age=31536000, immutable"
+_SHORT = "public, max-age=300"
+_COMPRESSED = (".css", ".js", ".svg")
+
+
+class FileNotFound(NotFound):
+    """There is no static file of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    compressed: bytes | None
+    media_type: str
+    version: str
+
+
+class StaticFiles:
+    """All files of a folder, which is read once."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._files: Mapping[str, _File] = {
+            path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()
+        }
+        self._urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
+
+    def url(self, name: str) -> str:
+        """Return the URL of a file, which changes with its content."""
+        return self._urls[name]
+
+    def picture(self, path: str) -> str:
+        """Return the URL of a product's picture, given its path in the catalog; that of a placeholder if unknown."""
+        return self._urls.get(path.removeprefix("/static/"), self._urls["placeholder.svg"])
+
+    async def serve(self, request: Request) -> Response:
+        file = self._files.get(request.path_params["name"])
+        if file is None:
+            raise FileNotFound("there is no such file")
+        versioned = request.query_params.get("v") == file.version
+        headers = {
+            "cache-control": _FAR_FUTURE if versioned else _SHORT,
+            "etag": f'"{file.version}"',
+            "vary": "accept-encoding",
+        }
+        if request.headers.get("if-none-match") == headers["etag"]:
+            return Response(status_code=304, headers=headers)
+        if file.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"] = "gzip"
+            return Response(file.compressed, headers=headers, media_type=file.media_type)
+        return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+def _read(path: Path) -> _File:
+    content = path.read_bytes()
+    compressed = gzip.compress(content, mtime=0) if path.suffix in _COMPRESSED else None
+    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return _File(content, compressed, media_type, hashlib.sha256(content).hexdigest()[:12])
