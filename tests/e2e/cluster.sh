@@ -177,7 +177,7 @@ install_shop() {
 
 order_by_notes() {
     log "place an order with the commands in the notes"
-    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Run the/p' | sed '1d; $d' \
+    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order without a browser:/,/^Run the/p' | sed '1d; $d' \
         >"$work/order.sh"
     bash "$work/order.sh" | tee "$work/order.json"
     grep -q '"shipping_tracking_id": "..*"\|"shippingTrackingId": "..*"' "$work/order.json" || fail "no order"
