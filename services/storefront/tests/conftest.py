@@ -1,0 +1,22 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shop_testkit.storefront import Backends, Storefront, Visitor, storefront
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[Storefront]:
+    async with storefront() as running:
+        yield running
+
+
+@pytest.fixture
+async def visitor(shop: Storefront) -> AsyncIterator[Visitor]:
+    async with shop.visitor() as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def backends(shop: Storefront) -> Backends:
+    return shop.backends

@@ -1,0 +1,97 @@
+import pytest
+
+from shop_testkit.storefront import SHOP, Storefront, Visitor
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+POSTS = ("/cart/items", "/cart/empty", "/currency", "/orders")
+FOREIGN = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": f"{SHOP}.evil.example"},
+    {"origin": "http://[::"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site", "origin": SHOP},
+    {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize("path", POSTS)
+async def test_a_form_of_another_site_is_rejected(visitor: Visitor, path: str, headers: dict[str, str]) -> None:
+    response = await visitor.post(path, data={"currency_code": "EUR"}, headers=headers)
+    assert response.status_code == 403
+    assert "This form came from another site" in response.text
+
+
+@pytest.mark.parametrize("headers", [{"origin": SHOP}, {"sec-fetch-site": "same-origin", "origin": SHOP}, {}])
+async def test_a_form_of_the_shop_is_accepted(visitor: Visitor, headers: dict[str, str]) -> None:
+    response = await visitor.post("/cart/empty", data={}, headers={**FORM, **headers})
+    assert response.status_code == 303
+
+
+@pytest.mark.parametrize("path", ["/cart/items", "/currency", "/orders"])
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"key=%ff", b"key=1&key=2", b"&".join(b"a%d=1" % n for n in range(99))])
+async def test_a_malformed_form_is_rejected(visitor: Visitor, path: str, body: bytes) -> None:
+    response = await visitor.post(path, content=body, headers=FORM)
+    assert response.status_code == 400
+    assert "Form: is malformed" in response.text
+
+
+@pytest.mark.parametrize("path", ["/cart/items", "/currency", "/orders"])
+async def test_a_form_that_is_too_long_is_rejected(visitor: Visitor, path: str) -> None:
+    response = await visitor.post(path, content=b"key=" + b"x" * 20_000, headers=FORM)
+    assert response.status_code == 413
+
+
+async def test_a_form_of_10_000_lines_is_rejected(visitor: Visitor) -> None:
+    body = b"&".join(b"product_id=pan&quantity=%d" % number for number in range(10_000))
+    assert (await visitor.post("/cart/items", content=body, headers=FORM)).status_code == 413
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "application/json", ""])
+async def test_another_kind_of_form_is_rejected(visitor: Visitor, content_type: str) -> None:
+    response = await visitor.post("/orders", content=b"--x--", headers={"content-type": content_type})
+    assert response.status_code == 415
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+async def test_another_method_is_not_allowed(visitor: Visitor, method: str) -> None:
+    assert (await visitor.request(method, "/cart")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/products/%00",
+        "/products/..%2F..%2Fetc%2Fpasswd",
+        "/static/../domain.py",
+        "/static/..%2fdomain.py",
+        "/categories/%0d%0aset-cookie:%20x=1",
+        "/orders/%00",
+        "/orders/" + "x" * 300,
+        "/orders/%F0%9F%98%80/events",
+        "/" + "x" * 5000,
+    ],
+)
+async def test_an_odd_path_is_a_page_with_status_4xx(visitor: Visitor, path: str) -> None:
+    response = await visitor.get(path)
+    assert 400 <= response.status_code < 500
+    assert "<h1>" in response.text
+
+
+async def test_control_characters_in_a_query_are_no_server_error(visitor: Visitor) -> None:
+    assert (await visitor.get("/search?q=%00%1f%7f")).status_code == 400
+
+
+@pytest.mark.parametrize("cookie", ["session=", "session=a.b", "session=" + "x" * 4000, 'session="\\"', "\xff=\xfe"])
+async def test_an_odd_cookie_is_no_server_error(shop: Storefront, cookie: str) -> None:
+    async with shop.visitor() as visitor:
+        response = await visitor.get("/", headers=[(b"cookie", cookie.encode("latin-1"))])
+    assert response.status_code == 200
+
+
+async def test_an_unexpected_error_is_a_page_without_details(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storefront_service.pages.browsing.new_key", lambda: 1 / 0)
+    page = await visitor.page("/products/cast-iron-pan", 500)
+    assert "Something went wrong on our side" in page
+    assert "ZeroDivisionError" not in page

@@ -1,0 +1,117 @@
+import asyncio
+
+import pytest
+
+from chassis.errors import Unavailable
+from shop_testkit.storefront import Backends, Visitor
+
+DOWN = Unavailable("down")
+OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}
+
+
+async def test_the_home_page_shows_products_of_many_categories(visitor: Visitor) -> None:
+    page = await visitor.page("/")
+    assert page.count('class="card"') == 12
+    assert 'href="/categories/kitchen"' in page
+
+
+async def test_search_shows_the_best_match_first(visitor: Visitor) -> None:
+    page = await visitor.page("/search?q=kettle")
+    assert page.index("Copper kettle") < page.index("Kettlebell")
+
+
+async def test_search_without_a_word_shows_all_products(visitor: Visitor) -> None:
+    assert (await visitor.page("/search")).count('class="card"') == 50
+
+
+async def test_a_category_shows_its_products(visitor: Visitor) -> None:
+    page = await visitor.page("/categories/garden")
+    assert "Herb planter" in page
+    assert "Kettlebell" not in page
+
+
+async def test_a_product_page_recommends_other_products(visitor: Visitor) -> None:
+    assert "Goes well with it" in await visitor.page("/products/cast-iron-pan")
+
+
+async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) -> None:
+    page = await visitor.page("/products/wool-blanket")
+    assert 'class="ad"' in page
+    assert 'class="tag">Ad</span> <a href="/products/wool-blanket"' not in page
+
+
+async def test_links_of_older_ads_lead_to_the_product(visitor: Visitor) -> None:
+    response = await visitor.get("/product/wool-blanket")
+    assert (response.status_code, response.headers["location"]) == (308, "/products/wool-blanket")
+
+
+async def test_the_chosen_currency_applies_to_all_prices(visitor: Visitor) -> None:
+    await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/search?q=pan"})
+    page = await visitor.page("/products/cast-iron-pan")
+    assert "¥" in page
+    assert "$" not in page
+
+
+async def test_a_change_of_currency_leads_back_to_the_page(visitor: Visitor) -> None:
+    response = await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/search?q=pan"})
+    assert response.headers["location"] == "/search?q=pan"
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"]
+)
+async def test_a_change_of_currency_never_leads_to_another_site(visitor: Visitor, target: str) -> None:
+    response = await visitor.post("/currency", data={"currency_code": "EUR", "return_to": target})
+    assert response.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("service", OPTIONAL)
+async def test_a_page_is_shown_without_what_is_down(visitor: Visitor, backends: Backends, service: str) -> None:
+    getattr(backends, service).fail(DOWN)
+    await visitor.page(OPTIONAL[service])
+
+
+@pytest.mark.parametrize("service", OPTIONAL)
+async def test_a_page_is_shown_without_what_hangs(visitor: Visitor, backends: Backends, service: str) -> None:
+    getattr(backends, service).hang()
+    async with asyncio.timeout(10):  # a deadline is 1 s at most; the rest is for a loaded machine
+        await visitor.page(OPTIONAL[service])
+
+
+async def test_the_catalog_is_shown_from_memory_while_its_service_is_down(visitor: Visitor, backends: Backends) -> None:
+    await visitor.page("/")
+    backends.catalog.fail(DOWN)
+    assert "Cast-iron pan" in await visitor.page("/products/cast-iron-pan")
+
+
+@pytest.mark.parametrize("path", ["/", "/search?q=pan", "/categories/garden", "/products/cast-iron-pan"])
+async def test_without_any_catalog_a_page_says_what_still_works(
+    visitor: Visitor, backends: Backends, path: str
+) -> None:
+    backends.catalog.fail(DOWN)
+    assert "Your orders can still be followed" in await visitor.page(path, 503)
+
+
+async def test_without_a_conversion_prices_are_shown_in_dollars_and_the_page_says_so(
+    visitor: Visitor, backends: Backends
+) -> None:
+    await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/"})
+    backends.currency.fail(DOWN)
+    page = await visitor.page("/products/cast-iron-pan")
+    assert "$55.00" in page
+    assert "conversion is unavailable" in page
+
+
+@pytest.mark.parametrize("path", ["/products/submarine", "/categories/boats", "/nothing", "/static/nothing.svg"])
+async def test_what_does_not_exist_is_a_page_with_status_404(visitor: Visitor, path: str) -> None:
+    assert "There is nothing here" in await visitor.page(path, 404)
+
+
+async def test_a_query_that_is_too_long_is_rejected(visitor: Visitor) -> None:
+    assert "q: must have at most 256 characters" in (await visitor.page("/search?q=" + 300 * "x", 400)).lower()
+
+
+async def test_a_script_in_a_query_is_shown_as_text(visitor: Visitor) -> None:
+    page = await visitor.page("/search?q=%3Cscript%3Ealert(1)%3C/script%3E")
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page

@@ -1,0 +1,200 @@
+import asyncio
+
+import pytest
+
+from chassis.errors import Aborted, DeadlineExceeded, FailedPrecondition, FieldViolation, InvalidArgument, Unavailable
+from shop_testkit.card_leaks import leaked_cards, random_card
+from shop_testkit.storefront import Backends, Visitor, form_key
+
+TYPED = ("ada@example.com", "1 Harbour Street", "Hamburg", "Germany", "20095")
+
+
+async def test_an_order_leads_to_its_page(visitor: Visitor, backends: Backends) -> None:
+    response = await visitor.order()
+    (order_id,) = backends.checkout.orders
+    assert (response.status_code, response.headers["location"]) == (303, f"/orders/{order_id}")
+
+
+async def test_an_order_has_what_was_typed(visitor: Visitor, backends: Backends) -> None:
+    await visitor.order(credit_card_number="4242-4242 4242 4242")
+    (request,) = backends.checkout.requests
+    assert (request.email, request.address.street_address, request.address.zip_code) == (TYPED[0], TYPED[1], 20095)
+    assert (request.credit_card.credit_card_number, request.credit_card.credit_card_cvv) == ("4242424242424242", 123)
+    assert (request.user_id, request.user_currency) == (visitor.cookies["session"].partition(".")[0], "USD")
+
+
+async def test_an_order_is_charged_in_the_currency_that_the_form_showed(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form(currency_code="EUR")
+    await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/"})
+    await visitor.post("/orders", data=form)
+    assert backends.checkout.requests[0].user_currency == "EUR"
+
+
+async def test_a_form_that_is_sent_again_leads_to_the_same_order_and_says_so(visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    first, again = [await visitor.post("/orders", data=form) for _ in range(2)]
+    assert again.headers["location"] == first.headers["location"] + "?repeated=1"
+    assert "This was a repeat of an order you already placed" in await visitor.page(again.headers["location"])
+
+
+async def test_a_double_click_orders_once(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    responses = await asyncio.gather(*(visitor.post("/orders", data=form) for _ in range(2)))
+    assert len({response.headers["location"].partition("?")[0] for response in responses}) == 1
+    assert len(backends.checkout.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("in progress", reason="ORDER_IN_PROGRESS"),
+        Aborted("in flight", reason="ORDER_IN_FLIGHT"),
+        FailedPrecondition("needs review", reason="ORDER_NEEDS_REVIEW"),
+    ],
+)
+async def test_an_order_that_continues_leads_to_its_page(
+    visitor: Visitor, backends: Backends, error: Unavailable | Aborted | FailedPrecondition
+) -> None:
+    backends.checkout.error, backends.checkout.error_names_order = error, True
+    response = await visitor.order()
+    (order_id,) = backends.checkout.orders
+    assert (response.status_code, response.headers["location"]) == (303, f"/orders/{order_id}")
+
+
+async def test_a_cart_that_was_ordered_in_another_window_leads_to_that_order(
+    visitor: Visitor, backends: Backends
+) -> None:
+    backends.checkout.error = FailedPrecondition("ordered", reason="CART_ORDERED")
+    backends.checkout.error_names_order = True
+    response = await visitor.order()
+    assert response.headers["location"].endswith("?repeated=1")
+
+
+async def test_a_decline_says_why_and_names_the_order(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.error = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
+    backends.checkout.error_names_order = True
+    response = await visitor.order()
+    (order_id,) = backends.checkout.orders
+    assert response.status_code == 402
+    assert "The card has expired. You were not charged." in response.text
+    assert order_id in response.text
+
+
+async def test_a_decline_keeps_what_was_typed_but_no_card_data(visitor: Visitor, backends: Backends) -> None:
+    card = random_card("4242")
+    backends.checkout.error = FailedPrecondition("the card was declined", reason="CARD_DECLINED")
+    response = await visitor.order(credit_card_number=card, credit_card_cvv="9876")
+    assert [text for text in TYPED if f'value="{text}"' not in response.text] == []
+    assert leaked_cards(response.content, [card]) == set()
+    assert "9876" not in response.text
+
+
+async def test_after_a_decline_the_form_has_another_key(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.error = FailedPrecondition("the card was declined", reason="CARD_DECLINED")
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    assert form_key((await visitor.post("/orders", data=form)).text) != form["key"]
+
+
+async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backends: Backends) -> None:
+    violation = FieldViolation("credit_card.credit_card_number", "must have a valid check digit")
+    backends.checkout.error = InvalidArgument(violation, reason="CARD_INVALID")
+    response = await visitor.order()
+    assert response.status_code == 422
+    assert 'id="credit_card_number-error">Must have a valid check digit.' in response.text
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded("slow"), Unavailable("down", reason="JOURNAL_UNAVAILABLE")])
+async def test_while_the_outcome_is_unknown_the_same_form_may_be_sent_again(
+    visitor: Visitor, backends: Backends, error: DeadlineExceeded | Unavailable
+) -> None:
+    backends.checkout.error = error
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    response = await visitor.post("/orders", data=form)
+    assert response.status_code == 503
+    assert "charged at most once" in response.text
+    assert form_key(response.text) == form["key"]
+
+
+async def test_a_key_of_another_order_is_replaced_and_the_page_says_to_look_at_the_orders(
+    visitor: Visitor, backends: Backends
+) -> None:
+    backends.checkout.error = InvalidArgument.field("idempotency-key", "was already used for a different request")
+    backends.checkout.error.reason = "IDEMPOTENCY_KEY_REUSED"
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    response = await visitor.post("/orders", data=form)
+    assert response.status_code == 409
+    assert "Look at your orders" in response.text
+    assert form_key(response.text) != form["key"]
+
+
+INVALID = {
+    "email": ["", "ada", "ada@", "ada@example.com, bob@example.com", "x" * 250 + "@example.com"],
+    "street_address": ["", " ", "x" * 257, "1 Harbour\x00Street"],
+    "city": ["", "x" * 257, "Ham\nburg"],
+    "country": ["", "x" * 257],
+    "zip_code": ["", "SW1A 1AA", "²", "-1", "9" * 10],
+    "state": ["x" * 257, "\x7f"],
+    "credit_card_number": ["", "4242", "4" * 20, "\uff14" * 16, "4242x4242x4242x4242"],
+    "credit_card_cvv": ["", "12", "12345", "12a"],
+    "credit_card_expiration_month": ["", "0", "13", "x"],
+    "credit_card_expiration_year": ["", "1999", "99", "20999"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in INVALID.items() for value in values])
+async def test_an_invalid_field_is_marked_and_nothing_is_ordered(
+    visitor: Visitor, backends: Backends, name: str, value: str
+) -> None:
+    response = await visitor.order(**{name: value})
+    assert response.status_code == 422
+    assert f'id="{name}-error"' in response.text
+    assert backends.checkout.requests == []
+
+
+async def test_scripts_in_fields_are_shown_as_text(visitor: Visitor) -> None:
+    response = await visitor.order(city='"><script>alert(1)</script>', email="")
+    assert "<script>alert" not in response.text
+
+
+async def test_without_a_cart_there_is_nothing_to_check_out(visitor: Visitor) -> None:
+    assert (await visitor.get("/checkout")).headers["location"] == "/cart"
+
+
+async def test_a_cart_that_was_emptied_meanwhile_leads_to_the_cart(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.error = FailedPrecondition("the cart is empty", reason="CART_EMPTY")
+    assert (await visitor.order()).headers["location"] == "/cart"
+
+
+async def test_no_card_data_reach_a_log_or_a_cookie(
+    visitor: Visitor, backends: Backends, capfd: pytest.CaptureFixture[str]
+) -> None:
+    card = random_card("4242")
+    backends.checkout.error = Unavailable("down")
+    responses = [
+        await visitor.order(credit_card_number=card),
+        await visitor.order(credit_card_number=card, city=""),
+        await visitor.order(credit_card_number=card, credit_card_cvv="x"),
+        await visitor.post(
+            "/orders",
+            content=f"credit_card_number={card}&key=%ff",
+            headers={"content-type": "application/x-www-form-urlencoded"},
+        ),
+    ]
+    written = capfd.readouterr()
+    received = "".join(f"{response.headers}{response.text}" for response in responses)
+    assert leaked_cards((written.out + written.err + received).encode(), [card]) == set()
+
+
+async def test_a_checkout_that_hangs_leads_to_the_form_again(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    backends.checkout_peer.hang()
+    response = await visitor.post("/orders", data=form)
+    assert response.status_code == 503
+    assert form_key(response.text) == form["key"]

@@ -1,0 +1,80 @@
+import re
+
+import pytest
+
+from shop_testkit.storefront import Visitor
+from storefront_service.web.headers import CONTENT_SECURITY_POLICY
+
+MAX_PAGE_BYTES = 60_000
+PATHS = ["/", "/search", "/products/cast-iron-pan", "/cart", "/orders", "/nothing", "/static/shop.css"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_response_has_the_security_headers(visitor: Visitor, path: str) -> None:
+    headers = (await visitor.get(path)).headers
+    assert headers["content-security-policy"] == CONTENT_SECURITY_POLICY
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["x-frame-options"] == "DENY"
+
+
+async def test_no_page_may_run_inline_scripts(visitor: Visitor) -> None:
+    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    for path in PATHS:
+        page = (await visitor.get(path)).text
+        assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=", page)
+
+
+@pytest.mark.parametrize("path", ["/cart", "/orders", "/nothing"])
+async def test_personal_pages_are_not_stored(visitor: Visitor, path: str) -> None:
+    assert (await visitor.get(path)).headers["cache-control"] == "no-store"
+
+
+async def test_the_checkout_form_is_not_stored(visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    assert (await visitor.get("/checkout")).headers["cache-control"] == "no-store"
+
+
+async def test_other_pages_are_not_shared(visitor: Visitor) -> None:
+    assert (await visitor.get("/")).headers["cache-control"] == "private, no-cache"
+
+
+async def test_pictures_of_a_page_are_cached_for_a_year(visitor: Visitor) -> None:
+    page = await visitor.page("/products/copper-kettle")
+    (url,) = set(re.findall(r'src="(/static/products/copper-kettle[^"]+)"', page))
+    response = await visitor.get(url)
+    assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert response.headers["content-type"] == "image/svg+xml"
+
+
+async def test_a_picture_of_another_version_is_not_cached_for_long(visitor: Visitor) -> None:
+    response = await visitor.get("/static/products/copper-kettle.svg?v=other")
+    assert response.headers["cache-control"] == "public, max-age=300"
+
+
+async def test_a_picture_that_the_browser_has_is_not_sent_again(visitor: Visitor) -> None:
+    url = "/static/products/copper-kettle.svg"
+    etag = (await visitor.get(url)).headers["etag"]
+    assert (await visitor.get(url, headers={"if-none-match": etag})).status_code == 304
+
+
+async def test_style_sheets_are_compressed_for_those_who_accept_it(visitor: Visitor) -> None:
+    assert (await visitor.get("/static/shop.css")).headers["content-encoding"] == "gzip"
+    plain = await visitor.get("/static/shop.css", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_without_its_pictures_is_light(visitor: Visitor, path: str) -> None:
+    page = (await visitor.get(path)).content
+    parts = [
+        await visitor.get(f"/static/{name}", headers={"accept-encoding": "identity"})
+        for name in ("shop.css", "shop.js")
+    ]
+    assert len(page) + sum(len(part.content) for part in parts) <= MAX_PAGE_BYTES
+
+
+@pytest.mark.parametrize("path", ["/", "/search", "/products/cast-iron-pan"])
+async def test_every_picture_has_its_size_so_that_nothing_moves(visitor: Visitor, path: str) -> None:
+    pictures = re.findall(r"<img [^>]+>", await visitor.page(path))
+    assert [each for each in pictures if not re.search(r'width="\d+" height="\d+"', each)] == []

@@ -1,0 +1,29 @@
+import pytest
+
+from shop_testkit.storefront import CARD, order_fields
+from storefront_service import order_form
+
+
+def test_a_form_is_parsed_without_the_spaces_around_its_fields() -> None:
+    fields = {name: f" {value} " for name, value in order_fields().items()} | {"key": "key-1"}
+    form = order_form.parse(fields)
+    assert (form.city, form.zip_code, form.card.number, form.card.month) == ("Hamburg", 20095, CARD, 12)
+
+
+def test_every_invalid_field_has_a_message() -> None:
+    with pytest.raises(order_form.InvalidForm) as raised:
+        order_form.parse({"key": "key-1", "email": "ada"})
+    required = {*order_fields()} - {"key", "state"}
+    assert raised.value.messages.keys() == required
+
+
+def test_a_form_shows_no_card_data() -> None:
+    form = order_form.parse(order_fields())
+    assert CARD not in repr(form)
+    assert "123" not in repr(form)
+
+
+def test_an_error_shows_no_value() -> None:
+    with pytest.raises(order_form.InvalidForm) as raised:
+        order_form.parse({**order_fields(), "credit_card_cvv": "98765"})
+    assert "98765" not in f"{raised.value}{raised.value.messages}"

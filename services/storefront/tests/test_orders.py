@@ -1,0 +1,156 @@
+import asyncio
+
+import pytest
+
+from chassis.errors import Unavailable
+from shop_internal import orders_pb2
+from shop_testkit.fake_peers import Fault
+from shop_testkit.storefront import Backends, Storefront, Visitor
+from shop_testkit.waiting import wait_until
+
+MAIL = """From: Shop <orders@shop.example>
+To: ada@example.com
+Subject: Your order
+MIME-Version: 1.0
+Content-Type: multipart/alternative; boundary="b"
+
+--b
+Content-Type: text/plain; charset="utf-8"
+
+Thank you <script>alert(1)</script>
+--b
+Content-Type: text/html; charset="utf-8"
+
+<p>Thank you</p>
+--b--
+"""
+
+
+async def placed(visitor: Visitor) -> str:
+    """Place an order and return the path of its page."""
+    path: str = (await visitor.order()).headers["location"]
+    return path
+
+
+async def test_the_page_of_an_order_shows_lines_total_and_journal(visitor: Visitor) -> None:
+    page = await visitor.page(await placed(visitor))
+    assert [text for text in ("Cast-iron pan", "$55.00", "Complete", "inserted") if text not in page] == []
+
+
+@pytest.mark.parametrize("part", ["", "/events", "/email", "/email/content"])
+async def test_an_order_of_another_session_is_not_found(shop: Storefront, visitor: Visitor, part: str) -> None:
+    path = await placed(visitor)
+    async with shop.visitor() as other:
+        await other.page(path + part, 404)
+
+
+async def test_orders_of_the_session_are_listed(shop: Storefront, visitor: Visitor) -> None:
+    path = await placed(visitor)
+    assert path in await visitor.page("/orders")
+    async with shop.visitor() as other:
+        assert "You have not ordered anything yet." in await other.page("/orders")
+
+
+@pytest.mark.parametrize("path", ["/orders", "/orders/some-id", "/orders/some-id/events"])
+async def test_a_journal_that_is_down_says_that_orders_continue(
+    visitor: Visitor, backends: Backends, path: str
+) -> None:
+    backends.checkout_peer.fail(Unavailable("down"))
+    assert "those you placed continue" in await visitor.page(path, 503)
+
+
+async def test_a_journal_that_hangs_says_that_orders_continue(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout_peer.hang()
+    assert "those you placed continue" in await visitor.page("/orders", 503)
+
+
+async def test_the_page_of_an_order_is_shown_without_a_catalog(visitor: Visitor, backends: Backends) -> None:
+    backends.catalog.fail(Unavailable("down"))
+    await visitor.page("/nothing", 404)  # opens the session
+    order_id = backends.checkout.record(visitor.cookies["session"].partition(".")[0])
+    assert "cast-iron-pan" in await visitor.page(f"/orders/{order_id}")
+
+
+async def test_an_order_in_progress_can_be_followed_without_a_script(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
+    page = await visitor.page(await placed(visitor))
+    assert "In progress" in page
+    assert "Refresh it" in page
+
+
+@pytest.mark.parametrize("state", orders_pb2.OrderState.values()[1:])
+async def test_the_page_explains_every_state(
+    visitor: Visitor, backends: Backends, state: "orders_pb2.OrderState.ValueType"
+) -> None:
+    backends.checkout.state = state
+    assert '<h2 id="state">' in await visitor.page(await placed(visitor))
+
+
+async def test_a_takeover_is_shown(visitor: Visitor, backends: Backends) -> None:
+    path = await placed(visitor)
+    (found,) = backends.checkout.orders.values()
+    found.order.epoch = 2
+    assert "another one took over" in await visitor.page(path)
+
+
+async def test_the_stream_of_a_finished_order_ends(visitor: Visitor) -> None:
+    stream = await visitor.page(await placed(visitor) + "/events")
+    assert [line for line in stream.splitlines() if line.startswith("event:")] == ["event: progress", "event: end"]
+
+
+async def test_the_stream_of_an_order_in_progress_sends_each_change(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
+    path = await placed(visitor)
+    (found,) = backends.checkout.orders.values()
+    reads = backends.checkout_peer.calls
+
+    async def finish_after_a_read() -> None:
+        await wait_until(lambda: reads["GetOrder"] >= 2)
+        found.order.state = orders_pb2.ORDER_STATE_DONE
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(finish_after_a_read())
+        stream = await visitor.page(path + "/events")
+    assert stream.count("event: progress") == 2
+    assert stream.index("In progress") < stream.index("Complete")
+
+
+async def test_a_stream_ends_in_time_and_survives_an_outage_of_checkout(
+    visitor: Visitor, backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storefront_service.pages.orders._STREAM_SECONDS", 2.0)
+    backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
+    path = await placed(visitor)
+    reads = backends.checkout_peer.calls
+
+    async def fail_after_a_read() -> None:
+        await wait_until(lambda: reads["GetOrder"] >= 1)
+        backends.checkout_peer.faults["GetOrder"] = Fault(Unavailable("down"))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fail_after_a_read())
+        stream = await visitor.page(path + "/events")
+    assert "checkout does not respond" in stream
+    assert "event: end" not in stream
+
+
+async def test_the_e_mail_is_shown_as_text_and_framed_without_rights(visitor: Visitor, backends: Backends) -> None:
+    backends.checkout.mail = MAIL
+    path = await placed(visitor)
+    page = await visitor.page(f"{path}/email")
+    assert "&lt;script&gt;alert(1)" in page
+    content = await visitor.get(f"{path}/email/content")
+    assert "<p>Thank you</p>" in content.text
+    assert "sandbox" in content.headers["content-security-policy"]
+    assert "script-src" not in content.headers["content-security-policy"]
+
+
+async def test_an_e_mail_that_does_not_exist_yet_is_explained(visitor: Visitor) -> None:
+    assert "There is no e-mail yet" in await visitor.page(f"{await placed(visitor)}/email")
+
+
+async def test_an_e_mail_service_that_is_down_affects_only_its_page(visitor: Visitor, backends: Backends) -> None:
+    path = await placed(visitor)
+    backends.checkout_peer.faults["GetMail"] = Fault(Unavailable("down"))
+    assert "your order is not affected" in await visitor.page(f"{path}/email", 503)
+    await visitor.page(path)

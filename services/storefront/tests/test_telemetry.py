@@ -1,0 +1,54 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+
+from shop_testkit.serving import Recorded
+from shop_testkit.storefront import Storefront, storefront
+
+
+@pytest.fixture
+async def traced(recorded: Recorded) -> AsyncIterator[Storefront]:
+    async with storefront(recorded.telemetry) as shop:
+        yield shop
+
+
+def named(recorded: Recorded, name: str) -> ReadableSpan:
+    return next(span for span in recorded.spans() if span.name == name)
+
+
+async def test_the_trace_begins_at_the_page(traced: Storefront, recorded: Recorded) -> None:
+    async with traced.visitor() as visitor:
+        await visitor.page("/products/cast-iron-pan")
+    page = named(recorded, "GET /products/{product_id:path}")
+    call = named(recorded, "shop.CartService/GetCart")
+    assert page.parent is None
+    assert call.parent is not None
+    assert page.context is not None
+    assert call.parent.span_id == page.context.span_id
+
+
+async def test_the_span_of_a_page_has_the_session_but_not_its_user_id(traced: Storefront, recorded: Recorded) -> None:
+    async with traced.visitor() as visitor:
+        await visitor.page("/")
+        await visitor.page("/cart")
+        cookie = visitor.cookies["session"]
+    pages = [span for span in recorded.spans() if span.name.startswith("GET /")]
+    sessions = {str((span.attributes or {}).get("session.id")) for span in pages}
+    assert len(sessions) == 1
+    assert sessions.pop() not in {"None", *cookie.split(".")}
+
+
+async def test_no_span_has_the_user_id_or_the_cookie(traced: Storefront, recorded: Recorded) -> None:
+    async with traced.visitor() as visitor:
+        await visitor.order()
+        cookie = visitor.cookies["session"]
+    written = "".join(span.to_json() for span in recorded.spans())
+    assert [part for part in cookie.split(".") if part in written] == []
+
+
+async def test_baggage_of_a_request_reaches_the_services(traced: Storefront, recorded: Recorded) -> None:
+    async with traced.visitor() as visitor:
+        await visitor.get("/", headers={"baggage": "synthetic_request=true"})
+    page = named(recorded, "GET /")
+    assert (page.attributes or {})["synthetic_request"] == "true"

@@ -1,0 +1,159 @@
+"""Traces of orders, from a store that serves the subset of Jaeger's HTTP API v3 that is used."""
+
+import asyncio
+import base64
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from shop_testkit.storefront import Storefront, storefront
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+Answer = Callable[[Request, str], Response]
+
+
+def span(number: int, parent: int | None, start_ms: int, end_ms: int, **attributes: str) -> dict[str, Any]:
+    return {
+        "traceId": TRACE,
+        "spanId": f"{number:016x}",
+        **({"parentSpanId": f"{parent:016x}"} if parent else {}),
+        "name": f"shop.CheckoutService/Call{number}",
+        "startTimeUnixNano": str(start_ms * 1_000_000),
+        "endTimeUnixNano": str(end_ms * 1_000_000),
+        "attributes": [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()],
+        "status": {"code": 2} if number == 3 else {},
+    }
+
+
+def document(*spans: dict[str, Any]) -> dict[str, Any]:
+    service = {"key": "service.name", "value": {"stringValue": "checkout"}}
+    scopes = [{"scope": {"name": "shop"}, "spans": list(spans)}]
+    return {"result": {"resourceSpans": [{"resource": {"attributes": [service]}, "scopeSpans": scopes}]}}
+
+
+def order_trace(_request: Request, order_id: str) -> Response:
+    marked = {"shop.order.id": order_id}
+    other = {**span(9, None, 0, 5), "traceId": "f" * 32}
+    return JSONResponse(document(span(3, 1, 130, 150), other, span(1, None, 100, 200, **marked), span(2, 1, 110, 125)))
+
+
+def no_trace(_request: Request, _order_id: str) -> Response:
+    return JSONResponse(document())
+
+
+def malformed(_request: Request, _order_id: str) -> Response:
+    return JSONResponse({"result": {"resourceSpans": [{"resource": {}}]}})
+
+
+def not_json(_request: Request, _order_id: str) -> Response:
+    return Response("<html>")
+
+
+def not_found(_request: Request, _order_id: str) -> Response:
+    return JSONResponse({"error": {"message": "no traces found"}}, 404)
+
+
+def too_long(_request: Request, _order_id: str) -> Response:
+    return Response(b"x" * 5_000_000)
+
+
+@asynccontextmanager
+async def shop_with_traces(answer: Answer) -> AsyncIterator[tuple[Storefront, list[Request]]]:
+    """A storefront, and the requests that its store of traces received; each gets this answer about the last order."""
+    requests: list[Request] = []
+    shops: list[Storefront] = []
+
+    async def traces(request: Request) -> Response:
+        requests.append(request)
+        return answer(request, next(reversed(shops[0].backends.checkout.orders)))
+
+    config = uvicorn.Config(Starlette(routes=[Route("/api/v3/traces", traces)]), log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[listener]))
+            url = f"http://user:token@127.0.0.1:{listener.getsockname()[1]}"
+            async with storefront(traces_url=url) as shop:
+                shops.append(shop)
+                yield shop, requests
+            server.should_exit = True
+
+
+async def order_page(shop: Storefront) -> str:
+    async with shop.visitor() as visitor:
+        return await visitor.page((await visitor.order()).headers["location"])
+
+
+async def test_the_page_of_an_order_shows_its_trace_as_a_waterfall() -> None:
+    async with shop_with_traces(order_trace) as (shop, _):
+        page = await order_page(shop)
+    calls = [page.index(f"CheckoutService/Call{number}") for number in (1, 2, 3)]
+    assert calls == sorted(calls)
+    assert "Call9" not in page
+    assert f"{TRACE}</code>: 3 spans, 100 ms" in page
+
+
+async def test_a_bar_begins_where_its_span_begins() -> None:
+    async with shop_with_traces(order_trace) as (shop, _):
+        page = await order_page(shop)
+    assert '<rect x="100.0" width="150.0"' in page
+
+
+async def test_a_failed_span_is_marked() -> None:
+    async with shop_with_traces(order_trace) as (shop, _):
+        page = await order_page(shop)
+    assert page.count('class="failed"') == 1
+
+
+async def test_the_search_is_limited_to_the_order_and_its_time() -> None:
+    async with shop_with_traces(order_trace) as (shop, requests):
+        await order_page(shop)
+    query = requests[0].query_params
+    assert query["query.service_name"] == "checkout"
+    assert json.loads(query["query.attributes"]) == {"shop.order.id": next(iter(shop.backends.checkout.orders))}
+    assert datetime.fromisoformat(query["query.start_time_min"]) < datetime.now(UTC)
+
+
+async def test_the_password_of_the_url_is_sent_as_basic_authentication() -> None:
+    async with shop_with_traces(order_trace) as (shop, requests):
+        await order_page(shop)
+    assert requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"user:token").decode()
+
+
+@pytest.mark.parametrize("answer", [no_trace, malformed, not_json, not_found, too_long])
+async def test_the_page_is_shown_without_a_trace(answer: Answer) -> None:
+    async with shop_with_traces(answer) as (shop, _):
+        assert "The trace arrives a few seconds after the order." in await order_page(shop)
+
+
+async def test_the_page_is_shown_while_the_store_of_traces_is_down() -> None:
+    async with storefront(traces_url="http://127.0.0.1:1") as shop:
+        assert "Complete" in await order_page(shop)
+
+
+async def test_the_page_says_when_there_is_no_store_of_traces() -> None:
+    async with storefront() as shop:
+        assert "No trace store is configured." in await order_page(shop)
+
+
+async def test_a_trace_that_arrives_later_is_streamed() -> None:
+    answers = [no_trace, no_trace]
+
+    def later(request: Request, order_id: str) -> Response:
+        return (answers.pop() if answers else order_trace)(request, order_id)
+
+    async with shop_with_traces(later) as (shop, _), shop.visitor() as visitor:
+        path = (await visitor.order()).headers["location"]
+        await visitor.page(path)
+        stream = await visitor.page(f"{path}/events")
+    assert [line for line in stream.splitlines() if line.startswith("event:")][-2:] == ["event: trace", "event: end"]
