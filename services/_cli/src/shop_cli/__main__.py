@@ -15,6 +15,7 @@ from shop_cli.commands.cart import cart
 from shop_cli.commands.convert import convert
 from shop_cli.commands.demo import demo
 from shop_cli.commands.letters import letters
+from shop_cli.commands.load import load
 from shop_cli.commands.order import order
 from shop_cli.commands.orders import orders
 from shop_cli.commands.products import products
@@ -31,7 +32,7 @@ app = typer.Typer(
     epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
     pretty_exceptions_enable=False,
 )
-for command in (up, demo, order, convert, reconcile, prove):
+for command in (up, demo, order, convert, reconcile, load, prove):
     app.command()(command)
 for group, name in ((products, "products"), (cart, "cart"), (orders, "orders"), (letters, "letters")):
     app.add_typer(group, name=name)
