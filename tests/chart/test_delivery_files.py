@@ -137,8 +137,7 @@ def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_pat
     with_load = {"load": {"enabled": True}}
     rendered = subprocess.run(
         [sys.executable, Path(__file__).with_name("helm.py"), chart],
-        input=json.dumps(["render", {"values": {"load": {"enabled": True}}, "name": "shop", "namespace": "shop"}])
-        + "\n",
+        input=json.dumps(["render", {"values": with_load, "name": "shop", "namespace": "shop"}]) + "\n",
         capture_output=True,
         text=True,
         check=True,

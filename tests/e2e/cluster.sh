@@ -331,7 +331,7 @@ restart_with_customers() {
 
 customers() { # true or false
     helm upgrade "$release" charts/shop --namespace "$namespace" --reset-then-reuse-values \
-        --set-json "load.enabled=$1,load.rate=$customer_rate" >/dev/null
+        --set "load.enabled=$1,load.rate=$customer_rate" >/dev/null
     wait_until_ready
 }
 
