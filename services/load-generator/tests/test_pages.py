@@ -11,7 +11,7 @@ HTML = """
   <input name="product_id" value="mug" type="hidden"><input type="number" name="quantity" value="1">
 </form>
 """
-PAGE = Page("GET", "/", "/", HTML)
+PAGE = Page.read("GET", "/", "/", HTML)
 
 
 def test_links_are_found_once_each_and_in_their_order() -> None:
@@ -30,12 +30,12 @@ def test_a_page_without_the_form_has_none() -> None:
     ("path", "order_id"), [("/orders/abc?repeat=1", "abc"), ("/orders", None), ("/orders/abc/email", None), ("/", None)]
 )
 def test_the_page_of_an_order_is_recognized_by_its_path(path: str, order_id: str | None) -> None:
-    assert Page("GET", "", path, "").order_id() == order_id
+    assert Page.read("GET", "", path, "").order_id() == order_id
 
 
 def test_orders_that_a_page_links_to_are_counted_once() -> None:
     text = '<a href="/orders/one">1</a><a href="/orders/one/email">mail</a><a href="/orders/two"></a><a href="/orders">'
-    assert Page("GET", "/orders", "/orders", text).order_ids() == {"one", "two"}
+    assert Page.read("GET", "/orders", "/orders", text).order_ids() == {"one", "two"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,33 +22,36 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as a person sees it.
+    """What is needed of a page later on. Its text is not stored: hundreds of sessions look at a page at any time.
 
     Attributes:
         method: of the request that led to it, before redirects.
         name: the kind of page that was requested, such as `/products/{id}`.
         path: where redirects ended.
-        text: its HTML.
+        hrefs: the distinct links, in their order on the page.
+        forms: the first form for each action.
     """
 
     method: str
     name: str
     path: str
-    text: str
+    hrefs: tuple[str, ...]
+    forms: Mapping[str, Form]
+
+    @classmethod
+    def read(cls, method: str, name: str, path: str, text: str) -> "Page":
+        """Read the HTML of a page."""
+        hrefs = dict.fromkeys(sys.intern(html.unescape(href)) for href in _LINK.findall(text))
+        forms = [_form(attributes, body) for attributes, body in reversed(_FORM.findall(text))]
+        return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
 
     def links(self, prefix: str) -> list[str]:
-        """Return the distinct paths of links that begin with a prefix, in their order on the page."""
-        found = (html.unescape(href) for href in _LINK.findall(self.text))
-        return list(dict.fromkeys(href for href in found if href.startswith(prefix)))
+        """Return the paths of links that begin with a prefix."""
+        return [href for href in self.hrefs if href.startswith(prefix)]
 
     def form(self, action: str) -> Form | None:
         """Return the first form that is posted to a path, or None."""
-        for attributes, body in _FORM.findall(self.text):
-            if _attributes(attributes).get("action") == action:
-                inputs = map(_attributes, _INPUT.findall(body))
-                hidden = {each["name"]: each.get("value", "") for each in inputs if each.get("type") == "hidden"}
-                return Form(action, hidden)
-        return None
+        return self.forms.get(action)
 
     def order_id(self) -> str | None:
         """Return the id of the order that this page is about, or None if it is another page."""
@@ -57,6 +61,12 @@ class Page:
     def order_ids(self) -> set[str]:
         """Return the ids of all orders that this page links to."""
         return {href.removeprefix("/orders/").partition("/")[0] for href in self.links("/orders/")}
+
+
+def _form(attributes: str, body: str) -> Form:
+    inputs = map(_attributes, _INPUT.findall(body))
+    hidden = {each["name"]: each.get("value", "") for each in inputs if each.get("type") == "hidden"}
+    return Form(_attributes(attributes).get("action", ""), hidden)
 
 
 def _attributes(text: str) -> dict[str, str]:

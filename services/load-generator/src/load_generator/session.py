@@ -177,7 +177,7 @@ class Session:
         )
         if reason:
             raise SessionFailed(reason)
-        return Page(method, page, final_path, text)
+        return Page.read(method, page, final_path, text)
 
 
 def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) -> LocustUserAgent:
