@@ -78,7 +78,7 @@ def test_routes_without_any_url_fail_the_render(render: Any, way: dict[str, Any]
 
 
 def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
-    closed = {"storefront": {"exposed": []}, "employee-api": {"exposed": []}}
+    closed: dict[str, Any] = {"storefront": {"exposed": []}, "employee-api": {"exposed": []}}
     manifests = render({"gateway": GATEWAY, "services": closed})
     assert manifests.has("GRPCRoute", "shop-shop")
     assert hosts(manifests) == {}
