@@ -75,6 +75,7 @@ def main() -> int:
     _print("started", seed=settings.seed, rate=settings.rate, shape=settings.shape)
     _report_until(stopped, settings, figures, customers)
     runner.stop()
+    customers.wait_for_workers()
     runner.quit()
     _print("summary", **figures.summary())
     return 1 if figures.failed() else 0

@@ -1,5 +1,6 @@
 """Open-loop arrivals of sessions, as Locust users: one user is one source of sessions."""
 
+import math
 import random
 import time
 from typing import Any
@@ -17,6 +18,8 @@ from load_generator.session import PATIENCE_SECONDS, End, Session, SessionFailed
 
 _log = structlog.get_logger()
 
+_POLL_SECONDS = 0.1
+
 
 class Customers:
     """Opens sessions when they arrive, however many are in flight, up to a limit that bounds memory."""
@@ -30,7 +33,7 @@ class Customers:
         self._think_seconds = think_seconds
         self._max_sessions = max_sessions
         self._sessions = Group()
-        self._on_workers: dict[str, int] = {}
+        self._workers: dict[str, dict[str, Any]] = {}
         self._end = End()
         self._began = time.monotonic()
         self._sources = 0
@@ -43,7 +46,16 @@ class Customers:
     @property
     def in_flight(self) -> int:
         """How many sessions are in flight, here and on workers."""
-        return len(self._sessions) + sum(self._on_workers.values())
+        return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
+
+    def wait_for_workers(self) -> None:
+        """Wait until all workers have reported everything that their sessions experienced until the end of the run."""
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
+            if time.monotonic() > deadline:
+                _log.warning("a worker did not report in time")
+                return
+            gevent.sleep(_POLL_SECONDS)
 
     def arrive(self, plan: ArrivalPlan) -> None:
         """Open a session at each arrival of one source, until the greenlet is killed."""
@@ -93,9 +105,10 @@ class Customers:
 
     def _report(self, client_id: str, data: dict[str, Any]) -> None:
         data["in_flight"] = len(self._sessions)
+        data["ended"] = self._end.at < math.inf
 
     def _read_report(self, client_id: str, data: dict[str, Any]) -> None:
-        self._on_workers[client_id] = data["in_flight"]
+        self._workers[client_id] = data
 
 
 def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
