@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -110,7 +111,7 @@ class Tab:
             self.problems.append(f"{request.url}: {request.failure}")
 
     def _record_response(self, response: Response) -> None:
-        if not response.ok and response.status >= 400 and not response.request.is_navigation_request():
+        if response.status >= HTTPStatus.BAD_REQUEST and not response.request.is_navigation_request():
             self.problems.append(f"{response.url}: status {response.status}")
 
 
