@@ -648,6 +648,13 @@ async def test_orders_are_listed_newest_first(journal: Journal, new_order: Make)
     assert [entry.order_id for entry in listed] == order_ids[:1:-1]
 
 
+async def test_orders_of_a_user_are_listed_newest_first(journal: Journal, new_order: Make) -> None:
+    own = [await shipped(journal, new_order(f"scope-{number}", user_id="ann")) for number in range(3)]
+    await shipped(journal, new_order("other", user_id="bob"))
+    listed = await journal.list_of_user("ann", limit=2)
+    assert [entry.order_id for entry in listed] == own[:0:-1]
+
+
 async def test_orders_are_listed_by_state(journal: Journal, new_order: Make) -> None:
     await shipped(journal, new_order("one"))
     open_one = new_order("two")

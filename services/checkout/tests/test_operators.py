@@ -55,6 +55,20 @@ async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(
     assert ([line.item.product_id for line in result.items], result.shipping_tracking_id) == (["mug"], "")
 
 
+async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+    peers.cart.fill("bob", mug=1)
+    placed = [(await checkout.place(request_of(user_id=user))).response.order.order_id for user in ("ann", "bob")]
+    listed = await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="bob"))
+    assert [order.order_id for order in listed.orders] == placed[1:]
+
+
+@pytest.mark.parametrize("others", [{"stuck": True}, {"states": [orders_pb2.ORDER_STATE_DONE]}])
+async def test_a_list_of_a_user_has_no_other_filter(checkout: Checkout, others: dict[str, Any]) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="ann", **others))
+    assert error.value.details() == "user_id: must not be combined with states or stuck"
+
+
 async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:
     complete_since = (await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest())).complete_since
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)

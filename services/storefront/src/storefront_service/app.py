@@ -19,7 +19,7 @@ from storefront_service.pages.browsing import BrowsingPages
 from storefront_service.pages.cart import CartPages
 from storefront_service.pages.checkout import CheckoutPages
 from storefront_service.pages.errors import ErrorPages
-from storefront_service.pages.frame import Pages
+from storefront_service.pages.frame import Pages, PartDown
 from storefront_service.pages.orders import OrderPages
 from storefront_service.sessions import SessionSigner
 from storefront_service.web.middleware import ShopMiddleware
@@ -62,6 +62,7 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
         middleware=[Middleware(ShopMiddleware, signer, errors.forbidden, secure_cookie=secure_cookie)],
         exception_handlers={
             DomainError: errors.domain_error,
+            PartDown: errors.part_down,
             HTTPException: errors.http_error,
             Exception: errors.unexpected_error,
         },

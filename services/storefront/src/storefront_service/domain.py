@@ -7,21 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from chassis.errors import NotFound
 from chassis.money import Money, total
 
 BASE_CURRENCY = "USD"
 """The currency of the catalog, and of a visitor who has chosen no other."""
 
 _CURRENCY = re.compile("[A-Z]{3}")
-
-
-class ProductNotFound(NotFound):
-    """No product has this id."""
-
-
-class OrderNotFound(NotFound):
-    """This session has no order with this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +44,6 @@ class Catalog:
 
     def get(self, product_id: str) -> Product | None:
         return self._by_id.get(product_id)
-
-    def find(self, product_id: str) -> Product:
-        """Return a product. Raise ProductNotFound."""
-        product = self._by_id.get(product_id)
-        if product is None:
-            raise ProductNotFound("there is no such product")
-        return product
 
     def in_category(self, category: str) -> list[Product]:
         """Return the products of a category; none for one that does not exist."""

@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from chassis.errors import InvalidArgument
 from chassis.fields import parse_idempotency_key, require_email_address
 
-CARD_FIELDS = frozenset(
-    {
-        "credit_card_number",
-        "credit_card_cvv",
-        "credit_card_expiration_year",
-        "credit_card_expiration_month",
-    }
+CARD_FIELDS = (
+    "credit_card_number",
+    "credit_card_expiration_month",
+    "credit_card_expiration_year",
+    "credit_card_cvv",
 )
 """Fields that no page, log or error repeats."""
 
@@ -30,6 +28,8 @@ _REQUIRED = {
     "credit_card_expiration_month": "Enter the month.",
     "credit_card_expiration_year": "Enter the year.",
 }
+# In the order of the page.
+_FIELDS = ("email", "street_address", "zip_code", "city", "state", "country", *CARD_FIELDS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ZIP_CODE = re.compile("[0-9]{1,9}")
 _CARD_NUMBER = re.compile("[0-9]{12,19}")
@@ -66,7 +66,7 @@ class OrderForm:
     card: CardData
 
 
-class InvalidForm(InvalidArgument):
+class InvalidForm(Exception):
     """Fields of the form are missing or invalid.
 
     Attributes:
@@ -74,25 +74,22 @@ class InvalidForm(InvalidArgument):
     """
 
     def __init__(self, messages: Mapping[str, str]) -> None:
-        super().__init__(message="the form has invalid fields")
+        super().__init__("the form has invalid fields")
         self.messages = dict(messages)
 
 
 def parse(fields: Mapping[str, str]) -> OrderForm:
     """Return the form with these fields. Raise InvalidForm with a message for each invalid one."""
-    texts = {name: value.strip() for name, value in fields.items()}
-    messages = {name: text for name, text in _REQUIRED.items() if not texts.get(name)}
-    for name, value in texts.items():
-        if (problem := _problem(name, value)) and name not in messages:
-            messages[name] = problem
+    texts = {name: fields.get(name, "").strip() for name in _FIELDS}
+    messages = {name: message for name, value in texts.items() if (message := _problem(name, value))}
     if messages:
         raise InvalidForm(messages)
     return OrderForm(
-        key=parse_idempotency_key(texts.get("key", "")),
+        key=parse_idempotency_key(fields.get("key", "")),
         email=texts["email"],
         street_address=texts["street_address"],
         city=texts["city"],
-        state=texts.get("state", ""),
+        state=texts["state"],
         country=texts["country"],
         zip_code=int(texts["zip_code"]),
         card=CardData(
@@ -105,8 +102,9 @@ def parse(fields: Mapping[str, str]) -> OrderForm:
 
 
 def _problem(name: str, value: str) -> str | None:
+    """Return the message for an invalid value, None for a valid one."""
     if not value:
-        return None
+        return _REQUIRED.get(name)
     if len(value) > _MAX_TEXT:
         return f"Use at most {_MAX_TEXT} characters."
     if _CONTROL.search(value):

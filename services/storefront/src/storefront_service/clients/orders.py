@@ -10,7 +10,7 @@ from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from storefront_service.domain import Order, OrderLine, OrderNotFound, OrderState, Receipt, Step
+from storefront_service.domain import Order, OrderLine, OrderState, Receipt, Step
 from storefront_service.order_form import OrderForm
 
 _REPLAYED = frozenset({"idempotent-replayed", "order-replayed"})
@@ -57,14 +57,14 @@ class OrdersClient:
         trailers = {name for name, _ in await call.trailing_metadata()}
         return Placed(placed.order_id, repeated=not _REPLAYED.isdisjoint(trailers))
 
-    async def find(self, user_id: str, order_id: str) -> Order:
-        """Return an order of this user with its history. Raise OrderNotFound also for one of another user."""
+    async def find(self, user_id: str, order_id: str) -> Order | None:
+        """Return an order of this user with its history; None if there is none, or it is another user's."""
         try:
             found = await self._journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
-        except NotFound as error:
-            raise OrderNotFound("there is no such order") from error
+        except NotFound:
+            return None
         if found.order.user_id != user_id:
-            raise OrderNotFound("there is no such order")
+            return None
         receipt = _receipt_from_wire(found.result) if found.HasField("result") else None
         return _from_wire(found.order, found.history, receipt)
 

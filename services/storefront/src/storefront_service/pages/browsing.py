@@ -7,18 +7,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from chassis.errors import InvalidArgument, NotFound
+from chassis.errors import InvalidArgument
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.domain import Ad, Catalog, Product
-from storefront_service.pages.frame import Frame, Pages, PricedProduct
+from storefront_service.pages.frame import Frame, Pages, PricedProduct, found
 from storefront_service.sessions import new_key
 
 _MAX_QUERY = 256
 _FEATURED = 12
-
-
-class CategoryNotFound(NotFound):
-    """No product is in this category."""
 
 
 class BrowsingPages:
@@ -47,25 +43,23 @@ class BrowsingPages:
         query = " ".join(request.query_params.get("q", "").split())
         if len(query) > _MAX_QUERY:
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
-        frame, catalog, found = await asyncio.gather(
+        frame, catalog, matches = await asyncio.gather(
             self._pages.frame(request), self._pages.catalog(), self._pages.search(query) if query else _none()
         )
-        products = found if query else list(catalog.products)
+        products = matches if query else list(catalog.products)
         title = f"Results for “{query}”" if query else "All products"
         return await self._list(frame, title, products, query=query)
 
     async def category(self, request: Request) -> Response:
         name = request.path_params["name"]
         catalog = await self._pages.catalog()
-        products = catalog.in_category(name)
-        if not products:
-            raise CategoryNotFound("there is no such category")
+        products = found(catalog.in_category(name) or None)
         frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([name]))
         return await self._list(frame, name.capitalize(), products, current=name, ad=ad)
 
     async def product(self, request: Request) -> Response:
         catalog = await self._pages.catalog()
-        product = catalog.find(request.path_params["product_id"])
+        product = found(catalog.get(request.path_params["product_id"]))
         user_id = self._pages.user_id(request)
         frame, recommended, ad = await asyncio.gather(
             self._pages.frame(request),
@@ -77,7 +71,7 @@ class BrowsingPages:
 
     async def redirect_to_product(self, request: Request) -> Response:
         catalog = await self._pages.catalog()
-        product = catalog.find(request.path_params["product_id"])
+        product = found(catalog.get(request.path_params["product_id"]))
         return RedirectResponse(f"/products/{product.id}", status_code=308)
 
     async def _list(

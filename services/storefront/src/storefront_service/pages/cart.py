@@ -15,7 +15,7 @@ from storefront_service.clients.cart import CartClient
 from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.domain import CartLine, Catalog, Product, is_currency, sum_of
-from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, require
+from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
 
@@ -101,7 +101,7 @@ class CartPages:
         form = await read_form(request)
         key = parse_idempotency_key(form.get("key", ""))
         quantity = _parse_quantity(form.get("quantity", ""))
-        product = (await self._pages.catalog()).find(form.get("product_id", ""))
+        product = found((await self._pages.catalog()).get(form.get("product_id", "")))
         line = CartLine(product.id, quantity)
         await require("cart", self._carts.add(self._pages.user_id(request), line, key))
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)

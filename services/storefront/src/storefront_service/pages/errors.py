@@ -18,14 +18,11 @@ from chassis.errors import (
     OutOfRange,
 )
 from storefront_service.pages.frame import Pages, PartDown
-from storefront_service.web.forms import FormTooLong, UnsupportedForm
 from storefront_service.web.headers import PERSONAL
 
 log = structlog.get_logger()
 
 _STATUS: dict[type[DomainError], int] = {
-    FormTooLong: 413,
-    UnsupportedForm: 415,
     InvalidArgument: 400,
     OutOfRange: 400,
     NotFound: 404,
@@ -65,10 +62,12 @@ class ErrorPages:
     async def domain_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-        text = _STILL_WORKS.get(error.part, "") if isinstance(error, PartDown) else _described(error, status)
-        response = await self._page(request, status, text)
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
-            response.headers["retry-after"] = "5"
+        return await self._page(request, status, _described(error, status))
+
+    async def part_down(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, PartDown)  # noqa: S101 - narrows what Starlette passes
+        response = await self._page(request, 503, _STILL_WORKS[error.part])
+        response.headers["retry-after"] = "5"
         return response
 
     async def http_error(self, request: Request, error: Exception) -> Response:

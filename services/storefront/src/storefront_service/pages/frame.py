@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from chassis.errors import REFUSALS, DomainError, Unavailable
+from chassis.errors import REFUSALS, DomainError
 from chassis.money import Money
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
@@ -27,16 +29,23 @@ _COUNT_SECONDS = 0.3
 T = TypeVar("T")
 
 
-class PartDown(Unavailable):
+class PartDown(Exception):
     """A page cannot be shown because a service that it needs is down.
 
     Attributes:
-        part: `catalog`, `cart` or `orders`.
+        part: `catalog`, `cart`, `currency`, `email` or `orders`.
     """
 
     def __init__(self, part: str) -> None:
-        super().__init__(f"{part}: unavailable", retry_after_seconds=5)
+        super().__init__(part)
         self.part = part
+
+
+def found(value: T | None) -> T:
+    """Return what a page is about. Raise HTTPException with status 404 if there is no such thing."""
+    if value is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return value
 
 
 async def require(part: str, call: Awaitable[T]) -> T:

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from chassis.errors import DomainError, NotFound
+from chassis.errors import DomainError
 from storefront_service.clients.mails import Mail, MailsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.traces import TracesClient
 from storefront_service.domain import Catalog, Order, OrderLine, Product
-from storefront_service.pages.frame import Pages, require
+from storefront_service.pages.frame import Pages, PartDown, found, require
 from storefront_service.web.headers import PERSONAL
 
 # Below the grace period of a drain, so that a stream never delays the end of the process; browsers reconnect.
@@ -23,10 +23,6 @@ _POLL_SECONDS = 0.4
 # Spans are exported in batches every few seconds.
 _TRACE_POLL_SECONDS = 1.0
 _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
-
-
-class MailNotFound(NotFound):
-    """The order has no e-mail, or its text was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +50,10 @@ class OrderPages:
         ]
 
     async def list_orders(self, request: Request) -> Response:
-        found, frame = await asyncio.gather(
+        orders, frame = await asyncio.gather(
             require("orders", self._orders.of_user(self._pages.user_id(request))), self._pages.frame(request)
         )
-        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=found)
+        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders)
 
     async def order(self, request: Request) -> Response:
         order, frame, catalog = await asyncio.gather(
@@ -91,14 +87,12 @@ class OrderPages:
     async def email_content(self, request: Request) -> Response:
         """Return the HTML of the e-mail for a frame, without scripts, links to other origins or access to the shop."""
         mail = await self._mail(request)
-        if mail is None or mail.html is None:
-            raise MailNotFound("there is no such e-mail")
         headers = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN"}
-        return HTMLResponse(mail.html, headers={**headers, "cache-control": PERSONAL})
+        return HTMLResponse(found(mail and mail.html), headers={**headers, "cache-control": PERSONAL})
 
     async def _find(self, request: Request) -> Order:
         user_id, order_id = self._pages.user_id(request), request.path_params["order_id"]
-        return await require("orders", self._orders.find(user_id, order_id))
+        return found(await require("orders", self._orders.find(user_id, order_id)))
 
     async def _mail(self, request: Request) -> Mail | None:
         order = await self._find(request)
@@ -120,7 +114,7 @@ class OrderPages:
                 return
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                order = await self._orders.find(order.user_id, order.order_id)
+                order = await self._orders.find(order.user_id, order.order_id) or order
             except DomainError:
                 yield ": checkout does not respond\n\n"  # it may again before the stream ends
 
@@ -136,7 +130,7 @@ class OrderPages:
 async def _catalog_or_empty(pages: Pages) -> Catalog:
     try:
         return await pages.catalog()
-    except DomainError:
+    except PartDown:
         return Catalog([])
 
 

@@ -2,32 +2,25 @@
 
 from urllib.parse import parse_qsl
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from chassis.errors import DomainError, InvalidArgument
+from chassis.errors import InvalidArgument
 
 MAX_BYTES = 16 * 1024
 _MAX_FIELDS = 50
 _TYPE = "application/x-www-form-urlencoded"
 
 
-class FormTooLong(DomainError):
-    """The body of the request is longer than any form of the shop."""
-
-
-class UnsupportedForm(DomainError):
-    """The body of the request is not a plain HTML form."""
-
-
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raise FormTooLong, UnsupportedForm or InvalidArgument."""
+    """Return the fields of a form. Raise InvalidArgument, or HTTPException for another type or more than MAX_BYTES."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
-        raise UnsupportedForm(f"the form must be {_TYPE}")
+        raise HTTPException(415)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BYTES:
-            raise FormTooLong(f"a form has at most {MAX_BYTES} bytes")
+            raise HTTPException(413)
     return _parse(bytes(body))
 
 

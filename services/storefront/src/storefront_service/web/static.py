@@ -7,19 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-
-from chassis.errors import NotFound
 
 FOLDER = Path(__file__).parent.parent / "static"
 _FAR_FUTURE = "public, max-age=31536000, immutable"
 _SHORT = "public, max-age=300"
 _COMPRESSED = (".css", ".js", ".svg")
-
-
-class FileNotFound(NotFound):
-    """There is no static file of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class StaticFiles:
     async def serve(self, request: Request) -> Response:
         file = self._files.get(request.path_params["name"])
         if file is None:
-            raise FileNotFound("there is no such file")
+            raise HTTPException(404)
         versioned = request.query_params.get("v") == file.version
         headers = {
             "cache-control": _FAR_FUTURE if versioned else _SHORT,
