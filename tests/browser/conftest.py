@@ -29,9 +29,11 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
-@pytest.mark.usefixtures("browser")  # without one there is no test
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
+async def shop(
+    browser: Browser,  # noqa: ARG001 - without one no test needs a shop
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[RunningShop]:
     programs = [program for program in discover() if program.name != "employee-api"]
     async with running_shop(tmp_path_factory.mktemp("shop"), programs, LEASE_SECONDS="2") as running:
         yield running

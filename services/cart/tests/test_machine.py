@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from cart_service.domain import Addition, CartStore, Line, Purchase
+from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase
 from chassis.errors import IdempotencyKeyReused
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
@@ -81,6 +81,16 @@ class CartMachine(RuleBasedStateMachine):
     def empty_with_a_stale_etag(self, user: str, data: st.DataObject) -> None:
         if stale := sorted(self.seen_etags - {self.etags.get(user)}):
             self.runner.run(self.store.empty(self.prefix + user, data.draw(st.sampled_from(stale))))
+
+    @rule(user=USERS, product=PRODUCTS, quantity=st.integers(0, 3))
+    def set_quantity(self, user: str, product: str, quantity: int) -> None:
+        self.runner.run(self.store.set_quantity(NewQuantity(self.prefix + user, product, quantity)))
+        if product not in self.carts[user]:
+            return
+        self.etags.pop(user, None)
+        self.carts[user][product] = quantity
+        if not quantity:
+            del self.carts[user][product]
 
     @rule(
         user=USERS,

@@ -6,12 +6,14 @@ import grpc
 import pytest
 from typing_extensions import override
 
-from cart_service.domain import Addition, Cart, CartStore, Purchase, StoreUnavailable
-from cart_service.service import CartService, OrderedCart
+from cart_service.domain import Addition, Cart, CartStore, NewQuantity, Purchase, StoreUnavailable
+from cart_service.service import CartLines, CartService, OrderedCart
 from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
+from shop_internal.cart_lines_pb2 import SetQuantityRequest
+from shop_internal.cart_lines_pb2_grpc import CartLinesStub, add_CartLinesServicer_to_server
 from shop_internal.ordered_cart_pb2 import RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
 from shop_testkit.serving import connect, serve
@@ -34,6 +36,10 @@ class UnavailableStore(CartStore):
         raise StoreUnavailable
 
     @override
+    async def set_quantity(self, new: NewQuantity) -> None:
+        raise StoreUnavailable
+
+    @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         raise StoreUnavailable
 
@@ -52,6 +58,12 @@ async def stub(store: CartStore) -> AsyncIterator[CartServiceStub]:
 async def ordered(store: CartStore) -> AsyncIterator[OrderedCartStub]:
     async with connect((add_OrderedCartServicer_to_server, OrderedCart(store))) as channel:
         yield OrderedCartStub(channel)
+
+
+@pytest.fixture
+async def lines(store: CartStore) -> AsyncIterator[CartLinesStub]:
+    async with connect((add_CartLinesServicer_to_server, CartLines(store))) as channel:
+        yield CartLinesStub(channel)
 
 
 async def add(stub: CartServiceStub, item: cart_pb2.CartItem | None = TWO_PANS, **metadata: str) -> None:
@@ -112,6 +124,32 @@ async def test_emptying_with_the_current_etag_empties_the_cart(stub: CartService
     await stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id="ada"), metadata=(("if-match", etag),))
     cart, _ = await read(stub)
     assert not cart.items
+
+
+async def test_the_quantity_of_a_product_in_the_cart_is_set(stub: CartServiceStub, lines: CartLinesStub) -> None:
+    await add(stub)
+    await lines.SetQuantity(SetQuantityRequest(user_id="ada", item=cart_pb2.CartItem(product_id="pan", quantity=7)))
+    cart, _ = await read(stub)
+    assert [item.quantity for item in cart.items] == [7]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"user_id": ""}, "user_id"),
+        ({"item": None}, "item"),
+        ({"item": cart_pb2.CartItem(quantity=1)}, "item.product_id"),
+        ({"item": cart_pb2.CartItem(product_id="pan", quantity=-1)}, "item.quantity"),
+        ({"item": cart_pb2.CartItem(product_id="pan", quantity=10_001)}, "item.quantity"),
+    ],
+)
+async def test_an_invalid_new_quantity_is_rejected_with_the_name_of_the_field(
+    lines: CartLinesStub, changes: dict[str, Any], field: str
+) -> None:
+    request = SetQuantityRequest(**{"user_id": "ada", "item": TWO_PANS, **changes})
+    rejected = from_rpc_error(await refusal(lines.SetQuantity(request)))
+    assert isinstance(rejected, InvalidArgument)
+    assert [violation.field for violation in rejected.violations] == [field]
 
 
 async def test_ordered_items_are_removed_and_later_ones_remain(stub: CartServiceStub, ordered: OrderedCartStub) -> None:

@@ -13,6 +13,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    NewQuantity,
     Purchase,
     QuantityTooLarge,
 )
@@ -358,3 +359,49 @@ async def test_concurrent_repeats_of_a_removal_take_effect_once(store: CartStore
 
 async def test_a_store_that_responds_is_ready(store: CartStore) -> None:
     await store.check()
+
+
+async def set_quantity(store: CartStore, product_id: str, quantity: int) -> None:
+    await store.set_quantity(NewQuantity("ada", product_id, quantity))
+
+
+async def test_the_quantity_of_a_product_is_set(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    await set_quantity(store, "pan", 7)
+    assert await quantities(store) == {"pan": 7}
+
+
+async def test_a_product_is_removed_by_the_quantity_0(store: CartStore) -> None:
+    await add(store, "pan")
+    await add(store, "axe")
+    await set_quantity(store, "pan", 0)
+    assert await quantities(store) == {"axe": 1}
+
+
+async def test_a_cart_whose_last_product_is_removed_was_not_ordered(store: CartStore) -> None:
+    await add(store, "pan")
+    await set_quantity(store, "pan", 0)
+    cart = await store.read("ada")
+    assert (cart.lines, cart.ordered_etag) == ((), None)
+
+
+async def test_a_product_that_is_not_in_the_cart_is_not_added_by_a_quantity(store: CartStore) -> None:
+    await add(store, "axe")
+    before = await etag(store)
+    await set_quantity(store, "pan", 1)
+    assert (await quantities(store), await etag(store)) == ({"axe": 1}, before)
+
+
+async def test_a_cart_that_an_order_emptied_is_not_changed_by_a_quantity(store: CartStore) -> None:
+    await add(store, "pan")
+    ordered = await etag(store)
+    await remove_ordered(store, etag=ordered, pan=1)
+    await set_quantity(store, "pan", 3)
+    assert (await store.read("ada")).ordered_etag == ordered
+
+
+async def test_a_new_quantity_changes_the_etag(store: CartStore) -> None:
+    await add(store, "pan", 2)
+    before = await etag(store)
+    await set_quantity(store, "pan", 3)
+    assert await etag(store) != before

@@ -3,7 +3,7 @@ import pytest
 from shop_testkit.storefront import SHOP, Storefront, Visitor
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
-POSTS = ("/cart/items", "/cart/empty", "/currency", "/orders")
+POSTS = ("/cart/items", "/cart/quantity", "/cart/empty", "/currency", "/orders")
 FOREIGN = [
     {"origin": "https://evil.example"},
     {"origin": "null"},

@@ -38,6 +38,39 @@ async def test_each_product_page_has_another_key(visitor: Visitor) -> None:
     )
 
 
+async def test_the_quantity_of_a_line_can_be_changed(visitor: Visitor) -> None:
+    await visitor.add_to_cart("copper-kettle", 2)
+    response = await visitor.post("/cart/quantity", data={"product_id": "copper-kettle", "quantity": "5"})
+    assert (response.status_code, response.headers["location"]) == (303, "/cart")
+    assert count_in_header(await visitor.page("/cart")) == 5
+
+
+async def test_a_line_can_be_removed_and_the_others_remain(visitor: Visitor) -> None:
+    await visitor.add_to_cart("copper-kettle", 2)
+    await visitor.add_to_cart("wool-blanket", 3)
+    await visitor.post("/cart/quantity", data={"product_id": "copper-kettle", "quantity": "0"})
+    assert count_in_header(await visitor.page("/")) == 3
+
+
+async def test_a_product_that_is_no_longer_sold_can_be_removed(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    await backends.add_to_cart(visitor.cookies["session"].partition(".")[0], "submarine")
+    await visitor.post("/cart/quantity", data={"product_id": "submarine", "quantity": "0"})
+    assert 'href="/checkout"' in await visitor.page("/cart")
+
+
+@pytest.mark.parametrize("quantity", ["", "-1", "10001", "x"])
+async def test_a_new_quantity_that_is_no_number_from_0_to_10_000_is_rejected(visitor: Visitor, quantity: str) -> None:
+    response = await visitor.post("/cart/quantity", data={"product_id": "wool-blanket", "quantity": quantity})
+    assert "Quantity: must be a number from 0 to 10,000" in response.text
+
+
+async def test_a_change_while_the_cart_is_down_says_that_nothing_is_lost(visitor: Visitor, backends: Backends) -> None:
+    backends.cart_lines.fail(Unavailable("down"))
+    response = await visitor.post("/cart/quantity", data={"product_id": "wool-blanket", "quantity": "1"})
+    assert (response.status_code, "nothing in it is lost" in response.text) == (503, True)
+
+
 async def test_the_cart_can_be_emptied(visitor: Visitor) -> None:
     await visitor.add_to_cart()
     assert (await visitor.post("/cart/empty", data={})).headers["location"] == "/cart"

@@ -15,7 +15,7 @@ from typing_extensions import override
 from ad_service.service import AdService
 from ad_service.store import parse_ads
 from cart_service.domain import Addition, CartStore
-from cart_service.service import CartService
+from cart_service.service import CartLines, CartService
 from cart_service.store import MemoryCartStore
 from chassis.calls import metadata_value
 from chassis.datafile import DataFile
@@ -41,7 +41,7 @@ from shop import (
     product_catalog_pb2_grpc,
     recommendation_pb2_grpc,
 )
-from shop_internal import mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
+from shop_internal import cart_lines_pb2_grpc, mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeer, Fault
 from shop_testkit.serving import serve
 from storefront_service.__main__ import Settings, build
@@ -187,6 +187,7 @@ class Backends:
 
     def __post_init__(self) -> None:
         self.checkout_peer = Peer(self.checkout)
+        self.cart_lines = Peer(CartLines(self.carts))
 
     @classmethod
     def create(cls) -> "Backends":
@@ -212,6 +213,7 @@ class Backends:
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
             (currency_pb2_grpc.add_CurrencyServiceServicer_to_server, self.currency),
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
+            (cart_lines_pb2_grpc.add_CartLinesServicer_to_server, self.cart_lines),
             (recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, self.recommendation),
             (ad_pb2_grpc.add_AdServiceServicer_to_server, self.ad),
             (checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, self.checkout_peer),
@@ -297,7 +299,7 @@ async def storefront(
         address = await stack.enter_async_context(backends.serving())
         names = ("product_catalog", "currency", "cart", "recommendation", "ad", "checkout")
         addresses = {f"{name}_addr": address for name in names}
-        internal = {"checkout_internal_addr": address, "email_internal_addr": address}
+        internal = {"cart_internal_addr": address, "checkout_internal_addr": address, "email_internal_addr": address}
         values = {**addresses, **internal, "session_key": session_key, **settings}
         parsed = Settings.model_validate(values)
         service = HttpService(parsed, telemetry or Telemetry())

@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from cart_service.domain import CartStore
-from cart_service.service import CartService, OrderedCart
+from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.server import Service, run
 from chassis.settings import ServiceSettings
 from shop import cart_pb2_grpc
-from shop_internal import ordered_cart_pb2_grpc
+from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
 
 
 def _validate_url(url: SecretStr) -> SecretStr:
@@ -43,6 +43,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         service.add_readiness_check(carts.check)
         service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
+        service.add_internal_servicer(cart_lines_pb2_grpc.add_CartLinesServicer_to_server, CartLines(carts))
         yield
 
 

@@ -84,6 +84,20 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
+class NewQuantity:
+    """A request to set the quantity of a product in a user's cart, 0 to remove it. Raises InvalidArgument."""
+
+    user_id: str
+    product_id: str
+    quantity: int
+
+    def __post_init__(self) -> None:
+        check_user_id(self.user_id)
+        require_text(self.product_id, "item.product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
+        require_between(self.quantity, "item.quantity", 0, _MAX_ADDED)
+
+
+@dataclass(frozen=True, slots=True)
 class Purchase:
     """The lines that an order bought from a user's cart, which had this etag. Raises InvalidArgument.
 
@@ -132,6 +146,9 @@ class CartStore(Protocol):
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
         """Remove a cart; with `if_match` only if that is its current etag."""
+
+    async def set_quantity(self, new: NewQuantity) -> None:
+        """Set the quantity of a product, or remove it; do nothing if it is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
         """Remove what an order bought, once per order: everything if the cart still has the ordered etag.

@@ -1,13 +1,13 @@
-"""shop.CartService and shop.internal.OrderedCart: map messages to the store and back."""
+"""shop.CartService, shop.internal.CartLines and shop.internal.OrderedCart: map messages to the store and back."""
 
 from typing_extensions import override
 
-from cart_service.domain import Addition, Cart, CartStore, Line, Purchase, check_user_id
+from cart_service.domain import Addition, Cart, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.calls import metadata_value
 from chassis.fields import require_present
 from chassis.serving import ServicerContext
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
 
 
 class CartService(cart_pb2_grpc.CartServiceServicer):
@@ -47,6 +47,21 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
         await self._carts.remove_ordered(Purchase(request.user_id, request.order_id, request.etag, lines))
         return ordered_cart_pb2.RemoveOrderedResponse()
+
+
+class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
+    """Changes the lines of the carts of a store."""
+
+    def __init__(self, carts: CartStore) -> None:
+        self._carts = carts
+
+    @override
+    async def SetQuantity(
+        self, request: cart_lines_pb2.SetQuantityRequest, context: ServicerContext
+    ) -> cart_lines_pb2.SetQuantityResponse:
+        require_present(request.HasField("item"), "item")
+        await self._carts.set_quantity(NewQuantity(request.user_id, request.item.product_id, request.item.quantity))
+        return cart_lines_pb2.SetQuantityResponse()
 
 
 def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:

@@ -16,6 +16,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    NewQuantity,
     Purchase,
     QuantityTooLarge,
     new_etag,
@@ -86,6 +87,18 @@ class MemoryCartStore(CartStore):
         contents = self._carts.get(user_id)
         if contents is not None and contents.quantities and if_match in {None, contents.etag}:
             self._carts.remove(user_id)
+
+    @override
+    async def set_quantity(self, new: NewQuantity) -> None:
+        contents = self._carts.get(new.user_id)
+        if contents is None or new.product_id not in contents.quantities:
+            return
+        changed = {**contents.quantities, new.product_id: new.quantity}
+        left = {product_id: quantity for product_id, quantity in changed.items() if quantity}
+        if left:
+            self._carts.put(new.user_id, _Contents(left, new_etag()))
+        else:
+            self._carts.remove(new.user_id)
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:

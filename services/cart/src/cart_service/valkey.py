@@ -21,6 +21,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    NewQuantity,
     Purchase,
     QuantityTooLarge,
     StoreUnavailable,
@@ -81,6 +82,7 @@ class ValkeyCartStore(CartStore):
         self._timeout_seconds = timeout_seconds
         self._add = client.register_script(_script("add"))
         self._empty = client.register_script(_script("empty"))
+        self._set_quantity = client.register_script(_script("set_quantity"))
         self._remove_ordered = client.register_script(_script("remove_ordered"))
 
     @override
@@ -108,6 +110,11 @@ class ValkeyCartStore(CartStore):
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
         await self._run(self._empty([_cart_key(user_id)], [] if if_match is None else [if_match]))
+
+    @override
+    async def set_quantity(self, new: NewQuantity) -> None:
+        arguments: list[str | int] = [new.product_id, new.quantity, new_etag(), self._ttl_milliseconds]
+        await self._run(self._set_quantity([_cart_key(new.user_id)], arguments))
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:

@@ -15,6 +15,7 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
+from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from storefront_service.app import Clients, create_app
@@ -39,6 +40,7 @@ class Settings(HttpServiceSettings):
     product_catalog_addr: str
     currency_addr: str
     cart_addr: str
+    cart_internal_addr: str
     recommendation_addr: str
     ad_addr: str
     checkout_addr: str
@@ -63,7 +65,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
 
 
 def connect(settings: Settings, service: HttpService) -> Clients:
-    """Open the channels to all services. Only reads are retried by them, and additions to carts, which have keys."""
+    """Open the channels to all services. They retry reads, and writes that may be repeated."""
     channel = service.channel
     catalog = channel(
         settings.product_catalog_addr,
@@ -79,6 +81,12 @@ def connect(settings: Settings, service: HttpService) -> Clients:
     )
     cart = channel(
         settings.cart_addr, "shop.CartService", timeout_seconds=_READ_SECONDS, retryable=["GetCart", "AddItem"]
+    )
+    cart_lines = channel(
+        settings.cart_internal_addr,
+        "shop.internal.CartLines",
+        timeout_seconds=_READ_SECONDS,
+        retryable=["SetQuantity"],
     )
     recommendation = channel(
         settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS
@@ -96,7 +104,7 @@ def connect(settings: Settings, service: HttpService) -> Clients:
     return Clients(
         catalog=CatalogClient(ProductCatalogServiceStub(catalog)),
         currencies=CurrencyClient(CurrencyServiceStub(currency)),
-        carts=CartClient(CartServiceStub(cart)),
+        carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
         suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),
         mails=MailsClient(MailRecordsStub(mails)),

@@ -37,10 +37,7 @@ class Catalog:
         for product in products:
             for category in product.categories:
                 self._by_category.setdefault(category, []).append(product)
-
-    @property
-    def categories(self) -> list[str]:
-        return list(self._by_category)
+        self.categories = tuple(self._by_category)
 
     def get(self, product_id: str) -> Product | None:
         return self._by_id.get(product_id)

@@ -2,14 +2,17 @@
 
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
+from shop_internal import cart_lines_pb2
+from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from storefront_service.domain import CartLine
 
 
 class CartClient:
     """Reads and changes carts. Every method raises DomainError."""
 
-    def __init__(self, stub: CartServiceStub) -> None:
+    def __init__(self, stub: CartServiceStub, lines: CartLinesStub) -> None:
         self._stub = stub
+        self._lines = lines
 
     async def read(self, user_id: str, *, timeout_seconds: float | None = None) -> tuple[CartLine, ...]:
         cart = await self._stub.GetCart(cart_pb2.GetCartRequest(user_id=user_id), timeout=timeout_seconds)
@@ -20,6 +23,11 @@ class CartClient:
         item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
         request = cart_pb2.AddItemRequest(user_id=user_id, item=item)
         await self._stub.AddItem(request, metadata=(("idempotency-key", key),))
+
+    async def set_quantity(self, user_id: str, line: CartLine) -> None:
+        """Set the quantity of a product that is in the cart; 0 removes it."""
+        item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
+        await self._lines.SetQuantity(cart_lines_pb2.SetQuantityRequest(user_id=user_id, item=item))
 
     async def empty(self, user_id: str) -> None:
         await self._stub.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id))

@@ -19,10 +19,10 @@ class CurrencyClient:
 
     def __init__(self, stub: CurrencyServiceStub, ttl_seconds: float = TTL_SECONDS) -> None:
         self._stub = stub
-        self._codes: TtlCache[str, list[str]] = TtlCache(self._fetch_codes, ttl_seconds, serve_stale=True)
+        self._codes: TtlCache[str, tuple[str, ...]] = TtlCache(self._fetch_codes, ttl_seconds, serve_stale=True)
         self._converted: TtlCache[tuple[Money, str], Money] = TtlCache(self._convert, ttl_seconds, serve_stale=True)
 
-    async def codes(self) -> list[str]:
+    async def codes(self) -> tuple[str, ...]:
         """Return the codes of all currencies, sorted. Raise DomainError if they have never been read and cannot be."""
         (codes,) = await self._codes.get(_ALL)
         return codes
@@ -37,8 +37,8 @@ class CurrencyClient:
         await self._codes.aclose()
         await self._converted.aclose()
 
-    async def _fetch_codes(self, _key: str) -> list[str]:
-        return list((await self._stub.GetSupportedCurrencies(empty_pb2.Empty())).currency_codes)
+    async def _fetch_codes(self, _key: str) -> tuple[str, ...]:
+        return tuple((await self._stub.GetSupportedCurrencies(empty_pb2.Empty())).currency_codes)
 
     async def _convert(self, key: tuple[Money, str]) -> Money:
         amount, code = key

@@ -72,6 +72,7 @@ class CartPages:
         return [
             Route("/cart", self.cart),
             Route("/cart/items", self.add, methods=["POST"]),
+            Route("/cart/quantity", self.set_quantity, methods=["POST"]),
             Route("/cart/empty", self.empty, methods=["POST"]),
             Route("/currency", self.choose_currency, methods=["POST"]),
         ]
@@ -106,6 +107,13 @@ class CartPages:
         await require("cart", self._carts.add(self._pages.user_id(request), line, key))
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
+    async def set_quantity(self, request: Request) -> Response:
+        """Set the quantity of a product in the cart, sold or not; 0 removes it."""
+        form = await read_form(request)
+        line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
+        await require("cart", self._carts.set_quantity(self._pages.user_id(request), line))
+        return RedirectResponse("/cart", _SEE_OTHER)
+
     async def empty(self, request: Request) -> Response:
         await require("cart", self._carts.empty(self._pages.user_id(request)))
         return RedirectResponse("/cart", _SEE_OTHER)
@@ -121,11 +129,11 @@ class CartPages:
         return response
 
 
-def _parse_quantity(text: str) -> int:
-    rule = InvalidArgument.field("quantity", f"must be a number from 1 to {MAX_QUANTITY:,}")
+def _parse_quantity(text: str, *, lowest: int = 1) -> int:
+    rule = InvalidArgument.field("quantity", f"must be a number from {lowest} to {MAX_QUANTITY:,}")
     if not (text.isascii() and text.isdecimal() and len(text) < len(str(MAX_QUANTITY)) + 1):
         raise rule
-    if not 1 <= int(text) <= MAX_QUANTITY:
+    if not lowest <= int(text) <= MAX_QUANTITY:
         raise rule
     return int(text)
 

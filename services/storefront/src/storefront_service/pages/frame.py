@@ -71,10 +71,10 @@ class Frame:
 
     user_id: str
     currency: str
-    currencies: Sequence[str]
+    currencies: tuple[str, ...]
     cart_count: int | None
     return_to: str
-    categories: Sequence[str]
+    categories: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Pages:
             _or_none(self._catalog.current()),
         )
         chosen = request.cookies.get(CURRENCY_COOKIE, BASE_CURRENCY)
-        known = codes or [BASE_CURRENCY]
+        known = codes or (BASE_CURRENCY,)
         return Frame(
             user_id=user_id,
             currency=chosen if chosen in known else BASE_CURRENCY,

@@ -1,8 +1,8 @@
-// The pages work without this script. It submits the choice of a currency, and updates an order's page.
+// The pages work without this script. It submits the choice of a currency or a quantity, and updates an order's page.
 "use strict";
 
 for (const form of document.querySelectorAll("form[data-submit-on-change]")) {
-  form.querySelector("select").addEventListener("change", () => form.requestSubmit());
+  form.addEventListener("change", () => form.requestSubmit());
 }
 
 // Card data must not reappear when the visitor comes back to the form.

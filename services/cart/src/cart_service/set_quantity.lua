@@ -1,0 +1,18 @@
+-- Sets the quantity of a product that is in a cart.
+-- KEYS: the cart.
+-- ARGV: product, quantity, new etag, lifetime of the cart in ms.
+local cart = KEYS[1]
+local product, quantity, etag, ttl = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+
+if redis.call('HEXISTS', cart, product) == 0 then return end
+if quantity > 0 then
+  redis.call('HSET', cart, product, quantity)
+else
+  redis.call('HDEL', cart, product)
+  if redis.call('HLEN', cart) == 1 then
+    redis.call('DEL', cart)
+    return
+  end
+end
+redis.call('HSET', cart, '', etag)
+redis.call('PEXPIRE', cart, ttl)
