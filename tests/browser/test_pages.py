@@ -81,6 +81,7 @@ class Customer:
             "product": "/products/copper-kettle",
             "cart": "/cart?added=linen-shirt",
             "checkout": "/checkout",
+            "refused-checkout": "/checkout",
             "orders": "/orders",
             "order": order,
             "repeated-order": f"{order}?repeated=1",
@@ -117,6 +118,8 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     page.on("response", lambda response: loaded.append(response))  # noqa: PLW0108 - Playwright sets attributes of it
     await page.add_init_script(RECORD_SHIFTS)
     await page.goto(path)
+    if name.endswith("refused-checkout"):
+        await send_invalid_form(tab)
     sizes = [await each.request.sizes() for each in loaded if each.request.resource_type != "image"]
     view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
     view.shifts = await page.evaluate("window.layoutShifts")
@@ -127,6 +130,13 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
     view.problems = tab.problems
     return view
+
+
+async def send_invalid_form(tab: Tab) -> None:
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.page.get_by_label("Month").fill("13")
+    await tab.page.get_by_role("button", name="Place order").click()
+    await expect(tab.page.get_by_role("alert")).to_be_visible()
 
 
 async def violations(page: Page) -> list[str]:
