@@ -24,14 +24,16 @@ APPEARANCES: Mapping[str, Mapping[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
-    "dark-phone": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}},
 }
-RECORD_SHIFTS = """
-    window.layoutShifts = [];
-    new PerformanceObserver((list) => {
-        for (const entry of list.getEntries())
-            window.layoutShifts.push([entry.value, entry.sources.map(({node}) => node?.outerHTML?.slice(0, 80))]);
-    }).observe({type: "layout-shift", buffered: true});
+SHIFTS = """
+    () => new Promise((resolve) => {
+        const shifts = [];
+        new PerformanceObserver((list) => {
+            for (const entry of list.getEntries())
+                shifts.push([entry.value, entry.sources.map(({node}) => node?.outerHTML?.slice(0, 80))]);
+        }).observe({type: "layout-shift", buffered: true});
+        requestAnimationFrame(() => setTimeout(() => resolve(shifts)));
+    })
 """
 
 LOAD_PICTURES = """
@@ -116,13 +118,12 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     """Open a page, save a screenshot and return what was found."""
     page, loaded = tab.page, list[Response]()
     page.on("response", lambda response: loaded.append(response))  # noqa: PLW0108 - Playwright sets attributes of it
-    await page.add_init_script(RECORD_SHIFTS)
     await page.goto(path)
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
     sizes = [await each.request.sizes() for each in loaded if each.request.resource_type != "image"]
     view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
-    view.shifts = await page.evaluate("window.layoutShifts")
+    view.shifts = await page.evaluate(SHIFTS)
     view.overflow = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     view.axe = await violations(page)
     # Pictures below the window are loaded when a visitor scrolls to them.
