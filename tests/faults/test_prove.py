@@ -8,7 +8,7 @@ from shop_testkit.prove_runs import WITHOUT_FAULTS, run_prove
 
 pytestmark = pytest.mark.timeout(600)
 
-SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3")
+SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3", "--operators", "4")
 
 
 def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
@@ -23,11 +23,21 @@ def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
         "mail relay fault": 1,
         "network fault": 2,
         "pause": 2,
+        "refused notifications": 2,
+        "refused releases": 1,
         "refusing peer": 2,
         "unimplemented peer": 1,
+        "unresolved shipments": 1,
     }
     assert [name for name in verdict["invariants"] if name in output] == [f"I{number}" for number in range(1, 12)]
     assert '"seed": 7' in output
+    for name in ("dead letters", "orders that need a refund", "orders that need a review"):
+        assert verdict["exercised"][name]["floor"] > 0
+
+
+def test_the_short_run_of_the_readme_holds(tmp_path: Path) -> None:
+    status, output, _ = run_prove(tmp_path, "--orders", "100", "--kills", "8")
+    assert status == 0, output
 
 
 def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ KILLS = _only("--orders 160 --kills 8")
 PAUSES = _only("--orders 160 --pauses 4")
 STALLS = _only("--orders 96 --stalls 2")
 REFUSALS = _only("--orders 240 --replaced 9")
+OPERATORS = _only("--orders 160 --operators 4")
 LATE = _only("--orders 160 --late 5")
 LATE_POSTGRES = _only("--database postgres --orders 160 --late 5")
 RESTARTS = _only("--database postgres --orders 160 --restarts 3")
@@ -348,6 +349,41 @@ DEVICES = (
         "        except DomainError:\n            pass\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
         LATE,
+    ),
+    Device(
+        "a refused notification is a dead letter",
+        f"{_CHECKOUT}/outbox.py",
+        "            await self._set_dead(placed.order.order_id, kind, error.reason)\n            return\n",
+        "            log.warning(error.reason)\n",
+        _tests("checkout", "test_operators.py::test_a_confirmation_that_is_refused_for_good_is_a_dead_letter"),
+        OPERATORS,
+    ),
+    Device(
+        "a dead letter is requeued",
+        f"{_CHECKOUT}/journal/statements.py",
+        "UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {now}\n",
+        "UPDATE outbox SET failures = 0, due_at = {now}\n",
+        _tests("checkout", "test_journal.py::test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed"),
+        OPERATORS,
+    ),
+    Device(
+        "a charge that cannot be released is left to operators",
+        f"{_CHECKOUT}/saga.py",
+        "return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))",
+        "return (yield from _end(State.VOIDING, State.VOIDED, refusal))",
+        _tests("checkout", "test_service.py::test_a_charge_that_cannot_be_voided_needs_a_refund"),
+        OPERATORS,
+    ),
+    Device(
+        "a shipment in doubt that cannot be resolved is left to operators",
+        f"{_CHECKOUT}/saga.py",
+        "        case Unsupported() if certain:\n",
+        "        case Unsupported():\n",
+        _tests(
+            "checkout",
+            "test_service.py::test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review",
+        ),
+        OPERATORS,
     ),
     Device(
         "a cart is emptied by its etag",

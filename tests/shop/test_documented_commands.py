@@ -32,6 +32,7 @@ RUN_ELSEWHERE = {
     r"make mutants": (".github/workflows/checks.yml", "make PYTHON=python mutants"),
     r"python tests/mutants .*": ("Makefile", "python tests/mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
+    r"shop prove --orders 100 --kills 8": ("tests/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
     r"shop prove .*": ("services/_testkit/src/shop_testkit/prove_runs.py", '"prove"'),
     r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
     r"python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),

@@ -21,6 +21,7 @@ LEAVE_OUT: dict[str, dict[str, Any]] = {
     "refusals": {"refused_paths": ()},
     "lost-commits": {"lost_commits": False},
     "late-lines": {"late_lines": False},
+    "clock-jumps": {"clock_jumps": False},
 }
 
 _stop: Event
@@ -28,9 +29,13 @@ _stop: Event
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The result of a search: how many plans ran, and the report of the first that failed."""
+    """The result of a search: how many plans ran, and the report of the first that failed.
+
+    `stranded` is the number of leases and due times that a clock, set back, has left far in the future.
+    """
 
     runs: int
+    stranded: int
     seconds: float
     failed: Report | None
 
@@ -43,9 +48,9 @@ def search(scope: Scope, first_seed: int, seconds: float, processes: int) -> Sea
     with context.Pool(processes, _set_stop, (stop,)) as pool:
         workers = [(scope, range(first_seed + number, 2**62, processes), seconds) for number in range(processes)]
         found = pool.starmap(_search_seeds, workers, chunksize=1)
-    runs = sum(each.runs for each in found)
+    runs, stranded = sum(each.runs for each in found), sum(each.stranded for each in found)
     failed = next((each.failed for each in found if each.failed), None)
-    return Search(runs, time.monotonic() - started, failed)
+    return Search(runs, stranded, time.monotonic() - started, failed)
 
 
 def _set_stop(stop: Event) -> None:
@@ -55,15 +60,16 @@ def _set_stop(stop: Event) -> None:
 
 def _search_seeds(scope: Scope, seeds: Iterable[int], seconds: float) -> Search:
     """Simulate seeds until one fails, here or in another process, or the time is over."""
-    started = time.monotonic()
+    started, stranded = time.monotonic(), 0
     for runs, seed in enumerate(seeds, 1):
         report = run(plan(seed, scope))
+        stranded += report.stranded
         spent = time.monotonic() - started
         if report.violations:
             _stop.set()
-            return Search(runs, spent, report)
+            return Search(runs, stranded, spent, report)
         if spent > seconds or _stop.is_set():
-            return Search(runs, spent, None)
+            return Search(runs, stranded, spent, None)
     raise AssertionError("unreachable")
 
 
@@ -87,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = search(scope, seed, given.seconds, given.processes)
     rate = 60 * found.runs / found.seconds
     print(f"seeds from {seed}: {found.runs} runs in {found.seconds:.1f} s, {rate:.0f} a minute")  # noqa: T201
+    print(f"leases and due times left in the future by clocks set back: {found.stranded}")  # noqa: T201
     return 0 if found.failed is None else _show(shrink(found.failed))
 
 

@@ -27,6 +27,8 @@ EFFECTS = (
     "/shop.internal.OrderedCart/RemoveOrdered",
 )
 _CURRENCIES = ("EUR", "USD", "JPY")
+_CLOCK_JUMP_SHARE = 0.25
+_CLOCK_JUMP_SECONDS = (3_600.0, 48 * 3_600.0)
 
 
 class Dialect(StrEnum):
@@ -92,7 +94,16 @@ class LostCommits:
     restart: bool
 
 
-Fault = ProcessFault | Outage | Refusals | Slowness | LostCommits
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The wall clock of a database's machine is set forward, or back by negative seconds."""
+
+    at: float
+    database: str
+    seconds: float
+
+
+Fault = ProcessFault | Outage | Refusals | Slowness | LostCommits | ClockJump
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +167,7 @@ class Scope:
     refused_paths: tuple[str, ...] = EFFECTS
     lost_commits: bool = True
     late_lines: bool = True
+    clock_jumps: bool = True
 
 
 def plan(seed: int, scope: Scope = Scope()) -> Plan:
@@ -173,6 +185,8 @@ def plan(seed: int, scope: Scope = Scope()) -> Plan:
         faults += [_refusals(rng, scope) for _ in range(rng.randint(1, 2))]
     if scope.lost_commits and rng.random() < 0.2:
         faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))
+    if scope.clock_jumps:
+        faults += _clock_jumps(seed)
     return Plan(
         seed=seed,
         dialect=rng.choice(scope.dialects),
@@ -201,6 +215,19 @@ def _refusals(rng: random.Random, scope: Scope) -> Refusals:
     # Shipping is refused most often: only there a charge has already been made.
     path = rng.choice((*scope.refused_paths, scope.refused_paths[0], scope.refused_paths[0]))
     return Refusals(rng.uniform(0, 4), path, rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
+
+
+def _clock_jumps(seed: int) -> list[ClockJump]:
+    # A random source of its own: without these faults the rest of the plan is the same.
+    rng = random.Random(f"clocks {seed}")  # noqa: S311 - a schedule, not a secret
+    if rng.random() > _CLOCK_JUMP_SHARE:
+        return []
+    # Leases and due times are those of the journal's clock, so that one jumps most often.
+    databases = ("checkout", *DATABASES)
+    return [
+        ClockJump(rng.uniform(0, 6), rng.choice(databases), rng.choice((-1, 1)) * rng.uniform(*_CLOCK_JUMP_SECONDS))
+        for _ in range(rng.randint(1, 3))
+    ]
 
 
 def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:

@@ -36,7 +36,8 @@ from simulation.processes import create_task
 from simulation.recording import Recorder
 from simulation.simulated_shop import SimulatedShop
 
-_QUIET_SECONDS = 400.0
+# Two jumps of a clock can leave a lease ahead by the most that still counts as set by a worker: ten minutes.
+_QUIET_SECONDS = 1_000.0
 _IDLE_SECONDS = 0.25
 _IDLE_CHECKS = 2
 _OPEN = "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED') ORDER BY order_id"
@@ -46,12 +47,17 @@ _PLACED = frozenset({"SHIPPED", "DONE"})
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A finished run."""
+    """A finished run.
+
+    Attributes:
+        stranded: the number of leases and due times that a clock, set back, has left far in the future.
+    """
 
     plan: Plan
     violations: tuple[str, ...]
     trace: tuple[str, ...]
     injected: tuple[CallFault, ...]
+    stranded: int
 
 
 @contextmanager
@@ -104,7 +110,7 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str], recorder: Record
     shop.record(f"violations: {violations}")
     shop.stop_all()
     await asyncio.sleep(0.001)
-    return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.injected))
+    return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.injected), shop.stranded)
 
 
 async def _wait_until_calm(shop: SimulatedShop, visits: list[asyncio.Task[ShopperResult]]) -> None:

@@ -6,14 +6,16 @@ from contextlib import asynccontextmanager
 
 from chassis import errors
 from simulation import services
-from simulation.clock import VirtualLoop
+from simulation.clock import VirtualLoop, WallClock
 from simulation.disk import Disk
 from simulation.journals import PostgresModel, PostgresServer, SimulatedWriter, SqliteModel
 from simulation.network import CallFates, Chance, Fate, Network
 from simulation.plan import (
     CHECKOUTS,
+    DATABASES,
     PROCESSES,
     CallFault,
+    ClockJump,
     Dialect,
     LostCommits,
     Outage,
@@ -29,6 +31,12 @@ READS = "reads"
 _READ_ADDRESSES = frozenset({"product-catalog", "currency"})
 _RESTART_SECONDS = (0.05, 1.0)
 
+_STRANDED = """
+    SELECT 1 FROM orders WHERE state IN ('CHARGING', 'VOIDING') AND lease_until > unix_time() + 3000
+    UNION ALL SELECT 1 FROM outbox WHERE dead_at IS NULL AND due_at > unix_time() + 3000
+"""
+"""Further ahead than any worker sets them, and less than a clock jumps."""
+
 
 class SimulatedShop:
     """All services, their disks and their network, with the faults of a plan.
@@ -37,6 +45,7 @@ class SimulatedShop:
         trace: everything that happened, in order.
         injected: the faults of calls that occurred.
         calm: the faults have ended.
+        stranded: the number of leases and due times that a clock, set back, has left far in the future.
     """
 
     def __init__(self, plan: Plan, loop: VirtualLoop, trace: list[str]) -> None:
@@ -44,16 +53,18 @@ class SimulatedShop:
         self.trace = trace
         self.injected: list[CallFault] = []
         self.calm = False
+        self.stranded = 0
         self._loop = loop
         self._chance = Chance(plan.seed)
         self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
         self._processes: dict[str, Process] = {}
         self.network = Network(self._chance, _PlannedFates(self), self._find, self.kill, self.record)
-        self.journal = Disk(services.journal_schema(), loop.wall_clock)
-        self.ledger = Disk(services.ledger_schema(), loop.wall_clock)
+        self._clocks = {name: WallClock(loop) for name in DATABASES}
+        self.journal = Disk(services.journal_schema(), self._clocks["checkout"].now)
+        self.ledger = Disk(services.ledger_schema(), self._clocks["payment"].now)
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
-        self.manifest = Disk(services.manifest_schema(), loop.wall_clock)
+        self.manifest = Disk(services.manifest_schema(), self._clocks["shipping"].now)
         self.mailer = services.MemoryMailer()
 
     def now(self) -> float:
@@ -121,6 +132,10 @@ class SimulatedShop:
                 self._restart_after(stop.seconds, process)
             case LostCommits() as lost:
                 self._lose_commits(lost)
+            case ClockJump() as jump:
+                self._clocks[jump.database].jump(jump.seconds)
+                self.stranded += len(self.journal.query(_STRANDED))
+                self.record(f"the clock of the database of {jump.database} jumps by {jump.seconds:.0f} s")
             case Outage() as outage:
                 self.record(f"outage of the database of {outage.database}")
                 self._postgres.abort_all()

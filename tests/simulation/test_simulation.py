@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from checkout_service.journal import sql
 from simulation.network import Fate
-from simulation.plan import Dialect, Plan, Scope, plan
+from simulation.plan import ClockJump, Dialect, Plan, Refusals, Scope, plan
 from simulation.run import run
 
 FOLDER = Path(__file__).parent
@@ -62,3 +63,31 @@ def test_orders_without_faults_are_placed() -> None:
     report = run(quiet_plan(1))
     assert report.violations == ()
     assert any("ShipOrder" in event for event in report.trace)
+
+
+def set_back_plan(dialect: Dialect) -> Plan:
+    """Return a plan in which e-mails wait in the outbox while the journal's clock is two hours ahead."""
+    jumps = (ClockJump(0.0, "checkout", 7_200.0), ClockJump(4.0, "checkout", -7_200.0))
+    refusals = Refusals(0.0, "/shop.EmailService/SendOrderConfirmation", "Internal", 5.0)
+    return replace(quiet_plan(1), dialect=dialect, faults=(*jumps, refusals))
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_orders_end_although_a_clock_set_back_leaves_due_times_in_the_future(dialect: Dialect) -> None:
+    report = run(set_back_plan(dialect))
+    assert report.stranded > 0
+    assert report.violations == ()
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_orders_would_not_end_if_any_time_in_the_future_counted(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "MAX_RETRY_DELAY_SECONDS", 1e9)
+    assert {violation.partition(":")[0] for violation in run(set_back_plan(dialect)).violations} >= {"S2"}
+
+
+def test_random_plans_set_clocks_back_while_orders_are_open() -> None:
+    jumping = [seed for seed in range(400) if any(isinstance(fault, ClockJump) for fault in plan(seed).faults)]
+    assert len(jumping) > 400 / 8
+    assert sum(run(plan(seed)).stranded for seed in jumping[:30]) > 0

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.errors import InvalidArgument
-from chassis.money import AmountOutOfRange, Money, parse_money, round_to_digits, total
+from chassis.errors import InvalidArgument, OutOfRange
+from chassis.money import MAX_UNITS, AmountOutOfRange, Money, parse_money, round_to_digits, round_to_minor_unit, total
 
 nanos = st.integers(-(2**90), 2**90)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -73,3 +73,30 @@ def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
 )
 def test_an_amount_is_formatted_as_a_decimal(nanos: int, text: str) -> None:
     assert str(Money("EUR", nanos)) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "nanos", "expected"),
+    [
+        ("EUR", 1_005_000_000, 1_000_000_000),  # half-even
+        ("EUR", 1_015_000_000, 1_020_000_000),
+        ("JPY", 1_500_000_000, 2_000_000_000),
+        ("KWD", 1_234_560_000, 1_235_000_000),
+        ("CLF", 1_234_560_000, 1_234_600_000),
+        ("XYZ", 1_234_560_000, 1_230_000_000),
+    ],
+)
+def test_amounts_are_rounded_to_the_minor_unit(code: str, nanos: int, expected: int) -> None:
+    assert round_to_minor_unit(Money(code, nanos)) == Money(code, expected)
+
+
+@given(st.integers(-(10**27), 10**27))
+def test_rounding_changes_an_amount_by_at_most_half_a_cent(nanos: int) -> None:
+    cents = Fraction(round_to_minor_unit(Money("EUR", nanos)).total_nanos, 10**7)
+    assert cents.denominator == 1
+    assert abs(cents - Fraction(nanos, 10**7)) <= Fraction(1, 2)
+
+
+def test_rounding_beyond_64_bits_is_out_of_range() -> None:
+    with pytest.raises(OutOfRange):
+        round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))

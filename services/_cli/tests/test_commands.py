@@ -22,6 +22,7 @@ from shop import (
     product_catalog_pb2_grpc,
 )
 from shop_cli.__main__ import main
+from shop_cli.output.printing import console
 from shop_internal import letter_spool_pb2, letter_spool_pb2_grpc, orders_pb2, orders_pb2_grpc
 from shop_testkit.serving import serve
 
@@ -35,10 +36,18 @@ CUP = product_catalog_pb2.Product(
     categories=["kitchen"],
 )
 
+EUR = money_pb2.Money(currency_code="EUR", units=1, nanos=100_000_000)
+LINE = order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="CUP", quantity=2), cost=EUR)
+RESULT = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipping_cost=EUR, items=[LINE, LINE])
+
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command while this test's servicers serve; return its exit status, output and errors."""
+    """Run the command while this test's servicers serve; return its exit status, output and errors.
+
+    It prints as to a pipe, whatever COLUMNS says.
+    """
+    monkeypatch.setattr(console, "width", 1_000)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["shop", *arguments])
@@ -73,6 +82,7 @@ class Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
 class Cart(cart_pb2_grpc.CartServiceServicer):
     def __init__(self) -> None:
         self.cart = cart_pb2.Cart(user_id="ada")
+        self.readable = True
         self.keys: list[str] = []
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Any) -> empty_pb2.Empty:
@@ -81,6 +91,8 @@ class Cart(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
     async def GetCart(self, _request: Any, _context: Any) -> cart_pb2.Cart:
+        if not self.readable:
+            raise Unavailable("the store is down", reason="STORE_UNAVAILABLE")
         return self.cart
 
     async def EmptyCart(self, _request: Any, _context: Any) -> empty_pb2.Empty:
@@ -104,17 +116,18 @@ class Checkout(checkout_pb2_grpc.CheckoutServiceServicer):
         self.requests: list[checkout_pb2.PlaceOrderRequest] = []
 
     async def PlaceOrder(
-        self, request: checkout_pb2.PlaceOrderRequest, _context: Any
+        self, request: checkout_pb2.PlaceOrderRequest, context: Any
     ) -> checkout_pb2.PlaceOrderResponse:
+        if request in self.requests:
+            context.set_trailing_metadata((("order-replayed", "true"),))
         self.requests.append(request)
         if request.user_id == "empty-cart":
             raise FailedPrecondition("the cart is empty", reason="CART_EMPTY")
         if request.user_id == "in-progress":
             raise Unavailable("the order is in progress", reason="ORDER_IN_PROGRESS", metadata={"order_id": "o-1"})
-        eur = money_pb2.Money(currency_code="EUR", units=1, nanos=100_000_000)
-        line = order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="CUP", quantity=2), cost=eur)
-        order = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipping_cost=eur, items=[line, line])
-        return checkout_pb2.PlaceOrderResponse(order=order)
+        if request.user_id == "declined":
+            raise InvalidArgument(message="no such card", reason="CARD_NUMBER_INVALID", metadata={"order_id": "o-1"})
+        return checkout_pb2.PlaceOrderResponse(order=RESULT)
 
 
 class Journal(orders_pb2_grpc.OrderJournalServicer):
@@ -137,7 +150,7 @@ class Journal(orders_pb2_grpc.OrderJournalServicer):
 
     async def GetOrder(self, _request: Any, _context: Any) -> orders_pb2.GetOrderResponse:
         event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
-        return orders_pb2.GetOrderResponse(order=self.order, history=[event])
+        return orders_pb2.GetOrderResponse(order=self.order, history=[event], result=RESULT)
 
     async def ScanOrders(self, _request: Any, _context: Any) -> orders_pb2.ScanOrdersResponse:
         raise NotImplementedError
@@ -239,17 +252,91 @@ async def test_an_address_without_a_port_is_invalid_input(run: Run) -> None:
     assert (await run("products", "list", "--address", "localhost"))[0] == 2
 
 
-async def test_showing_a_cart_lists_what_was_added(run: Run, cart_address: str) -> None:
-    await run("cart", "add", "ada", "CUP", "--quantity", "3", "--address", cart_address)
-    _, out, _ = await run("cart", "show", "ada", "--address", cart_address)
-    assert re.search(r"CUP +3", out)
+@pytest.fixture
+def cart_shop(catalog: str, cart_address: str, currency: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands find catalog, cart and currency by the environment."""
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", catalog)
+    monkeypatch.setenv("CART_ADDR", cart_address)
+    monkeypatch.setenv("CURRENCY_ADDR", currency)
 
 
+@pytest.fixture
+def no_catalog(cart_shop: None, port: int, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - the rest is there
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_adding_to_a_cart_prints_how_many_it_has(run: Run, cart: Cart) -> None:
+    cart.cart.items.add(product_id="CUP", quantity=1)
+    status, out, _ = await run("cart", "add", "ada", "CUP", "--quantity", "3")
+    assert (status, out) == (0, "The cart of ada has 4 x Cup [large].\n")
+
+
+@pytest.mark.usefixtures("cart_shop")
+@pytest.mark.parametrize("wanted", ["cup", "Cups", "large"])
+async def test_adding_an_unknown_product_is_refused_with_similar_ones(run: Run, cart: Cart, wanted: str) -> None:
+    status, _, err = await run("cart", "add", "ada", wanted)
+    shows = "`shop products list` shows all"
+    assert err == f"PRODUCT_NOT_FOUND: no product has the id {wanted}: did you mean CUP? {shows}\n"
+    assert (status, len(cart.cart.items)) == (1, 0)
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_adding_a_product_like_no_other_proposes_the_list(run: Run) -> None:
+    _, _, err = await run("cart", "add", "ada", "submarine")
+    assert err == "PRODUCT_NOT_FOUND: no product has the id submarine: `shop products list` shows all\n"
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_an_addition_to_a_cart_that_cannot_be_read_afterwards_succeeds(run: Run, cart: Cart) -> None:
+    cart.readable = False
+    assert await run("cart", "add", "ada", "CUP", "--quantity", "3") == (0, "3 x Cup [large] added.\n", "")
+
+
+@pytest.mark.usefixtures("no_catalog")
+async def test_without_a_catalog_products_are_added_and_shown_by_their_ids(run: Run) -> None:
+    status, out, err = await run("cart", "add", "ada", "CUP", "--quantity", "2")
+    assert (status, out) == (0, "The cart of ada has 2 x CUP.\n")
+    assert err.startswith("names and prices are unknown: product-catalog does not answer")
+    _, out, _ = await run("cart", "show", "ada")
+    assert [line.split() for line in out.splitlines()] == [["Product", "Quantity"], ["CUP", "2"]]
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_a_cart_is_shown_with_names_prices_and_its_total(run: Run) -> None:
+    await run("cart", "add", "ada", "CUP", "--quantity", "3")
+    _, out, _ = await run("cart", "show", "ada")
+    assert re.search(r"CUP +Cup \[large\] +3 +12\.50 USD +37\.50 USD", out)
+    assert out.endswith("\ntotal 37.50 USD, without shipping\n")
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_a_cart_is_shown_in_another_currency(run: Run) -> None:
+    await run("cart", "add", "ada", "CUP", "--quantity", "3")
+    _, out, _ = await run("cart", "show", "ada", "--currency", "jpy")
+    assert re.search(r"3 +25\.00 JPY +75\.00 JPY", out)
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_a_cart_with_a_withdrawn_product_has_no_total(run: Run, cart: Cart) -> None:
+    cart.cart.items.add(product_id="GONE", quantity=1)
+    _, out, _ = await run("cart", "show", "ada")
+    assert re.search(r"GONE +not on sale +1", out)
+    assert "total" not in out
+
+
+@pytest.mark.usefixtures("cart_shop")
+async def test_an_empty_cart_is_shown_as_a_sentence(run: Run) -> None:
+    assert (await run("cart", "show", "ada"))[1] == "The cart of ada is empty.\n"
+
+
+@pytest.mark.usefixtures("cart_shop")
 async def test_adding_to_a_cart_sends_the_idempotency_key(run: Run, cart: Cart, cart_address: str) -> None:
     await run("cart", "add", "ada", "CUP", "--key", "k-1", "--address", cart_address)
     assert cart.keys == ["k-1"]
 
 
+@pytest.mark.usefixtures("cart_shop")
 async def test_a_cart_can_be_emptied(run: Run, cart: Cart, cart_address: str) -> None:
     await run("cart", "add", "ada", "CUP", "--address", cart_address)
     await run("cart", "empty", "ada", "--address", cart_address)
@@ -272,6 +359,17 @@ async def test_a_placed_order_is_printed_with_its_total(run: Run, checkout_addre
     assert re.search(r"total +3\.30 EUR", out)
 
 
+async def test_a_repeated_order_is_said_to_be_one(run: Run, checkout_address: str) -> None:
+    first = await run("order", "ada", "--key", "k-1", "--address", checkout_address)
+    again = await run("order", "ada", "--key", "k-1", "--address", checkout_address)
+    assert (first[0], first[2]) == (0, "")
+    assert again == (
+        0,
+        first[1],
+        "This is a repeat: the order had been placed before, and nothing was ordered again.\n",
+    )
+
+
 async def test_an_order_is_paid_with_a_test_card_by_default(
     run: Run, checkout: Checkout, checkout_address: str
 ) -> None:
@@ -291,6 +389,11 @@ async def test_an_order_request_contains_the_given_options(run: Run, checkout: C
 async def test_a_refused_order_prints_the_reason(run: Run, checkout_address: str) -> None:
     status, _, err = await run("order", "empty-cart", "--address", checkout_address)
     assert (status, err) == (1, "CART_EMPTY: the cart is empty\n")
+
+
+async def test_a_declined_order_prints_its_id(run: Run, checkout_address: str) -> None:
+    status, _, err = await run("order", "declined", "--address", checkout_address)
+    assert (status, err) == (2, "CARD_NUMBER_INVALID: no such card (order_id=o-1)\n")
 
 
 async def test_an_order_with_an_unknown_outcome_prints_its_id(run: Run, checkout_address: str) -> None:
@@ -338,6 +441,57 @@ async def test_requeuing_an_order_without_dead_letters_says_so(run: Run, checkou
 async def test_showing_an_order_prints_its_history_step_by_step(run: Run, checkout_address: str) -> None:
     _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
     assert re.search(r"inserted +CHARGING +1 +1", out)
+
+
+async def test_showing_an_order_prints_its_lines_and_its_total(run: Run, checkout_address: str) -> None:
+    _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
+    assert re.search(r"CUP +2 +1\.10 EUR", out)
+    assert re.search(r"total +3\.30 EUR", out)
+
+
+ID = "c0e1d7f6-d34f-8494-8624-d0d2946b7bca"
+
+
+@pytest.fixture
+def narrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it sets another width
+    """Print as to a terminal of 50 columns."""
+    monkeypatch.setattr(console, "width", 50)
+
+
+@pytest.mark.usefixtures("narrow")
+async def test_on_a_narrow_terminal_a_wide_table_is_a_list(run: Run, journal: Journal, checkout_address: str) -> None:
+    journal.order = orders_pb2.Order(order_id=ID, state=orders_pb2.ORDER_STATE_DONE, user_id="ada", attempt=1)
+    _, out, _ = await run("orders", "list", "--address", checkout_address)
+    lines = out.splitlines()
+    assert lines[0] == f"Order    {ID}"
+    assert max(map(len, lines)) <= 50
+
+
+@pytest.mark.usefixtures("narrow")
+async def test_on_a_narrow_terminal_ids_are_whole(run: Run, journal: Journal, checkout_address: str) -> None:
+    journal.order = orders_pb2.Order(order_id=ID, state=orders_pb2.ORDER_STATE_DONE, user_id="ada", tracking_id=ID)
+    for command in (["list"], ["show", ID]):
+        _, out, _ = await run("orders", *command, "--address", checkout_address)
+        assert ID in out
+
+
+async def test_a_table_is_wrapped_between_words(run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "width", 35)
+    _, out, _ = await run("products", "list", "--address", catalog)
+    assert [line.split() for line in out.splitlines()] == [
+        ["Id", "Name", "Price", "Categories"],
+        ["CUP", "Cup", "12.50", "USD", "kitchen"],
+        ["[large]"],
+    ]
+
+
+@pytest.mark.usefixtures("narrow")
+async def test_on_a_narrow_terminal_a_narrow_table_is_a_table(run: Run, catalog: str) -> None:
+    _, out, _ = await run("products", "list", "--address", catalog)
+    assert [line.split() for line in out.splitlines()] == [
+        ["Id", "Name", "Price", "Categories"],
+        ["CUP", "Cup", "[large]", "12.50", "USD", "kitchen"],
+    ]
 
 
 class Letters(letter_spool_pb2_grpc.LetterSpoolServicer):

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 import pytest
 
 from shop_cli.prove.coverage import (
+    DEAD_LETTERS,
     DEATHS_AT_FAILPOINTS,
     FENCES,
     FLOORS_PER_1000_ORDERS,
     LAGGING_FAILOVERS,
+    REFUNDS,
+    REVIEWS,
     TAKEOVERS,
     VOIDS,
     compare_with_floors,
@@ -22,6 +25,9 @@ PLAN = [
         (FaultKind.KILL_AT_FAILPOINT, "checkout", 18),
         (FaultKind.FAILOVER, "postgres", 12),
         (FaultKind.REFUSAL, "shipping", 6),
+        (FaultKind.REFUSED_NOTIFICATIONS, "email", 3),
+        (FaultKind.REFUSED_RELEASES, "payment-internal", 2),
+        (FaultKind.UNRESOLVED_SHIPMENTS, "checkout", 1),
     )
     for _ in range(count)
 ]
@@ -30,6 +36,9 @@ SUFFICIENT = {name: int(10 * floor) for name, floor in FLOORS_PER_1000_ORDERS.it
     DEATHS_AT_FAILPOINTS: 3,
     LAGGING_FAILOVERS: 2,
     VOIDS: 1,
+    DEAD_LETTERS: 4,
+    REFUNDS: 2,
+    REVIEWS: 1,
 }
 
 
@@ -42,7 +51,10 @@ def test_a_run_at_its_floors_is_sufficient() -> None:
     assert insufficient(10_000, SUFFICIENT, INJECTED) == set()
 
 
-@pytest.mark.parametrize("name", [TAKEOVERS, FENCES, DEATHS_AT_FAILPOINTS, LAGGING_FAILOVERS, VOIDS])
+@pytest.mark.parametrize(
+    "name",
+    [TAKEOVERS, FENCES, DEATHS_AT_FAILPOINTS, LAGGING_FAILOVERS, VOIDS, DEAD_LETTERS, REFUNDS, REVIEWS],
+)
 def test_a_run_below_a_floor_is_not_sufficient(name: str) -> None:
     assert insufficient(10_000, {**SUFFICIENT, name: SUFFICIENT[name] - 1}, INJECTED) == {name}
 

@@ -9,15 +9,15 @@ from typing_extensions import override
 
 from shop_cli.local.control import ControllableProcess
 from shop_cli.prove.fault_injector import FaultInjector
-from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_cli.prove.mail_relay import MailRelay
 from shop_cli.prove.peer_stubs import PeerStubs
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_faults import ShopFaults
+from shop_testkit.waiting import wait_until
 
-NO_STUBS = PeerStubs("", {})
+NO_STUBS = PeerStubs()
 RELAY = MailRelay(Path())
-LOOKAHEAD = 100
 
 
 class RecordingProcess(ControllableProcess):
@@ -107,3 +107,40 @@ async def test_orders_wait_for_the_faults_planned_before_them(gate: ProgressGate
     await gate.finish()
     await running
     await gate.wait_until_open(999)
+
+
+async def test_the_orders_for_a_fault_wait_until_it_can_begin(gate: ProgressGate) -> None:
+    begun: list[str] = []
+    ending = asyncio.Event()
+
+    async def inject_until_ended(fault: Fault) -> None:
+        begun.append(fault.target)
+        await ending.wait()
+
+    faults = [Fault(after, FaultKind.KILL, name, 0.0) for after, name in enumerate("abc")]
+    running = asyncio.create_task(FaultInjector(inject_until_ended, gate).run(faults, orders=9_000))
+    await gate.finish()
+    await gate.finish()
+    await wait_until(lambda: begun == ["a", "b"])
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(gate.wait_until_open(LOOKAHEAD + 1), 0.05)
+    ending.set()
+    await running
+
+
+async def test_faults_that_concern_the_same_process_follow_each_other(gate: ProgressGate) -> None:
+    begun: list[str] = []
+    ending = asyncio.Event()
+
+    async def inject_until_ended(fault: Fault) -> None:
+        begun.append(fault.target)
+        await ending.wait()
+
+    faults = [Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0.0), Fault(0, FaultKind.KILL, "shipping", 0.0)]
+    running = asyncio.create_task(FaultInjector(inject_until_ended, gate).run(faults, orders=9))
+    await gate.wait_until_open(8)
+    await wait_until(lambda: bool(begun))
+    assert begun == ["payment-internal"]
+    ending.set()
+    await running
+    assert begun == ["payment-internal", "shipping"]

@@ -20,7 +20,9 @@ from shop_cli.prove.evidence import (
     OrderResponse,
     Shipment,
 )
+from shop_cli.prove.evidence_collector import with_justified_flags
 from shop_cli.prove.invariants import check_invariants, summary_counts
+from shop_cli.prove.peer_stubs import PeerStubs, Stub
 
 TOTAL = Money.of("EUR", 12, 500_000_000)
 ORDER = OrderResult(
@@ -291,11 +293,62 @@ def test_an_order_in_the_journal_is_complete_even_if_others_were_lost() -> None:
     assert violated_after_losses(replace(PLACED, shipments=())) >= {"I2"}
 
 
+def flagged(state: str, *, justified: str) -> OrderEvidence:
+    """A refused order that was charged, and is left to operators."""
+    return replace(
+        NOT_PLACED,
+        charges=(TOTAL,),
+        journal_record=JournalRecord("order-id", state, TOTAL),
+        response=OrderResponse(ClientOutcome.REFUSED, reason="ORDER_NEEDS_REVIEW"),
+        justified_flags=frozenset({justified}),
+    )
+
+
+REFUND = flagged("NEEDS_REFUND", justified="NEEDS_REFUND")
+REVIEW = flagged("NEEDS_REVIEW", justified="NEEDS_REVIEW")
+
+
+@pytest.mark.parametrize("order", [REFUND, REVIEW, replace(REVIEW, shipments=(SHIPMENT,))])
+def test_an_order_that_a_peer_refused_to_settle_may_be_left_to_operators(order: OrderEvidence) -> None:
+    assert violated(order, carts=(cart({"mug": 2}),)) == set()
+
+
 @pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
-def test_an_order_that_operators_must_settle_may_be_charged_and_not_shipped(state: str) -> None:
-    record = JournalRecord("order-id", state, TOTAL)
-    response = OrderResponse(ClientOutcome.REFUSED, reason="ORDER_NEEDS_REVIEW")
-    assert violated(replace(NOT_PLACED, charges=(TOTAL,), journal_record=record, response=response)) == set()
+def test_an_order_that_no_peer_refused_to_settle_must_not_be_left_to_operators(state: str) -> None:
+    assert violated(flagged(state, justified="DONE")) == {"I2"}
+
+
+def test_the_records_of_the_peers_justify_that_orders_are_left_to_operators() -> None:
+    stubs = PeerStubs(refusing={"payment-internal": Stub()})
+    (unjustified,) = with_justified_flags(Evidence((PLACED,)), stubs).orders
+    assert unjustified.justified_flags == set()
+    stubs.refusing["payment-internal"].refused.add("order-id")
+    stubs.doubtful_shipping.refused.add(INTENT.street)
+    (justified,) = with_justified_flags(Evidence((PLACED,)), stubs).orders
+    assert justified.justified_flags == {"NEEDS_REFUND", "NEEDS_REVIEW"}
+
+
+def test_a_refund_does_not_justify_a_review() -> None:
+    assert violated(flagged("NEEDS_REVIEW", justified="NEEDS_REFUND")) == {"I2"}
+
+
+@pytest.mark.parametrize("order", [REFUND, REVIEW])
+def test_an_order_that_is_left_to_operators_is_charged(order: OrderEvidence) -> None:
+    assert violated(replace(order, charges=())) == {"I2"}
+
+
+def test_an_order_to_be_refunded_must_not_be_shipped() -> None:
+    assert violated(replace(REFUND, shipments=(SHIPMENT,))) == {"I2"}
+
+
+def test_an_order_that_is_left_to_operators_is_not_confirmed() -> None:
+    assert violated(replace(REVIEW, shipments=(SHIPMENT,), confirmations=(CONFIRMATION,))) == {"I4"}
+
+
+def test_orders_that_are_left_to_operators_are_counted_apart() -> None:
+    counts = summary_counts(Evidence((PLACED, REFUND, replace(REVIEW, shipments=(SHIPMENT,)))))
+    assert (counts["placed"], counts["left_to_operators"]) == (1, 2)
+    assert (counts["charged_not_shipped"], counts["lost_confirmations"]) == (0, 0)
 
 
 def test_too_many_orders_without_a_definite_response_violate_i9() -> None:

@@ -23,6 +23,8 @@ def some_faults(seed: int) -> list[Fault]:
         ["checkout"],
         links=["payment", "cart-internal"],
         refusers=["payment", "shipping"],
+        notified=["email", "cart-internal"],
+        releasers=["payment-internal"],
         disks=["payment"],
     )
     return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
@@ -110,8 +112,23 @@ def test_only_processes_that_own_orders_have_workers_that_stall_longer_than_a_le
     assert all(fault.seconds >= 3 for fault in stalls)
 
 
+def test_refusals_that_only_operators_can_settle_hit_the_ports_and_processes_that_are_named_for_them() -> None:
+    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
+    assert targets[FaultKind.REFUSED_NOTIFICATIONS] == {"email", "cart-internal"}
+    assert targets[FaultKind.REFUSED_RELEASES] == {"payment-internal"}
+    assert targets[FaultKind.UNRESOLVED_SHIPMENTS] == {"checkout"}
+
+
+def test_a_fault_of_a_port_concerns_its_process() -> None:
+    assert Fault(0, FaultKind.LATE, "cart-internal", 0).processes == ["cart"]
+
+
+def test_refused_releases_concern_shipping_as_well() -> None:
+    assert Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0).processes == ["payment", "shipping"]
+
+
 def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
-    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK):
+    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK, FaultKind.REFUSED_NOTIFICATIONS):
         targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
         assert all(len({*pair}) == 2 for pair in zip(targets[::2], targets[1::2], strict=True))
 

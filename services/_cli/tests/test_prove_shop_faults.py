@@ -27,7 +27,7 @@ from shop_cli.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
 from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 from shop_testkit.waiting import wait_until
 
-NO_STUBS = PeerStubs("", {})
+NO_STUBS = PeerStubs()
 RELAY = MailRelay(Path())
 PARCEL = ShipOrderRequest(
     address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
@@ -67,7 +67,7 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
 
 async def test_a_refusing_payment_charges_no_card() -> None:
     async with serve_peer_stubs() as stubs:
-        opened = channel(stubs.refusing["payment"], "shop.PaymentService", timeout_seconds=30)
+        opened = channel(stubs.refusing["payment"].address, "shop.PaymentService", timeout_seconds=30)
         with pytest.raises(FailedPrecondition):
             await PaymentServiceStub(opened).Charge(ChargeRequest())
         await opened.close()

@@ -11,9 +11,9 @@ def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", tra
     return Span("s" + span_id, "", trace_id, span_id, parent_id, name, kind, start, 20_000_000, {}, failed=False)
 
 
-def rendered(*spans: Span) -> list[str]:
-    console = Console(file=StringIO(), width=120)
-    console.print(trace_tree(spans))
+def rendered(*spans: Span, width: int = 120) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(trace_tree(spans, width))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().splitlines()
 
@@ -50,6 +50,15 @@ def test_a_span_whose_parent_is_missing_is_shown_at_the_top_level() -> None:
 def test_branches_are_ordered_by_their_start() -> None:
     lines = rendered(span("A", "1"), span("late", "3", parent_id="1"), span("early", "2", parent_id="1"))
     assert ["early" in lines[2], "late" in lines[3]] == [True, True]
+
+
+def test_on_a_narrow_terminal_long_methods_are_shown_without_their_service() -> None:
+    nested = span("shop.ProductCatalogService/GetProduct", "2", parent_id="1")
+    lines = rendered(span("shop.A/Do", "1"), nested, width=40)
+    assert [line.split() for line in lines[1:]] == [
+        ["└──", "s1", "A/Do", "19.0", "ms"],
+        ["└──", "s2", "GetProduct", "18.0", "ms"],
+    ]
 
 
 def test_a_trace_is_found_by_the_name_of_one_of_its_spans() -> None:

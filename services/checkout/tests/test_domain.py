@@ -1,7 +1,6 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from checkout_service.domain import (
     order_id_of,
     require_chargeable,
     require_lines,
-    round_to_minor_unit,
     scope_of,
     ship_key,
     validate,
@@ -105,33 +103,6 @@ def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other
 
 def test_a_card_has_no_digits_in_its_repr() -> None:
     assert "4242" not in repr(REQUEST) + str(CARD)
-
-
-@pytest.mark.parametrize(
-    ("code", "nanos", "expected"),
-    [
-        ("EUR", 1_005_000_000, 1_000_000_000),  # half-even
-        ("EUR", 1_015_000_000, 1_020_000_000),
-        ("JPY", 1_500_000_000, 2_000_000_000),
-        ("KWD", 1_234_560_000, 1_235_000_000),
-        ("CLF", 1_234_560_000, 1_234_600_000),
-        ("XYZ", 1_234_560_000, 1_230_000_000),
-    ],
-)
-def test_amounts_are_rounded_to_the_minor_unit(code: str, nanos: int, expected: int) -> None:
-    assert round_to_minor_unit(Money(code, nanos)) == Money(code, expected)
-
-
-@given(st.integers(-(10**27), 10**27))
-def test_rounding_changes_an_amount_by_at_most_half_a_cent(nanos: int) -> None:
-    cents = Fraction(round_to_minor_unit(Money("EUR", nanos)).total_nanos, 10**7)
-    assert cents.denominator == 1
-    assert abs(cents - Fraction(nanos, 10**7)) <= Fraction(1, 2)
-
-
-def test_rounding_beyond_64_bits_is_out_of_range() -> None:
-    with pytest.raises(OutOfRange):
-        round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
 
 
 @given(st.lists(st.integers(0, 10**15), max_size=20), st.integers(0, 10**15))

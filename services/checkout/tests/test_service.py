@@ -468,6 +468,16 @@ async def test_a_charge_that_cannot_be_voided_needs_a_refund(
         assert await checkout.states() == ["NEEDS_REFUND"]
 
 
+async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    # Checkout probes the ledger with a Void before it repeats a charge in doubt.
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    peers.ledger.faults["Void"] = Fault(CLOSED)
+    await checkout.place(request_of(), "key")
+    assert list(peers.payment.ledger.values()) == ["charged"]
+
+
 async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
     checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,7 @@ async def test_a_takeover_is_shown(visitor: Visitor, backends: Backends) -> None
     path = await placed(visitor)
     (found,) = backends.checkout.orders.values()
     found.order.epoch = 2
-    assert "another one took over" in await visitor.page(path)
+    assert "taken over by another worker." in await visitor.page(path)
 
 
 async def test_the_stream_of_a_finished_order_ends(visitor: Visitor) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -45,6 +46,10 @@ def order_trace(_request: Request, order_id: str) -> Response:
     marked = {"shop.order.id": order_id}
     other = {**span(9, None, 0, 5), "traceId": "f" * 32}
     return JSONResponse(document(span(3, 1, 130, 150), other, span(1, None, 100, 200, **marked), span(2, 1, 110, 125)))
+
+
+def begun_trace(_request: Request, order_id: str) -> Response:
+    return JSONResponse(document(span(1, None, 100, 200, **{"shop.order.id": order_id})))
 
 
 def no_trace(_request: Request, _order_id: str) -> Response:
@@ -144,6 +149,17 @@ async def test_the_page_is_shown_while_the_store_of_traces_is_down() -> None:
 async def test_the_page_says_when_there_is_no_store_of_traces() -> None:
     async with storefront() as shop:
         assert "No trace store is configured." in await order_page(shop)
+
+
+async def test_a_trace_that_grows_is_streamed_until_it_is_complete() -> None:
+    answers = [begun_trace]
+
+    def growing(request: Request, order_id: str) -> Response:
+        return (answers.pop() if answers else order_trace)(request, order_id)
+
+    async with shop_with_traces(growing) as (shop, _), shop.visitor() as visitor:
+        stream = await visitor.page((await visitor.order()).headers["location"] + "/events")
+    assert re.findall(r"(\d) spans?", stream) == ["1", "3"]
 
 
 async def test_a_trace_that_arrives_later_is_streamed() -> None:

@@ -11,6 +11,14 @@ MAX_NANOS = NANOS_PER_UNIT - 1
 MAX_UNITS = 2**63 - 1
 MIN_UNITS = -(2**63)
 
+# ISO 4217: decimal digits of the minor unit, where there are not two.
+_MINOR_UNIT_DIGITS = {
+    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG"), 0),
+    **dict.fromkeys(("RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
+    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
+    **dict.fromkeys(("CLF", "UYW"), 4),
+}
+
 
 class AmountOutOfRange(OutOfRange):
     """The units of an amount do not fit into 64 bits."""
@@ -99,3 +107,8 @@ def round_to_digits(amount: Money, digits: int) -> Money:
     """Round half-even to the minor unit of a currency, given as its number of decimals (2 for EUR, 0 for JPY)."""
     step = 10 ** (9 - digits)
     return Money(amount.currency_code, round_half_even(Fraction(amount.total_nanos, step)) * step)
+
+
+def round_to_minor_unit(amount: Money) -> Money:
+    """Round half-even to the currency's minor unit. Raises AmountOutOfRange beyond 64-bit units."""
+    return round_to_digits(amount, _MINOR_UNIT_DIGITS.get(amount.currency_code, 2)).in_range()

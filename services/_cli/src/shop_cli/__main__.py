@@ -2,50 +2,93 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Annotated
 
 # gRPC reads these when it is imported; otherwise it logs a warning for every process that is started.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import typer
-from rich.console import Console
 
 from chassis import errors
-from shop_cli.commands.cart import cart
-from shop_cli.commands.convert import convert
-from shop_cli.commands.demo import demo
-from shop_cli.commands.letters import letters
-from shop_cli.commands.order import order
-from shop_cli.commands.orders import orders
-from shop_cli.commands.products import products
-from shop_cli.commands.prove import prove
-from shop_cli.commands.reconcile import reconcile
-from shop_cli.commands.up import up
+
+COMMANDS = {
+    "up": "Run the shop on this machine until Ctrl-C.",
+    "demo": "Start a shop, place an order, show its e-mail and its trace.",
+    "products": "Browse the catalog.",
+    "cart": "Fill, show and empty a cart.",
+    "order": "Order the contents of a cart.",
+    "orders": "List orders, show one, send its dead letters again.",
+    "letters": "Inspect confirmations that were not sent, send them again.",
+    "convert": "Convert an amount between currencies.",
+    "reconcile": "Compare orders, charges, shipments and e-mails.",
+    "prove": "Check that orders survive faults.",
+}
+"""The modules of shop_cli.commands that have a function or group of the same name, and what `shop --help` says."""
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
-
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Run the shop on this machine, or call a running one.",
-    epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
-    pretty_exceptions_enable=False,
-)
-for command in (up, demo, order, convert, reconcile, prove):
-    app.command()(command)
-for group, name in ((products, "products"), (cart, "cart"), (orders, "orders"), (letters, "letters")):
-    app.add_typer(group, name=name)
 
 
 def main() -> None:
     """Run a command. Print an error as one line on standard error and exit with its status."""
     try:
-        app()
+        app(sys.argv[1:])()
     except errors.DomainError as error:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
-        line = f"{error.reason}: {error.message}{f' ({details})' if details else ''}"
-        Console(stderr=True, highlight=False).print(line, markup=False, soft_wrap=True)
+        typer.echo(f"{error.reason}: {error.message}{f' ({details})' if details else ''}", err=True)
         sys.exit(next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), _OTHER_FAILURE))
+
+
+def app(arguments: Sequence[str]) -> typer.Typer:
+    """Return the application. Of the commands it imports the one that the arguments begin with.
+
+    To import all of them would take longer than most commands do.
+    """
+    created = typer.Typer(
+        no_args_is_help=True,
+        help="Run the shop on this machine, or call a running one.",
+        epilog="Exit status: 0 success, 1 refused or failed, 2 invalid input, 4 no response (a retry may help).",
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    created.callback()(_options)
+    completing = "_SHOP_COMPLETE" in os.environ
+    for name, summary in COMMANDS.items():
+        if completing or name in arguments[:1]:
+            _add(created, name)
+        else:
+            created.command(name, help=summary)(_not_imported)
+    return created
+
+
+def _add(created: typer.Typer, name: str) -> None:
+    command = getattr(import_module(f"shop_cli.commands.{name}"), name)
+    if isinstance(command, typer.Typer):
+        created.add_typer(command, name=name)
+    else:
+        created.command(name)(command)
+
+
+def _not_imported() -> None:
+    raise AssertionError("only the command that runs is imported")
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"shop {metadata.version('shop-cli')}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 if __name__ == "__main__":

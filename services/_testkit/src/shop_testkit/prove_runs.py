@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_FAULTS = ("kills", "pauses", "stalls", "network", "replaced", "relay", "late", "disks")
+_FAULTS = ("kills", "pauses", "stalls", "network", "replaced", "relay", "late", "disks", "operators")
 WITHOUT_FAULTS = ("--orders", "120", *(argument for fault in _FAULTS for argument in (f"--{fault}", "0")))
 
 

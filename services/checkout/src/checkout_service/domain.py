@@ -8,21 +8,13 @@ from enum import StrEnum
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
 from chassis.hmac_keys import HmacKeys
-from chassis.money import Money, is_currency_code, round_to_digits, total
+from chassis.money import Money, is_currency_code, total
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256
 MAX_CARD_NUMBER_LENGTH = 64
 _MAX_INT32 = 2**31 - 1
 _RANDOM_ID_VERSION = 7
-
-# ISO 4217: decimal digits of the minor unit, where there are not two.
-_MINOR_UNIT_DIGITS = {
-    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG"), 0),
-    **dict.fromkeys(("RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
-    **dict.fromkeys(("CLF", "UYW"), 4),
-}
 
 
 class CartEmpty(FailedPrecondition):
@@ -246,11 +238,6 @@ def ship_key(order_id: str, attempt: int) -> str:
     random ids, of version 7, have one key for all attempts.
     """
     return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
-
-
-def round_to_minor_unit(amount: Money) -> Money:
-    """Round half-even to the currency's minor unit. Raises AmountOutOfRange beyond 64-bit units."""
-    return round_to_digits(amount, _MINOR_UNIT_DIGITS.get(amount.currency_code, 2)).in_range()
 
 
 def require_chargeable(order: Order) -> Order:

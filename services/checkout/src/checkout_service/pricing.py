@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from chassis.money import round_to_minor_unit
 from checkout_service.domain import (
     Address,
     Cart,
@@ -12,7 +13,6 @@ from checkout_service.domain import (
     OrderRequest,
     require_chargeable,
     require_lines,
-    round_to_minor_unit,
 )
 from checkout_service.ports import Quotes
 

@@ -31,7 +31,8 @@ from storefront_service.sessions import SessionSigner
 _READ_SECONDS = 1.0
 # A page does not wait longer for what it can do without.
 _OPTIONAL_SECONDS = 0.3
-_ORDER_SECONDS = 8.0
+# Then the page of the order shows how it goes on.
+_ORDER_SECONDS = 4.0
 
 
 class Settings(HttpServiceSettings):

@@ -1,18 +1,15 @@
 """What the shop shows: products, carts, orders and their history. No wire format, no HTTP."""
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from chassis.money import Money, total
+from chassis.money import Money
 
 BASE_CURRENCY = "USD"
 """The currency of the catalog, and of a visitor who has chosen no other."""
-
-_CURRENCY = re.compile("[A-Z]{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +165,6 @@ class Trace:
         return max((span.start + span.duration for span in self.spans), default=0.0)
 
 
-def sum_of(currency: str, amounts: Sequence[Money]) -> Money:
-    return total(currency, amounts)
-
-
-def is_currency(text: str) -> bool:
-    return _CURRENCY.fullmatch(text) is not None
-
-
 def session_label(user_id: str) -> str:
     """Return an id of a session for telemetry, from which its user id cannot be computed."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]
-
-
-def quantities(lines: Sequence[CartLine]) -> Mapping[str, int]:
-    return {line.product_id: line.quantity for line in lines}

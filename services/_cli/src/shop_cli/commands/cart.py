@@ -1,15 +1,26 @@
 """`shop cart`: fill, show and empty a cart."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
+from chassis.errors import DomainError
+from chassis.money import Money, round_to_minor_unit, total
+from chassis.wire import money_from_wire, money_to_wire
 from shop import cart_pb2
-from shop_cli.clients import cart_client, key_metadata
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.product_catalog_pb2 import Product
+from shop_cli.clients import cart_client, currency_client, key_metadata
+from shop_cli.commands.convert import convert_amount
 from shop_cli.commands.options import Address, Json, Key, User, async_command
-from shop_cli.output.printing import print_json, print_table
+from shop_cli.commands.product_lookup import read_products, require_product
+from shop_cli.output.printing import console, print_json, print_table
 
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
+
+Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: that of the catalog.")]
 
 
 @cart.command("add")
@@ -22,22 +33,31 @@ async def add_to_cart(
     key: Key = None,
     address: Address = None,
 ) -> None:
-    """Add a product to a cart."""
+    """Add a product to a cart, and print how many of it the cart has then."""
+    products = await read_products()
+    if products:
+        require_product(product_id, products)
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
     async with cart_client(address) as client:
         await client.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item), metadata=key_metadata(key))
+        now = await _quantity_in_cart(client, user, product_id)
+    name = products[product_id].name if products else product_id
+    text = f"{quantity} x {name} added." if now is None else f"The cart of {user} has {now} x {name}."
+    console.print(text, markup=False, soft_wrap=True)
 
 
 @cart.command("show")
 @async_command
-async def show_cart(user: User, *, as_json: Json = False, address: Address = None) -> None:
-    """Show a cart."""
+async def show_cart(user: User, *, currency: Currency = None, as_json: Json = False, address: Address = None) -> None:
+    """Show a cart with names, prices and its total, which does not include shipping."""
     async with cart_client(address) as client:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     if as_json:
         print_json(found)
+    elif not found.items:
+        console.print(f"The cart of {user} is empty.", markup=False, soft_wrap=True)
     else:
-        print_table(["Product", "Quantity "], ((item.product_id, str(item.quantity)) for item in found.items))
+        await _print_cart(found.items, await read_products(), currency)
 
 
 @cart.command("empty")
@@ -46,3 +66,38 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
     """Remove everything from a cart."""
     async with cart_client(address) as client:
         await client.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user))
+
+
+async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
+    """Return how many of a product a cart has, None if it cannot be read: an error would hide that it was added."""
+    try:
+        found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
+    except DomainError:
+        return None
+    return sum(item.quantity for item in found.items if item.product_id == product_id)
+
+
+async def _print_cart(
+    items: Sequence[cart_pb2.CartItem], products: Mapping[str, Product], currency: str | None
+) -> None:
+    """Print a cart's lines. The total is left out if the price of a product is unknown."""
+    rows, costs = [], []
+    async with currency_client(None) as client:
+        for item in items:
+            line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
+            if product := products.get(item.product_id):
+                price = money_from_wire(product.price_usd)
+                unit = await _convert(client, price, currency)
+                costs.append(await _convert(client, price * item.quantity, currency))
+                line = [product.id, product.name, str(item.quantity), str(unit), str(costs[-1])]
+            rows.append(line)
+    print_table(["Product", "Name", "Quantity ", "Price ", "Cost "], rows)
+    if len(costs) == len(rows):
+        console.print(f"\ntotal {total(costs[0].currency_code, costs)}, without shipping", markup=False)
+
+
+async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | None) -> Money:
+    """Convert an amount as checkout does; without a currency, return it."""
+    if currency is None or currency.upper() == amount.currency_code:
+        return amount
+    return round_to_minor_unit(money_from_wire(await convert_amount(client, money_to_wire(amount), currency)))

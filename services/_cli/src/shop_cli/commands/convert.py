@@ -10,6 +10,7 @@ from chassis.errors import InvalidArgument
 from chassis.money import NANOS_PER_UNIT, Money
 from chassis.wire import money_to_wire
 from shop import currency_pb2, money_pb2
+from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop_cli.clients import currency_client
 from shop_cli.commands.options import Address, Json, async_command
 from shop_cli.output.printing import amount, console, print_json
@@ -25,14 +26,19 @@ async def convert(
     address: Address = None,
 ) -> None:
     """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`."""
-    request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
-    getattr(request, "from").CopyFrom(_parse_money(value, from_code.upper()))
     async with currency_client(address) as currency:
-        converted = await currency.Convert(request)
+        converted = await convert_amount(currency, _parse_money(value, from_code.upper()), to_code)
     if as_json:
         print_json(converted)
     else:
         console.print(amount(converted))
+
+
+async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, to_code: str) -> money_pb2.Money:
+    """Convert an amount to a currency, whose code may be in small letters."""
+    request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
+    getattr(request, "from").CopyFrom(value)
+    return await currency.Convert(request)
 
 
 def _parse_money(value: str, currency_code: str) -> money_pb2.Money:

@@ -25,7 +25,7 @@ from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.states import process_states
 from shop_cli.local.workspace import default_ports, discover_services
-from shop_cli.output.printing import amount, console, print_order, table
+from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
 
@@ -94,7 +94,7 @@ async def _fill_cart(shop: Shop) -> None:
         (product.id, product.name, str(quantity), amount(product.price_usd))
         for quantity, product in enumerate(products, start=1)
     ]
-    console.print(table(["Id", "Name", "Quantity ", "Price "], rows))
+    print_table(["Id", "Name", "Quantity ", "Price "], rows)
 
 
 def _one_per_category(products: Iterable[Product]) -> list[Product]:
@@ -129,4 +129,4 @@ async def _mail_file(order: OrderResult, data: Path) -> Path:
 
 def _show_trace(received: Received) -> None:
     console.print("\n[bold]Trace")
-    console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER)))
+    console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER), console.width))

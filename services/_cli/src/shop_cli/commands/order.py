@@ -18,6 +18,8 @@ from shop_cli.output.printing import print_json, print_order
 TEST_CARD = "4242 4242 4242 4242"
 TEST_CVV = 123
 
+_REPLAYED = ("order-replayed", "true")
+
 Card = Annotated[
     str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
 ]
@@ -56,11 +58,15 @@ async def order(
         credit_card=card_info(card, cvv, expires),
     )
     async with checkout_client(address) as checkout:
-        placed = await checkout.PlaceOrder(request, metadata=key_metadata(key))
+        call = checkout.PlaceOrder(request, metadata=key_metadata(key))
+        placed = await call
+        replayed = _REPLAYED in tuple(await call.trailing_metadata() or ())
     if as_json:
         print_json(placed)
     else:
         print_order(placed.order)
+    if replayed:
+        typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:

@@ -6,7 +6,15 @@ import typer
 
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
-from shop_cli.output.printing import amount, console, format_time, print_json, print_table
+from shop_cli.output.printing import (
+    amount,
+    console,
+    format_time,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+)
 from shop_internal import orders_pb2
 
 orders = typer.Typer(
@@ -52,19 +60,17 @@ async def show_order(
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Show one order and its history, step by step."""
+    """Show one order with its lines and its history, step by step."""
     async with journal_client(address) as journal:
         found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
     if as_json:
         print_json(found)
         return
-    order = found.order
-    console.print(
-        f"Order {order.order_id}: {_state_name(order.state)}{', stuck' if order.stuck else ''}\n"
-        f"user {order.user_id}, total {amount(order.total)}, tracking id {order.tracking_id or 'none yet'}\n"
-        f"outbox {', '.join(order.outbox) or 'empty'}, dead letters {', '.join(order.dead_letters) or 'none'}\n",
-        markup=False,
-    )
+    print_fields(_fields(found.order))
+    if found.HasField("result"):
+        console.print()
+        print_lines(found.result)
+    console.print()
     print_table(["At", "Step", "State", "Attempt ", "Epoch ", "Detail"], (_event_row(each) for each in found.history))
 
 
@@ -98,18 +104,35 @@ def _state_name(state: orders_pb2.OrderState.ValueType) -> str:
     return orders_pb2.OrderState.Name(state).removeprefix(_PREFIX)
 
 
+def _shown_state(order: orders_pb2.Order) -> str:
+    return _state_name(order.state) + (" (stuck)" if order.stuck else "")
+
+
 def _row(order: orders_pb2.Order) -> list[str]:
     return [
         order.order_id,
-        _state_name(order.state) + (" (stuck)" if order.stuck else ""),
+        _shown_state(order),
         order.user_id,
         amount(order.total),
         str(order.attempt),
-        str(order.failures),
+        str(order.failures or ""),
         format_time(order.created_at),
         order.reason,
         ", ".join(order.outbox),
         ", ".join(order.dead_letters),
+    ]
+
+
+def _fields(order: orders_pb2.Order) -> list[tuple[str, str]]:
+    return [
+        ("order id", order.order_id),
+        ("state", _shown_state(order)),
+        ("reason", order.reason),
+        ("user", order.user_id),
+        ("attempt", str(order.attempt)),
+        ("tracking id", order.tracking_id),
+        ("outbox", ", ".join(order.outbox)),
+        ("dead letters", ", ".join(order.dead_letters)),
     ]
 
 

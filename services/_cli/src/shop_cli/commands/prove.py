@@ -105,6 +105,15 @@ Relay = Annotated[
         help="Number of times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.",
     ),
 ]
+Operators = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        show_default=False,
+        help="Number of times that a peer refuses what only operators can settle: half of them dead letters, a quarter"
+        " orders to refund, a quarter orders to review. Default: 4 per full 1,000 orders.",
+    ),
+]
 Naive = Annotated[
     bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
 ]
@@ -139,6 +148,7 @@ async def prove(
     late: Late = None,
     disks: Disks = None,
     relay: Relay = None,
+    operators: Operators = None,
     naive: Naive = False,
     patient: Patient = False,
     json_file: JsonFile = None,
@@ -153,6 +163,7 @@ async def prove(
     kills = orders // 40 if kills is None else kills
     replaced = orders // 150 if replaced is None else replaced
     disks = (orders // 200 if disks is None else disks) if database == "sqlite" else 0
+    operators = orders // 1_000 * 4 if operators is None else operators
     aimed = round(kills * _AIMED_SHARE)
     faults = {
         FaultKind.KILL: kills - aimed,
@@ -168,6 +179,9 @@ async def prove(
         FaultKind.LATE: orders // 200 if late is None else late,
         FaultKind.FULL_DISK: disks // 2,
         FaultKind.HUNG_DATABASE: disks - disks // 2,
+        FaultKind.REFUSED_NOTIFICATIONS: operators - operators // 4 * 2,
+        FaultKind.REFUSED_RELEASES: operators // 4,
+        FaultKind.UNRESOLVED_SHIPMENTS: operators // 4,
     }
     trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")

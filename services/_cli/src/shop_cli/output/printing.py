@@ -1,14 +1,16 @@
 """Print messages as JSON, and tables, amounts and orders as text."""
 
 import json
+import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from chassis.money import Money, total
@@ -16,23 +18,81 @@ from chassis.wire import money_from_wire
 from shop import money_pb2, order_pb2
 
 # A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+_UNLIMITED_WIDTH = 1_000
+_HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
+_MIN_VALUE_WIDTH = 20
+_COLUMN_GAP = 2
+
+console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
 def print_json(*messages: Message) -> None:
     """Print one JSON object per line, with the contract's field names; 64-bit integers are strings (protobuf JSON)."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - most commands print no JSON
+
     for message in messages:
         fields = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         console.out(json.dumps(fields, ensure_ascii=False), highlight=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table made by `table`."""
-    console.print(table(columns, rows))
+    """Print a table made by `table`, without empty columns, as wide as the terminal and wrapped between words.
+
+    If it does not fit then, print a list instead: a block of names and values per row.
+    """
+    found = [list(row) for row in rows]
+    shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
+    names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
+    widths = _widths(names, found)
+    if widths is not None:
+        console.print(table(names, found, widths=widths))
+        return
+    for number, row in enumerate(found):
+        if number:
+            console.print()
+        print_fields(zip((name.strip() for name in names), row, strict=True))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str | None = None) -> Table:
-    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right."""
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int] | None:
+    """Return the widths at which columns fit into the terminal. None: a word or a number would be cut."""
+    cells = [[column.strip(), *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    widths = [max(map(cell_len, column)) for column in cells]
+    minimum = [
+        width if name.endswith(" ") else max(cell_len(word) for cell in column for word in cell.split(" "))
+        for name, column, width in zip(columns, cells, widths, strict=True)
+    ]
+    available = console.width - _COLUMN_GAP * (len(columns) - 1)
+    if sum(minimum) > available:
+        return None
+    while sum(widths) > available:
+        widest = max(range(len(widths)), key=lambda index: (widths[index] > minimum[index], widths[index]))
+        widths[widest] -= 1
+    return widths
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one below the other, without empty values. Long values are wrapped between words."""
+    shown = [(name, value) for name, value in fields if value]
+    indent = max((len(name) for name, _ in shown), default=0) + 2
+    wrapper = textwrap.TextWrapper(
+        width=max(console.width - indent, _MIN_VALUE_WIDTH), break_long_words=False, break_on_hyphens=False
+    )
+    for name, value in shown:
+        lines = f"\n{' ' * indent}".join(wrapper.wrap(value))
+        console.print(f"{name:<{indent}}{lines}", markup=False, soft_wrap=True)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    caption: str | None = None,
+    widths: Sequence[int] | None = None,
+) -> Table:
+    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right.
+
+    Without widths the columns adapt to the terminal, and long words are cut if they have to.
+    """
     result = Table(
         caption=caption,
         caption_justify="left",
@@ -40,8 +100,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str
         pad_edge=False,
         box=None,
     )
-    for column in columns:
-        result.add_column(column.strip(), justify="right" if column.endswith(" ") else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        justify: JustifyMethod = "right" if column.endswith(" ") else "left"
+        result.add_column(
+            column.strip(), justify=justify, overflow="fold", width=None if widths is None else widths[index]
+        )
     for row in rows:
         result.add_row(*(_without_markup(cell) for cell in row))
     return result
@@ -64,12 +127,15 @@ def format_time(at: Timestamp) -> str:
 
 def print_order(order: order_pb2.OrderResult) -> None:
     """Print an order's lines, shipping cost, total and ids."""
+    print_lines(order)
+    print_fields([("order id", order.order_id), ("tracking id", order.shipping_tracking_id)])
+
+
+def print_lines(order: order_pb2.OrderResult) -> None:
+    """Print an order's lines, shipping cost and total."""
     currency = order.shipping_cost.currency_code
     costs = [Money.of(currency, cost.units, cost.nanos) for cost in (line.cost for line in order.items)]
     shipping = Money.of(currency, order.shipping_cost.units, order.shipping_cost.nanos)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
     rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(total(currency, [*costs, shipping])))]
     print_table(["Item", "Quantity ", "Cost "], rows)
-    console.print(
-        f"order id     {order.order_id}\ntracking id  {order.shipping_tracking_id}", markup=False, soft_wrap=True
-    )

@@ -8,7 +8,9 @@ from rich.tree import Tree
 
 from shop_cli.local.otlp_receiver import Span
 
-_NAME_WIDTH = 58
+_WIDTH = 68
+_DURATION_WIDTH = 10
+_INDENT = 4
 
 
 def trace_of(spans: Sequence[Span], name: str) -> list[Span]:
@@ -17,8 +19,8 @@ def trace_of(spans: Sequence[Span], name: str) -> list[Span]:
     return [span for span in spans if span.trace_id == trace_id]
 
 
-def trace_tree(spans: Sequence[Span]) -> Tree:
-    """Return the tree of one trace.
+def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
+    """Return the tree of one trace, for a terminal of that many columns.
 
     A call has a client span and a server span. Both are one line, with the server's service and the client's duration.
     """
@@ -30,27 +32,30 @@ def trace_tree(spans: Sequence[Span]) -> Tree:
     end = max((span.ended_nanos for span in spans), default=0)
     tree = Tree(Text(f"{len(spans)} spans, {(end - start) / 1e6:.1f} ms", style="bold"), guide_style="dim")
     for span in children[""]:
-        _add_branch(tree, span, 1, children)
+        _add_branch(tree, span, min(width, _WIDTH) - _INDENT, children)
     return tree
 
 
-def _add_branch(parent: Tree, span: Span, depth: int, children: dict[str, list[Span]]) -> None:
+def _add_branch(parent: Tree, span: Span, width: int, children: dict[str, list[Span]]) -> None:
     server_span = next((child for child in children[span.span_id] if _is_server_of(child, span)), span)
-    branch = parent.add(_label(server_span, span.milliseconds, depth))
+    branch = parent.add(_label(server_span, span.milliseconds, width))
     for child in children[span.span_id]:
         if child is not server_span:
-            _add_branch(branch, child, depth + 1, children)
+            _add_branch(branch, child, width - _INDENT, children)
     for child in children[server_span.span_id] if server_span is not span else ():
-        _add_branch(branch, child, depth + 1, children)
+        _add_branch(branch, child, width - _INDENT, children)
 
 
 def _is_server_of(callee: Span, caller: Span) -> bool:
     return (caller.kind, callee.kind) == ("CLIENT", "SERVER")
 
 
-def _label(span: Span, milliseconds: float, depth: int) -> Text:
+def _label(span: Span, milliseconds: float, width: int) -> Text:
     """Return service, method and duration; durations at all depths are in one column."""
-    label = Text.assemble((f"{span.service} ", "bold cyan"), span.name.removeprefix("shop."))
-    label.pad_right(max(1, _NAME_WIDTH - 4 * depth - len(label)))
+    name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
+    if len(span.service) + 1 + len(name) > name_width:
+        name = name.rpartition("/")[2]  # the service was named before it
+    label = Text.assemble((f"{span.service} ", "bold cyan"), name)
+    label.pad_right(max(1, name_width - len(label)))
     label.append(f"{milliseconds:7.1f} ms", style="red" if span.failed else "green")
     return label

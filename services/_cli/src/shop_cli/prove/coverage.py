@@ -28,10 +28,13 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     FENCES: 4,
     REPLAYS: 100,
     STALE_WRITES: 0.2,
-    DEAD_LETTERS: 0,
-    REFUNDS: 0,
-    REVIEWS: 0,
 }
+FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
+    DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
+    REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
+    REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
+}
+"""For every second planned fault: towards the end of a run no order may be left for one."""
 _EFFECTS = {
     DEATHS_AT_FAILPOINTS: FaultKind.KILL_AT_FAILPOINT,
     LAGGING_FAILOVERS: FaultKind.FAILOVER,
@@ -98,6 +101,7 @@ def compare_with_floors(
     floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
     # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
     floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
+    floors |= {name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()}
     planned = Counter((fault.kind, fault.target) for fault in plan)
     floors[VOIDS] = planned[FaultKind.REFUSAL, "shipping"] // 6
     effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]

@@ -8,6 +8,9 @@ from chassis.money import Money
 from shop.order_pb2 import OrderResult
 from shop_cli.prove.customer_plan import Customer, Intent
 
+NEEDS_REFUND, NEEDS_REVIEW = "NEEDS_REFUND", "NEEDS_REVIEW"
+"""The states of orders that are left to operators: one to be refunded, and one that may have been shipped."""
+
 
 class ClientOutcome(Enum):
     """The result of an order as its customer saw it."""
@@ -75,7 +78,7 @@ class JournalRecord:
     @property
     def is_flagged(self) -> bool:
         """Whether operators see that they must settle the order."""
-        return self.state in {"NEEDS_REFUND", "NEEDS_REVIEW"}
+        return self.state in {NEEDS_REFUND, NEEDS_REVIEW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class OrderEvidence:
         confirmations: matched by the recipient.
         journal_record: matched by the recipient; None if checkout has no journal or no record of the order.
         repeated: the response to the same request with the same key after the run; None if it was not sent.
+        justified_flags: the states of the journal in which the order may be left to operators, because a peer has
+            refused what would have settled it. The peers' records say that, not the journal.
     """
 
     intent: Intent
@@ -97,6 +102,7 @@ class OrderEvidence:
     confirmations: tuple[Confirmation, ...] = ()
     journal_record: JournalRecord | None = None
     repeated: OrderResponse | None = None
+    justified_flags: frozenset[str] = frozenset()
 
     @property
     def is_flagged(self) -> bool:

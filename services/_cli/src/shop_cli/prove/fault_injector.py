@@ -3,12 +3,12 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 
-from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_cli.prove.progress_gate import ProgressGate
 
 MAX_CONCURRENT = 2
-_LOOKAHEAD = 100
 
 
 class FaultInjector:
@@ -46,14 +46,15 @@ class FaultInjector:
     async def run(self, plan: Sequence[Fault], orders: int) -> None:
         """Inject every fault in its turn, until the run has failed; return once all targets are ready again.
 
-        Open the gate to at most 100 orders beyond the next fault, and to all `orders` after the last one.
+        Open the gate to at most LOOKAHEAD orders beyond the next fault, and to all `orders` after the last one.
         """
         slots = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as tasks:
             for fault in plan:
-                await self._gate.open_until(fault.after_orders + _LOOKAHEAD)
-                await self._gate.wait_until_finished(fault.after_orders)
+                # The orders for this fault begin only now: otherwise they would be finished before it.
                 await slots.acquire()
+                await self._gate.open_until(fault.after_orders + LOOKAHEAD)
+                await self._gate.wait_until_finished(fault.after_orders)
                 if self._has_failed():
                     break
                 tasks.create_task(self._inject_alone(fault, slots), name=f"{fault.kind.value} {fault.target}")
@@ -61,7 +62,9 @@ class FaultInjector:
 
     async def _inject_alone(self, fault: Fault, slots: asyncio.Semaphore) -> None:
         try:
-            async with self._locks[fault.target]:
+            async with AsyncExitStack() as stack:
+                for name in fault.processes:
+                    await stack.enter_async_context(self._locks[name])
                 self.injected[fault.kind, fault.target] += 1
                 await self._inject(fault)
         finally:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import cycle
 
+from shop_cli.local.workspace import internal_name
 from shop_cli.prove.mail_relay import RelayMode
 from shop_cli.prove.tcp_proxy import Mode
 
-DATABASE = "postgres"
+DATABASE, SHIPPING = "postgres", "shipping"
 
 
 class FaultKind(Enum):
@@ -39,7 +40,16 @@ class FaultKind(Enum):
 
     MAIL_RELAY = "mail relay fault"
     """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
+    REFUSED_NOTIFICATIONS = "refused notifications"
+    """The process refuses for good to accept e-mails, or to remove ordered items from carts: dead letters."""
+    REFUSED_RELEASES = "refused releases"
+    """Shipping refuses every order, and the process refuses for good to release their charges: orders to refund."""
+    UNRESOLVED_SHIPMENTS = "unresolved shipments"
+    """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
 
+
+LOOKAHEAD = 40
+"""How many orders may begin before the next fault is due: enough for all customers to be busy."""
 
 NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
 RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
@@ -56,6 +66,10 @@ _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     ),
     # At least until those that are cut off have reconnected and tried again.
     FaultKind.REFUSAL: (0.6, 2),
+    # At least: they also last until several orders have been refused.
+    FaultKind.REFUSED_NOTIFICATIONS: (0, 0.5),
+    FaultKind.REFUSED_RELEASES: (0, 0.5),
+    FaultKind.UNRESOLVED_SHIPMENTS: (0, 0.5),
 }
 """The range of a fault's duration; of any other, up to a second."""
 
@@ -78,6 +92,12 @@ class Fault:
     seconds: float
     detail: str = ""
 
+    @property
+    def processes(self) -> list[str]:
+        """The names of the processes that it is about, in alphabetical order; no other fault may hit them meanwhile."""
+        shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
+        return sorted({self.target.removesuffix(internal_name("")), *shipping})
+
 
 @dataclass(frozen=True, slots=True)
 class Targets:
@@ -91,6 +111,8 @@ class Targets:
         links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
             another one meanwhile.
         refusers: the peers that can change their mind about all orders.
+        notified: the ports of peers that can refuse notifications for good.
+        releasers: the ports of peers that can refuse for good to release a charge.
         disks: the processes whose database may be full or hang.
     """
 
@@ -100,15 +122,17 @@ class Targets:
     leaseholders: Sequence[str]
     links: Sequence[str]
     refusers: Sequence[str]
+    notified: Sequence[str]
+    releasers: Sequence[str]
     disks: Sequence[str]
 
 
 def plan_faults(
     orders: int, seed: int, counts: Mapping[FaultKind, int], targets: Targets, pause_seconds: float
 ) -> list[Fault]:
-    """Plan so many faults of each kind, evenly spaced over the orders. Kills and pauses have random targets.
+    """Plan so many faults of each kind, evenly spaced over all orders but the last ones.
 
-    A pause lasts 1 to 1.5 times pause_seconds.
+    Kills and pauses have random targets. A pause lasts 1 to 1.5 times pause_seconds.
     """
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
     kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
@@ -116,7 +140,7 @@ def plan_faults(
     in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in _candidates(targets).items() if names}
     plan = []
     for index, kind in enumerate(kinds):
-        after_orders = (index + 1) * orders // (len(kinds) + 1)
+        after_orders = (index + 1) * max(orders - LOOKAHEAD, orders // 2) // (len(kinds) + 1)
         target = next(in_turn[kind]) if kind in in_turn else _random_target(rng, kind, targets)
         details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
         lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
@@ -137,6 +161,9 @@ def _candidates(targets: Targets) -> dict[FaultKind, Sequence[str]]:
         FaultKind.FULL_DISK: targets.disks,
         FaultKind.HUNG_DATABASE: targets.disks,
         FaultKind.MAIL_RELAY: [RELAY],
+        FaultKind.REFUSED_NOTIFICATIONS: targets.notified,
+        FaultKind.REFUSED_RELEASES: targets.releasers,
+        FaultKind.UNRESOLVED_SHIPMENTS: targets.leaseholders,
     }
 
 

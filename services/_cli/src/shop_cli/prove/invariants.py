@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chassis.money import Money, total
 from chassis.wire import money_from_wire
 from shop.order_pb2 import OrderResult
-from shop_cli.prove.evidence import CartEvidence, ClientOutcome, Evidence, OrderEvidence
+from shop_cli.prove.evidence import NEEDS_REFUND, CartEvidence, ClientOutcome, Evidence, OrderEvidence
 
 PROGRESS_SHARE = 0.95
 _SETTLED = frozenset({"SHIPPED", "DONE"})
@@ -46,16 +46,21 @@ def check_invariants(evidence: Evidence) -> list[InvariantResult]:
 
 
 def summary_counts(evidence: Evidence) -> dict[str, int]:
-    """Return the run in numbers; the first six must be zero, the sixth only if the journal loses no commits."""
+    """Return the run in numbers; the first six must be zero, the sixth only if the journal loses no commits.
+
+    The first six are without the orders that are left to operators, unless those are charged or shipped twice.
+    """
     orders = evidence.orders
+    settled = [order for order in orders if not order.is_flagged]
     return {
         "double_charges": sum(len(order.charges) > 1 for order in orders),
         "double_shipments": sum(len(order.shipments) > 1 for order in orders),
-        "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in orders),
-        "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in orders),
+        "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in settled),
+        "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in settled),
         "shipped_not_charged": sum(bool(order.shipments) and not order.charges for order in orders),
         "carts_ordered_twice": len(list(_carts_charged_twice(evidence))),
-        "placed": sum(bool(order.charges and order.shipments) for order in orders),
+        "placed": sum(bool(order.charges and order.shipments) for order in settled),
+        "left_to_operators": len(orders) - len(settled),
         **{
             f"outcome_{outcome.name.lower()}": sum(order.response.outcome is outcome for order in orders)
             for outcome in ClientOutcome
@@ -98,13 +103,29 @@ def _is_explained_by_loss(evidence: Evidence, one: OrderEvidence, other: OrderEv
 
 def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        is_complete = bool(order.charges) == bool(order.shipments) or order.is_flagged or _is_excused(evidence, order)
+        is_excused = _is_excused(evidence, order)
+        is_complete = bool(order.charges) == bool(order.shipments) or order.is_flagged or is_excused
         if not is_complete or len(order.shipments) > 1:
             yield f"{_name(order)}: {len(order.charges)} charges, {len(order.shipments)} shipments"
+        if not is_excused:
+            yield from _wrongly_flagged(order)
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
             yield f"{_name(order)}: the cart was emptied but nothing was shipped"
     if evidence.quiet_seconds is None:
         yield "orders were still unfinished long after the last fault"
+
+
+def _wrongly_flagged(order: OrderEvidence) -> Iterator[str]:
+    """An order is left to operators only if a peer has refused to settle it, and it is as its state says."""
+    state = order.journal_record.state if order.journal_record and order.is_flagged else None
+    if state is None:
+        return
+    if state not in order.justified_flags:
+        yield f"{_name(order)} is {state}, although no peer has refused to settle it"
+    if not order.charges:
+        yield f"{_name(order)} is {state}, but was not charged"
+    if state == NEEDS_REFUND and order.shipments:
+        yield f"{_name(order)} is {state}, but was shipped"
 
 
 def _shipped_only_if_charged(evidence: Evidence) -> Iterator[str]:
@@ -116,8 +137,9 @@ def _shipped_only_if_charged(evidence: Evidence) -> Iterator[str]:
 def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         order_ids = {confirmation.order_id for confirmation in order.confirmations}
-        if order.shipments and len(order_ids) != 1 and not _is_excused(evidence, order):
-            yield f"{_name(order)} was shipped and has confirmations for {len(order_ids)} order ids instead of 1"
+        expected = 0 if order.is_flagged else 1
+        if order.shipments and len(order_ids) != expected and not _is_excused(evidence, order):
+            yield f"{_name(order)} was shipped and has confirmations for {len(order_ids)} order ids, not {expected}"
         if len(order.confirmations) > len(order_ids):
             yield f"{_name(order)} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
         if order.confirmations and not order.shipments:
@@ -177,9 +199,10 @@ def _carts_add_up(evidence: Evidence) -> Iterator[str]:
 
 
 def _bought_by_user(evidence: Evidence) -> dict[str, Counter[str]]:
+    """Return the shipped items. Those of an order that is left to operators remain in its cart."""
     bought = {order.intent.user_id: Counter[str]() for order in evidence.orders}
     for order in evidence.orders:
-        for shipment in order.shipments:
+        for shipment in () if order.is_flagged else order.shipments:
             bought[order.intent.user_id].update(shipment.items)
     return bought
 

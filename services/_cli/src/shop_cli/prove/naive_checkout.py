@@ -12,7 +12,7 @@ import grpc
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition
-from chassis.money import round_to_digits, total
+from chassis.money import round_to_minor_unit, total
 from chassis.server import Service, run
 from chassis.serving import ServicerContext
 from chassis.settings import ServiceSettings
@@ -33,7 +33,6 @@ from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 
 _TIMEOUT_SECONDS = 3.0
-_DIGITS = {"JPY": 0}
 
 
 class CartEmpty(FailedPrecondition):
@@ -101,7 +100,7 @@ class NaiveCheckout(checkout_pb2_grpc.CheckoutServiceServicer):
         request = CurrencyConversionRequest(to_code=code)
         getattr(request, "from").CopyFrom(amount)
         converted = money_from_wire(await self._currency.Convert(request))
-        return money_to_wire(round_to_digits(converted, _DIGITS.get(code, 2)))
+        return money_to_wire(round_to_minor_unit(converted))
 
 
 @asynccontextmanager

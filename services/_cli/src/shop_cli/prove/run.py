@@ -19,8 +19,9 @@ from shop_cli.prove.customers import (
     CustomerResult,
     CustomerSimulator,
 )
+from shop_cli.prove.dead_letters import requeued_dead_letters
 from shop_cli.prove.evidence import Evidence
-from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet
+from shop_cli.prove.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_cli.prove.fault_injector import FaultInjector
 from shop_cli.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
 from shop_cli.prove.invariants import PROGRESS_SHARE
@@ -33,7 +34,9 @@ from shop_cli.prove.shop_under_test import (
     LATE_LINKS,
     LEASE_SECONDS,
     LINKED,
+    NOTIFIED,
     REFUSERS,
+    RELEASERS,
     START_SECONDS,
     Database,
     ShopUnderTest,
@@ -102,7 +105,8 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             smtp_url=relay.url,
         ) as shop,
         open_clients(shop) as clients,
-        serve_peer_stubs() as stubs,
+        requeued_dead_letters(clients.journal),
+        serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
@@ -118,6 +122,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             return TrialResult(replace(evidence, product_names=names), injector.counts, [], ordering_seconds)
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+        evidence = with_justified_flags(evidence, stubs)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
@@ -144,7 +149,7 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
     links = [name for name in LATE_LINKS if name in shop.links]
     disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
-    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, disks)
+    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, NOTIFIED, RELEASERS, disks)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 

@@ -4,8 +4,8 @@ import asyncio
 import resource
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import cast
 
 from chassis.database import sqlite_path
@@ -13,18 +13,17 @@ from shop_cli.local.control import ControllableProcess
 from shop_cli.local.processes import Process, ProcessDied
 from shop_cli.local.workspace import internal_name
 from shop_cli.prove import coverage
-from shop_cli.prove.fault_plan import Fault, FaultKind
+from shop_cli.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_cli.prove.link_faults import cut_off_clients, disturb, replaced
 from shop_cli.prove.mail_relay import MailRelay, RelayMode
-from shop_cli.prove.peer_stubs import PeerStubs
+from shop_cli.prove.peer_stubs import PeerStubs, Stub
 from shop_cli.prove.postgres_cluster import PostgresCluster
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
-_DELAY_SECONDS = 0.15
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
-_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
-"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
+_REFUSALS, _EFFECT_SECONDS = 5, 10.0
 
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
@@ -68,23 +67,31 @@ class ShopFaults:
         """Inject a fault; return once its target is ready again."""
         match fault.kind:
             case FaultKind.NETWORK:
-                await _disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
+                await disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
             case FaultKind.MAIL_RELAY:
                 self._relay.mode = cast("RelayMode", fault.detail)
                 await asyncio.sleep(fault.seconds)
                 self._relay.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
-                await _replace(self._links_to(fault.target), self._stubs.unimplemented, fault.seconds)
+                links = self._links_to(fault.target)
+                with replaced(links, *[self._stubs.unimplemented] * len(links)):
+                    await asyncio.sleep(fault.seconds)
             case FaultKind.REFUSAL:
                 # Its internal services are still those of the real one, as after a change of its rules.
-                link = self._links[fault.target]
-                released = await _cut_off_clients(link)
-                await _replace([link], self._stubs.refusing[fault.target], fault.seconds)
+                released = await cut_off_clients(self._links[fault.target])
+                with self._refusing(fault.target):
+                    await asyncio.sleep(fault.seconds)
                 released.set()
+            case FaultKind.REFUSED_NOTIFICATIONS:
+                with self._refusing(fault.target):
+                    await _wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+            case FaultKind.REFUSED_RELEASES:
+                with self._refusing(fault.target, SHIPPING):
+                    await _wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
             case FaultKind.LATE:
                 link = self._links[fault.target]
-                released = await _cut_off_clients(link)
-                await _disturb([link], "reset", fault.seconds)
+                released = await cut_off_clients(link)
+                await disturb([link], "reset", fault.seconds)
                 released.set()
             case _:
                 process = self._processes[fault.target]
@@ -99,6 +106,8 @@ class ShopFaults:
                 process.resume()
             case FaultKind.STALL if isinstance(process, Process):
                 await self._stall_workers(process, fault.seconds)
+            case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
+                await self._leave_shipments_unresolved(process, fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 with _full_disk(process):
                     await asyncio.sleep(fault.seconds)
@@ -119,22 +128,22 @@ class ShopFaults:
 
     async def _stall_workers(self, process: Process, seconds: float) -> None:
         """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
-        process.kill()
-        await process.wait()
-        await process.start(
-            FAILPOINTS=f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
-        )
+        stalls = f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
+        await _restart(process, FAILPOINTS=stalls)
         await process.wait_until_serving(self._ready_seconds)
         await asyncio.sleep(_STALLS * seconds)
-        process.kill()
-        await process.wait()
-        await process.start()
+        await _restart(process)
+
+    async def _leave_shipments_unresolved(self, process: Process, seconds: float) -> None:
+        """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
+        stub = self._stubs.doubtful_shipping
+        await _restart(process, SHIPPING_ADDR=stub.address, SHIPPING_INTERNAL_ADDR="")
+        await _wait_for_refusals(stub, seconds)
+        await _restart(process)
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
         """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
-        process.kill()
-        await process.wait()
-        await process.start(FAILPOINTS=f"{failpoint}=kill*1")
+        await _restart(process, FAILPOINTS=f"{failpoint}=kill*1")
         try:
             await process.wait_until_serving(self._ready_seconds)
             await asyncio.wait_for(process.wait(), _REACH_SECONDS)
@@ -146,34 +155,27 @@ class ShopFaults:
             return False
         return True
 
+    def _refusing(self, *ports: str) -> AbstractContextManager[None]:
+        """While in the context, servers that refuse for good answer for these ports."""
+        return replaced([self._links[port] for port in ports], *(self._stubs.refusing[port].address for port in ports))
+
     def _links_to(self, peer: str) -> list[TcpProxy]:
         return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
 
 
-async def _disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> None:
-    if mode == "duplicate":  # applies to new connections only
-        _set_modes(links, "reset")
-    _set_modes(links, mode)
+async def _wait_for_refusals(stub: Stub, seconds: float) -> None:
+    """Wait for so long at least, until a stub has refused a few more orders; at the end of a run none may be left."""
+    before = len(stub.refused)
     await asyncio.sleep(seconds)
-    if mode == "duplicate":
-        _set_modes(links, "reset")
-    _set_modes(links, "pass")
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stub.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
 
 
-def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
-    for link in links:
-        link.set_mode(mode, _DELAY_SECONDS)
-
-
-async def _cut_off_clients(link: TcpProxy) -> asyncio.Event:
-    """Delay and hold requests, then cut off their clients; the requests arrive once the returned event is set."""
-    link.set_mode("delay", _DELAY_SECONDS)
-    await asyncio.sleep(_SLOW_SECONDS)
-    link.set_mode("blackhole")
-    await asyncio.sleep(_COLLECT_SECONDS)
-    released = link.cut_off_clients()
-    link.set_mode("pass")
-    return released
+async def _restart(process: Process, **variables: str) -> None:
+    """Kill a process and start it again, with additional environment variables until it ends."""
+    process.kill()
+    await process.wait()
+    await process.start(**variables)
 
 
 @contextmanager
@@ -201,15 +203,3 @@ def _locked(database_url: str) -> Iterator[None]:
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("ROLLBACK")
-
-
-async def _replace(links: Sequence[TcpProxy], address: str, seconds: float) -> None:
-    """Connect callers to another address for a time."""
-    originals = [link.target for link in links]
-    for link in links:
-        link.redirect(address)
-    try:
-        await asyncio.sleep(seconds)
-    finally:
-        for link, original in zip(links, originals, strict=True):
-            link.redirect(original)

@@ -29,6 +29,8 @@ LATE_LINKS = ("payment", "shipping", "cart", "cart-internal", "email")
 """The ports at which a request has an effect."""
 
 REFUSERS = ("payment", "shipping")
+NOTIFIED = ("email", "cart-internal")
+RELEASERS = ("payment-internal",)
 
 _UNFLUSHED = {"wal_writer_delay": "10s"}
 """A server that is killed loses each commit that was not flushed before its acknowledgment.

@@ -4,7 +4,7 @@ import uuid
 
 from typing_extensions import override
 
-from chassis.errors import REFUSALS, DomainError, NotFound, Unimplemented
+from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.money import Money
 from chassis.wire import money_to_wire
 from checkout_service.domain import Card, Refusal
@@ -80,8 +80,8 @@ class PaymentClient(Payment):
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
             try:
                 await self._ledger_service.call(self._ledger.Void, probe)
-            except (NotFound, Unimplemented):
-                pass
+            except REFUSALS:
+                pass  # of the probe, so they say nothing about the charge
             except DomainError as error:
                 if error.reason != Unimplemented.default_reason:
                     raise

@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
 from chassis.fields import parse_idempotency_key
-from chassis.money import Money
+from chassis.money import Money, is_currency_code, total
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.suggestions import SuggestionsClient
-from storefront_service.domain import CartLine, Catalog, Product, is_currency, sum_of
+from storefront_service.domain import CartLine, Catalog, Product
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
@@ -56,7 +56,7 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
         CartRow(line.product_id, line.quantity, sold.get(line.product_id), costs.get(line.product_id)) for line in lines
     ]
     shown = amounts[0].currency_code if amounts else currency
-    return CartView(tuple(rows), sum_of(shown, amounts))
+    return CartView(tuple(rows), total(shown, amounts))
 
 
 class CartPages:
@@ -122,7 +122,7 @@ class CartPages:
         form = await read_form(request)
         code = form.get("currency_code", "")
         codes = await require("currency", self._currencies.codes())
-        if not is_currency(code) or code not in codes:
+        if not is_currency_code(code) or code not in codes:
             raise InvalidArgument.field("currency_code", "is not a currency of this shop")
         response = RedirectResponse(_local_path(form.get("return_to", "")), _SEE_OTHER)
         response.set_cookie(CURRENCY_COOKIE, code, max_age=_YEAR_SECONDS, httponly=True, samesite="lax")

@@ -11,10 +11,11 @@ from starlette.routing import Route
 
 from chassis.errors import REFUSALS, DomainError, InvalidArgument
 from chassis.fields import parse_idempotency_key
+from chassis.money import is_currency_code
 from storefront_service import order_form
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.orders import OrdersClient
-from storefront_service.domain import BASE_CURRENCY, is_currency
+from storefront_service.domain import BASE_CURRENCY
 from storefront_service.pages.cart import view_cart
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, require
 from storefront_service.sessions import new_key
@@ -67,7 +68,7 @@ class CheckoutPages:
         fields = await read_form(request)
         parse_idempotency_key(fields.get("key", ""))
         currency = fields.get("currency_code") or request.cookies.get(CURRENCY_COOKIE, BASE_CURRENCY)
-        if not is_currency(currency):
+        if not is_currency_code(currency):
             raise InvalidArgument.field("currency_code", "must be three capital letters")
         try:
             placed = await self._orders.place(self._pages.user_id(request), currency, order_form.parse(fields))

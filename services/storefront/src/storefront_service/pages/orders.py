@@ -13,7 +13,7 @@ from chassis.errors import DomainError
 from storefront_service.clients.mails import Mail, MailsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.traces import TracesClient
-from storefront_service.domain import Catalog, Order, OrderLine, Product
+from storefront_service.domain import Catalog, Order, OrderLine, Product, Trace
 from storefront_service.pages.frame import Pages, PartDown, found, require
 from storefront_service.web.headers import PERSONAL
 
@@ -119,11 +119,15 @@ class OrderPages:
                 yield ": checkout does not respond\n\n"  # it may again before the stream ends
 
     async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
+        sent: Trace | None = None
         while self._traces.available and time.monotonic() < until:
             trace = await self._traces.of_order(order.order_id, order.created_at)
             if trace is not None:
+                # Services export at different times: a trace is complete when it grows no more.
+                if trace == sent:
+                    return
+                sent = trace
                 yield _event("trace", self._pages.fragment("trace.html", {"trace": trace}))
-                return
             await asyncio.sleep(_TRACE_POLL_SECONDS)
 
 

@@ -1,0 +1,76 @@
+"""Commands start fast: they import what they need. What is asserted is imports, for times depend on the machine."""
+
+import subprocess
+import sys
+from importlib import import_module, metadata
+
+import pytest
+
+from shop_cli.__main__ import COMMANDS
+
+_PRINT_IMPORTS = """
+import sys
+from shop_cli.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+print("imported", *sys.modules)
+"""
+# What takes more than 20 ms to import and only some commands need.
+HEAVY = {
+    "email_service", "jinja2", "opentelemetry.sdk", "psycopg", "pydantic", "shop_cli.local.processes",
+    "shop_cli.prove", "sqlalchemy", "starlette", "structlog", "uvicorn",
+}  # fmt: skip
+NOT_FOR_HELP = HEAVY | {"asyncio", "google.protobuf", "grpc", "rich"}
+
+
+def imports(*arguments: str) -> set[str]:
+    """Return the modules that a command has imported when it ends."""
+    command = [sys.executable, "-c", _PRINT_IMPORTS, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(ran.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
+def test_help_and_version_import_no_client(arguments: list[str]) -> None:
+    assert imports(*arguments) & NOT_FOR_HELP == set()
+
+
+@pytest.mark.parametrize("command", ["products list", "cart show ada", "order ada", "orders list", "letters list"])
+def test_a_command_that_calls_a_service_imports_nothing_heavy(command: str, port: int) -> None:
+    imported = imports(*command.split(), "--address", f"127.0.0.1:{port}")
+    assert "shop_cli.clients" in imported
+    assert imported & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listed_command_exists(name: str) -> None:
+    command = getattr(import_module(f"shop_cli.commands.{name}"), name)
+    assert callable(command)
+
+
+def test_summaries_are_not_cut_at_eighty_columns() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "shop_cli", "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "80"}
+    )
+    assert [summary for summary in COMMANDS.values() if summary not in ran.stdout] == []
+
+
+def test_an_unknown_command_is_refused_with_a_similar_one() -> None:
+    ran = subprocess.run([sys.executable, "-m", "shop_cli", "prodcts"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, "Did you mean 'products'?" in ran.stderr) == (2, True)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    ran = subprocess.run([sys.executable, "-m", "shop_cli", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"shop {metadata.version('shop-cli')}\n"
+
+
+def test_completion_offers_the_commands_of_a_group() -> None:
+    environment = {"_SHOP_COMPLETE": "complete_bash", "COMP_WORDS": "shop products ", "COMP_CWORD": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'shop'; from shop_cli.__main__ import main; main()"],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert "search" in ran.stdout
