@@ -16,11 +16,13 @@ help:  ## List the targets
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed: make PYTHON=python3.x")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9
+	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9 2> $(VENV)/pip.log || \
+		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 
 $(VENV)/.installed: requirements.lock pyproject.toml $(wildcard services/*/pyproject.toml) employee-api/pyproject.toml protos/pyproject.toml | $(UV)
 	@echo 'Installing into $(VENV): a minute, the first time'
-	@$(UV) pip install --quiet --python $(VENV) --requirement requirements.lock
+	@$(UV) pip install --quiet --python $(VENV) --requirement requirements.lock 2> $(VENV)/uv.log || \
+		{ echo "setup could not install the packages in requirements.lock: is there a network? see $(VENV)/uv.log" >&2; exit 1; }
 	@$(UV) pip install --quiet --python $(VENV) --no-deps $(addprefix --editable ./,$(PACKAGES))
 	@touch $@
 

@@ -5,11 +5,15 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from shop_cli.local.ports import HOST
 from shop_cli.local.workspace import discover
@@ -43,6 +47,32 @@ async def wait_until_serving(process: Process, count: int) -> None:
         assert line, f"the command ended when only {serving} were serving"
         if (match := STATE_LINE.match(line)) and match["state"] == "serving":
             serving.add(match["name"])
+
+
+async def run_in(folder: Path, *arguments: str) -> str:
+    """Run a command in a folder and return its output."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shop_cli", *arguments, cwd=folder, stdout=PIPE, stderr=STDOUT
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    return output.decode()
+
+
+async def stop(process: Process) -> None:
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+
+
+async def read_until(process: Process, text: str) -> str:
+    """Read the output until a line contains the text; return all of it."""
+    assert process.stdout
+    output = ""
+    while text not in output:
+        line = (await process.stdout.readline()).decode()
+        assert line, f"the command ended without {text!r}: {output}"
+        output += line
+    return output
 
 
 def children(pid: int) -> set[int]:
@@ -91,6 +121,70 @@ async def test_up_restarts_a_service_that_dies_and_leaves_no_process_behind_when
     assert len(services) == len(discover()) + 1
 
 
+async def test_up_says_when_it_is_ready_what_to_open_and_what_to_type(tmp_path: Path) -> None:
+    async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
+        text = await read_until(process, ".venv/bin/shop order")
+    assert re.search(r"The shop is ready.*http://localhost:[0-9]+/\?token=\S+", text, re.DOTALL)
+
+
+async def test_a_second_shop_on_a_folder_is_refused_with_one_line_that_says_how_to_run_it(tmp_path: Path) -> None:
+    arguments = ("up", "--any-ports", "--folder", str(tmp_path))
+    async with command(*arguments) as first:
+        await read_until(first, "starting")
+        async with command(*arguments) as second:
+            output, _ = await second.communicate()
+    assert second.returncode == 1
+    assert re.fullmatch(r"SHOP_RUNNING: .*`--folder OTHER --port-offset 100`\n", output.decode())
+
+
+@pytest.mark.parametrize("name", ["up", "demo"])
+async def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    async with command(name, "--folder", str(tmp_path / "file")) as process:
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert re.fullmatch(r"FOLDER_NOT_WRITABLE: cannot write to .*\n", output.decode())
+
+
+def test_the_demo_leaves_nothing_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    demo = subprocess.run([sys.executable, "-m", "shop_cli", "demo"], capture_output=True, check=False)
+    assert demo.returncode == 0, demo.stdout.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder with a path that is short enough for a Unix socket, unlike some of pytest's."""
+    with tempfile.TemporaryDirectory(prefix="shop-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+async def test_up_with_postgres_stores_orders_there_and_has_them_after_a_restart(short_path: Path) -> None:
+    arguments = ("up", "--any-ports", "--postgres", "--folder", str(short_path))
+    async with command(*arguments) as process:
+        await read_until(process, "is ready")
+        await run_in(short_path, "cart", "add", "ada", "copper-kettle")
+        await run_in(short_path, "order", "ada")
+        await run_in(short_path, "cart", "add", "ada", "copper-kettle", "--quantity", "7")
+        await stop(process)
+    async with command(*arguments) as process:
+        await read_until(process, "is ready")
+        orders = await run_in(short_path, "orders", "list")
+        cart = await run_in(short_path, "cart", "show", "ada")
+        await stop(process)
+    assert "1 order" in orders
+    assert " 7" in cart
+    assert not (short_path / ".shop" / "checkout.db").exists()
+
+
+async def test_up_with_postgres_in_a_folder_with_a_long_path_is_one_line(tmp_path: Path) -> None:
+    async with command("up", "--any-ports", "--postgres", "--folder", str(tmp_path / ("x" * 100))) as process:
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert re.fullmatch(r"PATH_TOO_LONG: .*`--folder`\n", output.decode())
+
+
 async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         port = _bind_any_port_above_the_first(taken)
@@ -98,7 +192,9 @@ async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path) 
         async with command(*arguments) as process:
             output, _ = await process.communicate()
     assert process.returncode == 1
-    assert output.decode() == f"PORT_IN_USE: cart: port {port} is in use by another program (port={port})\n"
+    expected = f"PORT_IN_USE: cart: port {port} is in use by another program; start the shop with `--port-offset 100`"
+    assert output.decode().startswith(expected)
+    assert len(output.splitlines()) == 1
 
 
 def _bind_any_port_above_the_first(taken: socket.socket) -> int:
@@ -121,6 +217,7 @@ async def test_the_demo_places_an_order_shows_its_mail_and_trace_and_stops_every
     assert "Subject: " in Path(mail).read_text()  # noqa: ASYNC240
     assert re.search(r"total +[0-9.]+ EUR", text)
     trace = text.partition("\nTrace\n")[2]
+    assert "make up" in text.splitlines()[-5]
     for name in ORDER_SERVICES:
         assert re.search(rf"─ {name} \w+Service/\w+ +[0-9.]+ ms", trace), name
 

@@ -1,4 +1,5 @@
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,25 @@ def test_a_port_in_use_is_refused_with_its_number_and_the_service() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUse, match=f"cart: port {port} is in use"):
             require_free(port, "cart")
+
+
+def test_a_port_in_use_is_refused_with_the_options_that_choose_others() -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        with pytest.raises(PortInUse, match="--port-offset 100.*--any-ports"):
+            require_free(taken.getsockname()[1], "cart")
+
+
+def test_a_reservation_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with reserved(3):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reservation_ends_with_its_context() -> None:
+    with reserved(1) as (port,):
+        pass
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lock:
+        lock.bind((HOST, port))

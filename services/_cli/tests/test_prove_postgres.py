@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from shop_cli.local.ports import reserved
-from shop_cli.prove.postgres import Postgres
+from shop_cli.local.postgres import Postgres
 from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
 
 

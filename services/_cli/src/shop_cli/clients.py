@@ -8,13 +8,15 @@ from typing import TypeVar
 import grpc
 
 from chassis.client import channel
-from chassis.errors import InvalidArgument, Unavailable
+from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # Placing an order takes as long as its slowest dependency; other calls take milliseconds.
@@ -47,14 +49,18 @@ def spool_client(address: str | None) -> AbstractAsyncContextManager[LetterSpool
     return _client("email", LetterSpoolStub, "shop.internal.LetterSpool", address)
 
 
+def mail_client(address: str | None) -> AbstractAsyncContextManager[MailRecordsStub]:
+    return _client("email", MailRecordsStub, "shop.internal.MailRecords", address)
+
+
 @asynccontextmanager
 async def _client(
     name: str, stub: Callable[[grpc.aio.Channel], T], service: str, address: str | None
 ) -> AsyncIterator[T]:
     """Open a client of the gRPC service `service` that the program `name` serves.
 
-    Without an address (`host:port`) the environment gives it, else it is the program's local port. Raise Unavailable
-    with the reason NOTHING_LISTENS if no connection can be made.
+    Without an address (`host:port`) it is the one that `default_address` returns. Raise Unavailable with the reason
+    NOTHING_LISTENS if no connection can be made, and DeadlineExceeded with NO_RESPONSE if the program hangs.
     """
     target = _checked(address or default_address(name, internal=service.startswith("shop.internal.")))
     opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
@@ -63,19 +69,32 @@ async def _client(
     except Unavailable as error:
         if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
-        message = f"{name} does not answer at {target}: is the shop up? (`shop up`)"
+        advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
+        message = f"{name} does not answer at {target}: {advice}"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
+    except DeadlineExceeded as error:
+        if error.reason != "DEADLINE_EXCEEDED":
+            raise
+        message = f"no response from {name} at {target} in time: is it or a service it calls frozen? (`shop status`)"
+        raise DeadlineExceeded(message, reason="NO_RESPONSE") from error
     finally:
         await opened.close()
 
 
 def default_address(name: str, *, internal: bool) -> str:
-    """Return the address of a program's public or internal services: from the environment, else its local port."""
+    """Return the address of a program's public or internal services.
+
+    It comes from the environment, else from the running shop of the current folder, else it is the local port.
+    """
     programs = discover()
-    program, ports = find(programs, name), default_ports(programs)
-    if internal:
-        return os.environ.get(program.internal_address_variable) or f"localhost:{ports[internal_name(name)]}"
-    return os.environ.get(program.address_variable) or f"localhost:{ports[name]}"
+    program = find(programs, name)
+    variable = program.internal_address_variable if internal else program.address_variable
+    key = internal_name(name) if internal else name
+    if address := os.environ.get(variable):
+        return address
+    if (run := find_run()) and key in run.addresses:
+        return run.addresses[key]
+    return f"localhost:{default_ports(programs)[key]}"
 
 
 def _checked(address: str) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,11 @@ from shop_cli.commands.order import card_info
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
+from shop_cli.local.run_file import locked
 from shop_cli.local.states import process_states
 from shop_cli.local.workspace import default_ports, discover_services
+from shop_cli.output.mail_text import mail_text
+from shop_cli.output.next_steps import print_steps_after_demo
 from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
@@ -49,17 +53,27 @@ async def demo(*, folder: Folder = None) -> None:
     started = time.monotonic()
     programs = discover_services()
     names = default_ports(programs)
-    data = folder or Path(tempfile.mkdtemp(prefix="shop-demo-"))
-    with reserved(len(names) + 1) as (otlp_port, *ports):
+    with _data_folder(folder) as data, locked(data), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
         async with receiving(otlp_port) as received:
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 await _start(shop)
                 await _fill_cart(shop)
-                await _place_order(shop, data)
+                await _place_order(shop, data, stored=folder is not None)
             # Stopping the services made them export their last spans.
             _show_trace(received)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
+    print_steps_after_demo()
+
+
+@contextmanager
+def _data_folder(folder: Path | None) -> Iterator[Path]:
+    """Yield the folder for the data: the given one, else a temporary one that is removed at the end."""
+    if folder is not None:
+        yield folder.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
@@ -101,7 +115,7 @@ def _one_per_category(products: Iterable[Product]) -> list[Product]:
     return list({product.categories[0]: product for product in products}.values())[:_LINES]
 
 
-async def _place_order(shop: Shop, data: Path) -> None:
+async def _place_order(shop: Shop, data: Path, *, stored: bool) -> None:
     request = PlaceOrderRequest(
         user_id=_USER,
         user_currency="EUR",
@@ -113,7 +127,9 @@ async def _place_order(shop: Shop, data: Path) -> None:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]Order in EUR")
     print_order(order)
-    console.print(f"\n[bold]E-mail[/bold] {await _mail_file(order, data)}", soft_wrap=True)
+    path = await _mail_file(order, data)
+    console.print(f"\n[bold]E-mail[/bold] {path if stored else ''}", soft_wrap=True)
+    console.out(mail_text(path.read_text(encoding="utf-8")), highlight=False)
 
 
 async def _mail_file(order: OrderResult, data: Path) -> Path:

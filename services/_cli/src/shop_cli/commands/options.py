@@ -28,6 +28,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeating the request with the same key has no further effect.")
 ]
+Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 
 

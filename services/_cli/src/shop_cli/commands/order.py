@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from shop.payment_pb2 import CreditCardInfo
 from shop_cli.clients import checkout_client, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
 from shop_cli.output.printing import print_json, print_order
+
+if TYPE_CHECKING:
+    from shop_cli.commands.order_trace import OrderTrace
 
 # Payment providers document this number as a test card; it is never issued.
 TEST_CARD = "4242 4242 4242 4242"
@@ -30,6 +33,8 @@ Expires = Annotated[
     str | None, typer.Option(metavar="YYYY-MM", help="Last month of validity. Default: December of next year.")
 ]
 
+Trace = Annotated[bool, typer.Option("--trace", help="Show the order's trace afterwards, as the running shop has it.")]
+
 
 @async_command
 async def order(
@@ -46,10 +51,12 @@ async def order(
     cvv: Cvv = TEST_CVV,
     expires: Expires = None,
     key: Key = None,
+    trace: Trace = False,
     as_json: Json = False,
     address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
+    order_trace = _new_trace() if trace else None
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -57,8 +64,9 @@ async def order(
         address=PostalAddress(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
         credit_card=card_info(card, cvv, expires),
     )
+    traceparent = order_trace.metadata if order_trace else ()
     async with checkout_client(address) as checkout:
-        call = checkout.PlaceOrder(request, metadata=key_metadata(key))
+        call = checkout.PlaceOrder(request, metadata=(*key_metadata(key), *traceparent))
         placed = await call
         replayed = _REPLAYED in tuple(await call.trailing_metadata() or ())
     if as_json:
@@ -67,6 +75,14 @@ async def order(
         print_order(placed.order)
     if replayed:
         typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
+    if order_trace:
+        await order_trace.show(as_json=as_json)
+
+
+def _new_trace() -> "OrderTrace":
+    from shop_cli.commands.order_trace import OrderTrace  # noqa: PLC0415 - parses what OTLP exports
+
+    return OrderTrace()
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:

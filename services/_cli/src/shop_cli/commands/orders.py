@@ -6,6 +6,7 @@ import typer
 
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
+from shop_cli.commands.watch import watch
 from shop_cli.output.printing import (
     amount,
     console,
@@ -21,6 +22,7 @@ orders = typer.Typer(
     no_args_is_help=True,
     help="Inspect orders: list them, find stuck ones, show their history; requeue their dead letters.",
 )
+orders.command("watch")(watch)
 
 _PREFIX = "ORDER_STATE_"
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]

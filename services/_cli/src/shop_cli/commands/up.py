@@ -2,22 +2,20 @@
 
 import asyncio
 import signal
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shop_cli.commands.options import async_command
-from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Shop
-from shop_cli.local.states import process_states
-from shop_cli.local.supervision import supervise
-from shop_cli.local.workspace import default_ports, discover, root
+from shop_cli.local.workspace import root
+from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 from shop_cli.output.status_display import StatusDisplay
 
-_REFRESH_SECONDS = 0.5
+if TYPE_CHECKING:
+    from shop_cli.control_room.running import RunningShop
+
 # A service that is still starting has no signal handler yet and ends by the signal.
 _STOPPED = (0, -signal.SIGTERM)
 
@@ -26,25 +24,28 @@ Offset = Annotated[
 ]
 AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")]
 Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: the repository.")]
+WithPostgres = Annotated[
+    bool, typer.Option("--postgres", help="Store everything in PostgreSQL and Valkey, which are started as well.")
+]
 
 
 @async_command
-async def up(*, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None) -> None:
-    """Start all services, restart those that end, and stop everything on Ctrl-C.
+async def up(
+    *, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None, postgres: WithPostgres = False
+) -> None:
+    """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 
     Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
-    programs = discover()
+    from shop_cli.control_room.running import Options, running  # noqa: PLC0415 - a web server, for this command only
+
     stopped = _event_set_by_signals()
-    with ExitStack() as stack:
-        ports = {name: port + port_offset for name, port in default_ports(programs).items()}
-        if any_ports:
-            ports = dict(zip(ports, stack.enter_context(reserved(len(ports))), strict=True))
-        async with Shop(programs, folder or root(), ports) as shop:
-            await _run_until(stopped, shop)
-            console.print("stopping ...")
-    codes = {process.name: process.exit_code for process in shop}
+    options = Options((folder or root()).resolve(), port_offset, any_ports, postgres)
+    async with running(options) as runs:
+        await _show_until(stopped, runs, folder)
+        console.print("stopping ...")
+    codes = {process.name: process.exit_code for process in runs.shop}
     failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
     console.print("; ".join(["stopped", *failed]))
 
@@ -56,20 +57,16 @@ def _event_set_by_signals() -> asyncio.Event:
     return stopped
 
 
-async def _run_until(stopped: asyncio.Event, shop: Shop) -> None:
-    supervision = asyncio.create_task(supervise(shop), name="supervise")
-    try:
-        with StatusDisplay(shop) as display:
-            while not stopped.is_set():
-                display.update(await process_states(shop))
-                await _wait_for_refresh(stopped)
-    finally:
-        supervision.cancel()
-        await asyncio.gather(supervision, return_exceptions=True)
-
-
-async def _wait_for_refresh(stopped: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(stopped.wait(), _REFRESH_SECONDS)
-    except TimeoutError:
-        return
+async def _show_until(stopped: asyncio.Event, runs: "RunningShop", folder: Path | None) -> None:
+    """Show the states of the services as they change, and once what to do next."""
+    was_ready = False
+    stopping = asyncio.create_task(stopped.wait())
+    with StatusDisplay(runs.shop) as display:
+        while not stopped.is_set():
+            display.update(runs.monitor.states)
+            if runs.monitor.all_serving and not was_ready:
+                was_ready = True
+                print_next_steps(runs.url, runs.storefront, folder)
+            changing = asyncio.create_task(runs.monitor.wait_for_change())
+            await asyncio.wait({stopping, changing}, return_when=asyncio.FIRST_COMPLETED)
+            changing.cancel()

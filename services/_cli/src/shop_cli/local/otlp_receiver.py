@@ -1,9 +1,9 @@
-"""An OTLP receiver (gRPC) that stores in memory what services export, for the demo and for tests."""
+"""An OTLP receiver (gRPC) on loopback, for the demo, the control room and tests."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.message import Message
@@ -15,6 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
+from typing_extensions import override
 
 Value = str | int | float | bool
 _COLLECTOR = "opentelemetry.proto.collector"
@@ -50,17 +51,24 @@ class Span:
         return (self.ended_nanos - self.started_nanos) / 1e6
 
 
+class Sink(Protocol):
+    """Takes what a receiver receives."""
+
+    def add(self, message: Message) -> None:
+        """Take an export request of traces, metrics or logs."""
+
+
 @dataclass
-class Received:
-    """All export requests so far in order of arrival, and the spans in them."""
+class Received(Sink):
+    """All export requests so far in order of arrival, and the spans in them. Unbounded: for short runs only."""
 
     messages: list[Message] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
+    @override
     def add(self, message: Message) -> None:
         self.messages.append(message)
-        if isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
-            self.spans += _spans(message)
+        self.spans += spans_of(message)
 
     @property
     def metrics(self) -> list[tuple[str, Metric]]:
@@ -77,39 +85,46 @@ class Received:
 
 @asynccontextmanager
 async def receiving(port: int) -> AsyncIterator[Received]:
-    """Run a receiver on a port of loopback while in the context."""
+    """Run a receiver on a port of loopback while in the context; yield all that it receives."""
     received = Received()
+    async with receiver(port, received):
+        yield received
+
+
+@asynccontextmanager
+async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
+    """Run a receiver on a port of loopback while in the context, and pass what it receives to `sink`."""
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((_handler(received, "trace.v1.TraceService", trace_service_pb2, "Trace"),))
-    server.add_generic_rpc_handlers((_handler(received, "metrics.v1.MetricsService", metrics_service_pb2, "Metrics"),))
-    server.add_generic_rpc_handlers((_handler(received, "logs.v1.LogsService", logs_service_pb2, "Logs"),))
+    server.add_generic_rpc_handlers((_handler(sink, "trace.v1.TraceService", trace_service_pb2, "Trace"),))
+    server.add_generic_rpc_handlers((_handler(sink, "metrics.v1.MetricsService", metrics_service_pb2, "Metrics"),))
+    server.add_generic_rpc_handlers((_handler(sink, "logs.v1.LogsService", logs_service_pb2, "Logs"),))
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:
-        yield received
+        yield
     finally:
         await server.stop(None)
         del server  # its finalizer needs an open loop, and a traceback could hold it until the loop is closed
 
 
-def exporting_to(port: int) -> dict[str, str]:
+def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
     """Return the environment variables with which services export all telemetry to a receiver, with little delay."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
-        "OTEL_BSP_SCHEDULE_DELAY": "200",
-        "OTEL_BLRP_SCHEDULE_DELAY": "200",
-        "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
+        "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
+        "OTEL_METRIC_EXPORT_INTERVAL": str(5 * delay_milliseconds),
     }
 
 
-def _handler(received: Received, service: str, messages: Any, signal: str) -> grpc.GenericRpcHandler:
+def _handler(sink: Sink, service: str, messages: Any, signal: str) -> grpc.GenericRpcHandler:
     request: Callable[[bytes], Message] = getattr(messages, f"Export{signal}ServiceRequest").FromString
     response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
 
     async def export(message: Message, _context: object) -> Message:
-        received.add(message)
+        sink.add(message)
         return response
 
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
@@ -133,7 +148,10 @@ def _value(value: AnyValue) -> Value:
     return getattr(value, kind) if kind else ""
 
 
-def _spans(message: trace_service_pb2.ExportTraceServiceRequest) -> Iterator[Span]:
+def spans_of(message: Message) -> Iterator[Span]:
+    """Yield the spans in an export request; none if it is one of metrics or logs."""
+    if not isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
+        return
     for group in message.resource_spans:
         service, instance = service_of(group.resource), _instance_of(group.resource)
         for scope in group.scope_spans:

@@ -2,17 +2,14 @@
 
 Binding to port 0 and closing the socket does not reserve a port: until the service binds it, any outgoing connection
 of this machine may be given the same one. So ports come from below the range of outgoing connections, and each is
-locked by a file while it is in use.
+locked by a UDP socket of the same number while it is in use: services only use TCP, and the kernel releases the lock
+however its owner ends.
 """
 
-import fcntl
-import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from chassis.errors import FailedPrecondition, ResourceExhausted
 
@@ -32,7 +29,8 @@ class NoFreePort(ResourceExhausted):
 def require_free(port: int, name: str) -> None:
     """Raise PortInUse, with the port and the name of the service that needs it, if another program listens there."""
     if not _is_free(port):
-        raise PortInUse(f"{name}: port {port} is in use by another program", metadata={"port": str(port)})
+        advice = "start the shop with `--port-offset 100`, or on free ports with `--any-ports`"
+        raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 
 @contextmanager
@@ -43,13 +41,11 @@ def reserved(count: int) -> Iterator[list[int]]:
 
 
 def _reserve(locks: ExitStack) -> int:
-    folder = Path(tempfile.gettempdir()) / f"shop-ports-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
     for port in random.sample(range(_FIRST, _LAST), _TRIES):
-        lock = (folder / str(port)).open("w")
+        lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock.bind((HOST, port))
+        except OSError:
             lock.close()
             continue
         if _is_free(port):

@@ -1,22 +1,83 @@
-"""The state of each process of a shop, in a word."""
+"""The state of each process of a shop, in a word: once, or observed while it runs."""
 
 import asyncio
 import time
+from typing import Any
 
 from shop_cli.local.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
+# A change without the end of a process is noticed after this time. A check costs each service some milliseconds.
+_SERVING_CHECK_SECONDS = 20.0
+_OTHER_CHECK_SECONDS = 0.25
 
 
 async def process_states(shop: Shop) -> dict[str, str]:
-    """Return the state of each process by name: `starting`, `serving`, `not ready` or `ended (<exit status>)`."""
+    """Return the state of each process by name: `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`."""
     states = await asyncio.gather(*(_state(process) for process in shop))
     return dict(zip((process.name for process in shop), states, strict=True))
+
+
+class Monitor:
+    """Observes the states of a shop's processes while `run` runs.
+
+    Attributes:
+        states: the state of each process by name, as `process_states` returns it.
+    """
+
+    def __init__(self, shop: Shop) -> None:
+        self.states = {process.name: "starting" for process in shop}
+        self._shop = shop
+        self._changed = asyncio.Event()
+        self._checks = {process.name: asyncio.Event() for process in shop}
+
+    @property
+    def all_serving(self) -> bool:
+        return all(state == "serving" for state in self.states.values())
+
+    async def run(self) -> None:
+        """Check the states until cancelled: often while a process is not serving, and soon after one has ended."""
+        async with asyncio.TaskGroup() as tasks:
+            for process in self._shop:
+                tasks.create_task(self._observe(process), name=f"observe {process.name}")
+
+    def check_now(self, name: str) -> None:
+        """Check the state of a process soon, because it was changed."""
+        self._checks[name].set()
+
+    async def wait_for_change(self) -> None:
+        """Wait until a process has been started again, or has another state."""
+        await self._changed.wait()
+
+    async def _observe(self, process: Process) -> None:
+        starts = 0
+        while True:
+            state = await _state(process)
+            if (state, process.starts) != (self.states[process.name], starts):
+                self.states[process.name], starts = state, process.starts
+                self._changed.set()
+                self._changed = asyncio.Event()
+            await self._wait(process, _SERVING_CHECK_SECONDS if state == "serving" else _OTHER_CHECK_SECONDS)
+
+    async def _wait(self, process: Process, seconds: float) -> None:
+        """Wait for a time, shorter if the process ends or a check was requested."""
+        check = self._checks[process.name]
+        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait())}
+        if process.running:
+            waits.add(asyncio.ensure_future(process.wait()))
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        check.clear()
 
 
 async def _state(process: Process) -> str:
     if not process.running:
         return f"ended ({process.exit_code})"
+    if process.paused:
+        return "frozen"
     if await process.is_serving():
         return "serving"
     return "starting" if time.monotonic() - process.started_at < _STARTING_SECONDS else "not ready"

@@ -1,6 +1,7 @@
 """Show the states of a shop's processes: as a live table in a terminal, elsewhere one line per change."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from shop_cli.local.processes import Process, Shop
 from shop_cli.output.printing import console, table
 
-_COLOURS = {"serving": "green", "starting": "yellow"}
+_COLOURS = {"serving": "green", "starting": "yellow", "frozen": "blue"}
 
 
 class StatusDisplay:
@@ -49,9 +50,15 @@ class StatusDisplay:
 
 
 def _table(shop: Iterable[Process], states: dict[str, str]) -> Table:
-    result = table(["Service", "Address", "State", "Restarts "], [], caption="Logs: .shop/log/<service>.log")
+    result = table(["Service", "Address", "State", "Restarts "], [], caption=f"Logs: {_logs(shop)}/<service>.log")
     for process in shop:
         state = states[process.name]
         restarts = str(max(0, process.starts - 1))
         result.add_row(process.name, process.address, f"[{_COLOURS.get(state, 'red')}]{state}", restarts)
     return result
+
+
+def _logs(shop: Iterable[Process]) -> Path:
+    """Return the folder of the logs, relative to the current one if it is inside."""
+    folder = next(iter(shop)).log_path.parent.absolute()
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST
-from shop_cli.prove.postgres import Postgres
-from shop_cli.prove.stores import StoreNotReady
+from shop_cli.local.postgres import Postgres
+from shop_cli.local.stores import StoreNotReady
 
 Replication = Literal["async", "sync"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from shop_cli.local.ports import HOST, reserved
+from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
+from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
-from shop_cli.prove.postgres import Postgres
 from shop_cli.prove.postgres_cluster import SERVERS, PostgresCluster, Replication
-from shop_cli.prove.stores import Valkey
 from shop_cli.prove.tcp_proxy import TcpProxy, tcp_proxy
 
 Database = Literal["sqlite", "postgres"]

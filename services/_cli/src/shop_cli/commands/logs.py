@@ -1,0 +1,62 @@
+"""`shop logs`: the log of a service of the running shop."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shop_cli.commands.options import Json, Service
+from shop_cli.control_room_client import require_run
+from shop_cli.local.service_logs import LogLine, parse_line, read_log
+from shop_cli.local.workspace import discover, find
+from shop_cli.output.printing import console
+
+_POLL_SECONDS = 0.2
+
+Trace = Annotated[str, typer.Option(help="Only the lines of the trace with this id.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Print new lines as they are written, until Ctrl-C.")]
+Lines = Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")]
+
+
+def logs(
+    service: Service,
+    *,
+    trace: Trace = "",
+    follow: Follow = False,
+    lines: Lines = 50,
+    as_json: Json = False,
+) -> None:
+    """Print the last lines of a service's log; `--json` prints them as they are in the file."""
+    path = Path(require_run().folder) / ".shop" / "log" / f"{find(discover(), service).name}.log"
+    end = path.stat().st_size if path.exists() else 0
+    for line in read_log(path, lines, trace) if lines else ():
+        _print(line, as_json=as_json)
+    if follow:
+        for text in _new_lines(path, end):
+            if trace in text:
+                _print(parse_line(text, service), as_json=as_json)
+
+
+def _new_lines(path: Path, start: int) -> Iterator[str]:
+    """Yield complete lines beyond a position as they are written, for ever."""
+    pending = ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        while True:
+            pending += file.read()
+            *complete, pending = pending.split("\n")
+            yield from complete
+            if not complete:
+                time.sleep(_POLL_SECONDS)
+
+
+def _print(line: LogLine, *, as_json: bool) -> None:
+    if as_json:
+        console.out(line.text, highlight=False)
+        return
+    fields = " ".join(f"{name}={value}" for name, value in line.fields.items())
+    trace = f" trace={line.trace_id}" if line.trace_id else ""
+    text = f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event
+    console.print(text, markup=False, soft_wrap=True)

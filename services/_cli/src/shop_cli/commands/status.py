@@ -1,0 +1,36 @@
+"""`shop status`: the running shop at a glance."""
+
+import json
+from typing import Any
+
+from shop_cli import control_room_client
+from shop_cli.commands.options import Json
+from shop_cli.output.printing import console, print_table
+
+
+def status(*, as_json: Json = False) -> None:
+    """Show the services of the running shop, what they served in the last minute, and whether all orders agree."""
+    found = control_room_client.status()
+    if as_json:
+        console.out(json.dumps(found, ensure_ascii=False), highlight=False)
+        return
+    columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Address"]
+    print_table(columns, map(_row, found["services"]))
+    run = control_room_client.require_run()
+    console.print(f"\n{_proof(found['proof'])}", markup=False, soft_wrap=True)
+    if found["storefront"]:
+        console.print(f"storefront    {found['storefront']}", markup=False, soft_wrap=True)
+    console.print(f"control room  {run.control_room}/?token={run.token}", markup=False, soft_wrap=True)
+
+
+def _row(service: dict[str, Any]) -> list[str]:
+    numbers = [f"{service[name]:.1f}" for name in ("rate", "error_rate", "p50_milliseconds", "p99_milliseconds")]
+    return [service["name"], service["state"], *numbers, str(service["restarts"]), service["address"]]
+
+
+def _proof(proof: dict[str, Any]) -> str:
+    if proof["unread"]:
+        return f"records not read: {proof['unread']}"
+    counts = ", ".join(f"{proof[name]} {name}" for name in ("orders", "charges", "shipments", "mails"))
+    verdict = f"{len(proof['mismatches'])} mismatches, {proof['settling']} orders are settling"
+    return f"last 15 minutes: {counts}; {verdict}"

@@ -1,0 +1,44 @@
+"""`shop traces`: find traces of the running shop."""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from shop_cli import control_room_client
+from shop_cli.commands.options import Json
+from shop_cli.output.printing import console, print_table
+
+Service = Annotated[str, typer.Option(help="Only traces in which this service took part.")]
+MinMilliseconds = Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least so long.")]
+Errors = Annotated[bool, typer.Option("--errors", help="Only traces with a failed call.")]
+Order = Annotated[str, typer.Option(help="Only traces of the order with this id.")]
+Limit = Annotated[int, typer.Option(min=1, max=500, help="Maximum number of traces.")]
+
+
+def traces(
+    *,
+    service: Service = "",
+    min_ms: MinMilliseconds = 0,
+    errors: Errors = False,
+    order: Order = "",
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List the latest traces of the running shop, which stores 500."""
+    found = control_room_client.find_traces(
+        service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
+    )
+    if as_json:
+        for each in found:
+            console.out(json.dumps(each), highlight=False)
+        return
+    print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
+
+
+def _row(found: dict[str, Any]) -> list[str]:
+    started = datetime.fromtimestamp(found["started_nanos"] / 1e9, UTC).strftime("%H:%M:%S")
+    call = f"{found['service']} {found['name'].removeprefix('shop.')}"
+    milliseconds, failed = f"{found['milliseconds']:.1f}", "yes" if found["failed"] else ""
+    return [found["trace_id"], started, call, milliseconds, str(found["spans"]), failed, found["order_id"]]

@@ -1,0 +1,121 @@
+"""Who may use the control room: browsers that opened the link with the token, and programs that send it.
+
+The server listens on loopback, where every user and every web page of this machine can reach it. So each request needs
+the token; its Host must be this machine's, against DNS rebinding; and a change needs the page's own origin.
+"""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with "no-referrer" browsers send forms with the origin "null"
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_READS = frozenset({"GET", "HEAD"})
+
+
+class AccessControl:
+    """ASGI middleware that admits requests with the token.
+
+    Args:
+        app: receives what is admitted.
+        port: on which the control room listens.
+        token: the secret.
+    """
+
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self._app = app
+        self._hosts = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
+        # Browsers send a host's cookies to all of its ports: the name must differ between shops.
+        self._cookie = f"control-room-{port}"
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit or refuse a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the response to a request that is not admitted."""
+        headers = Headers(scope=scope)
+        if headers.get("host", "") not in self._hosts:
+            return PlainTextResponse("unknown host\n", 421)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        if "token" in query and scope["method"] in _READS:
+            return self._sign_in(query["token"], scope["path"])
+        has_header, has_cookie = self._has_header(headers), self._has_cookie(headers)
+        if not has_header and not has_cookie:
+            return self._unauthorized()
+        if scope["method"] not in _READS and not self._is_same_origin(headers, needs_origin=not has_header):
+            return PlainTextResponse("a change must come from the control room's own page\n", 403)
+        return None
+
+    def _sign_in(self, token: str, path: str) -> Response:
+        if not self._is_token(token):
+            return self._unauthorized()
+        # The address without the token, which leaves no token in the browser's history.
+        response = RedirectResponse("/" + path.lstrip("/"), 303)
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        return response
+
+    def _unauthorized(self) -> Response:
+        text = "open the link that `shop up` printed; programs send its token as a bearer token or Basic password\n"
+        return PlainTextResponse(text, 401, {"WWW-Authenticate": 'Basic realm="control room"'})
+
+    def _has_header(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self._is_token(credentials.strip())
+        if scheme.lower() == "basic":
+            return self._is_token(_basic_password(credentials))
+        return False
+
+    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            return False
+        return cookie is not None and self._is_token(cookie.value)
+
+    def _is_same_origin(self, headers: Mapping[str, str], *, needs_origin: bool) -> bool:
+        origin = headers.get("origin")
+        if origin is None:
+            return not needs_origin
+        return origin == f"http://{headers['host']}"
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self._token.encode())
+
+
+def _basic_password(credentials: str) -> str:
+    try:
+        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_HEADERS)
+        await send(message)
+
+    return send_with_headers

@@ -1,0 +1,81 @@
+"""The control room's API, for commands: JSON, with errors as `{"reason", "message"}`."""
+
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from chassis.errors import InvalidArgument, NotFound
+from shop_cli.control_room.room import Room
+from shop_cli.local.telemetry_store import ORDER_ID, TraceQuery
+
+MAX_LISTED = 500
+
+
+class TraceNotFound(NotFound):
+    """No trace in memory has this id."""
+
+
+def routes(room: Room) -> list[Route]:
+    """Return the routes of the API."""
+
+    async def status(_request: Request) -> Response:
+        return JSONResponse(await describe(room))
+
+    async def find_traces(request: Request) -> Response:
+        found = room.telemetry.summaries(trace_query(request))
+        return JSONResponse([asdict(each) for each in found])
+
+    async def get_trace(request: Request) -> Response:
+        trace_id = request.path_params["trace_id"]
+        spans = room.telemetry.trace(trace_id)
+        if not spans:
+            raise TraceNotFound(f"no trace has the id {trace_id}: the latest 500 are stored")
+        return JSONResponse([asdict(span) for span in spans])
+
+    async def act(request: Request) -> Response:
+        room.act(request.path_params["action"], request.path_params["name"])
+        return JSONResponse({})
+
+    return [
+        Route("/api/status", status),
+        Route("/api/traces", find_traces),
+        Route("/api/traces/{trace_id}", get_trace),
+        Route("/api/services/{name}/{action}", act, methods=["POST"]),
+    ]
+
+
+async def describe(room: Room) -> dict[str, Any]:
+    """Describe the shop: its services, its records and its customers."""
+    proof = await room.prover.read()
+    return {
+        "services": room.services(),
+        "proof": {**asdict(proof), "verdict": proof.verdict},
+        "customers": room.customers.rate,
+        "storefront": room.storefront,
+        "telemetry_elsewhere": room.telemetry_elsewhere,
+    }
+
+
+def trace_query(request: Request) -> TraceQuery:
+    """Read a search: `service`, `min_ms`, `errors`, `order` and `limit`. Raise InvalidArgument."""
+    given = request.query_params
+    order_id = given.get("order", "").strip()
+    return TraceQuery(
+        service=given.get("service", ""),
+        attributes={ORDER_ID: order_id} if order_id else {},
+        min_milliseconds=_number(given.get("min_ms"), "min_ms", 0.0),
+        failed=bool(given.get("errors")),
+        limit=min(MAX_LISTED, int(_number(given.get("limit"), "limit", 50.0))),
+    )
+
+
+def _number(text: str | None, field: str, default: float) -> float:
+    """Read a number that is not negative."""
+    if not text:
+        return default
+    if not (text.isascii() and text.replace(".", "", 1).isdecimal()):
+        raise InvalidArgument.field(field, "must be a number that is not negative")
+    return float(text)

@@ -1,0 +1,66 @@
+"""The control room as an ASGI application, and its server."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from typing_extensions import override
+
+from chassis.errors import DomainError, InvalidArgument, NotFound
+from shop_cli.control_room import api, jaeger, pages
+from shop_cli.control_room.access import AccessControl
+from shop_cli.control_room.room import Room
+from shop_cli.local.ports import HOST, require_free
+
+_KINDS = ((NotFound, 404), (InvalidArgument, 400))
+_CONFLICT = 409
+
+
+def create_app(room: Room, port: int, token: str) -> Starlette:
+    """Return the application of a room, for requests to a port with a token."""
+    templates = pages.templates()
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, DomainError)  # noqa: S101 - registered for this class
+        status = next((code for kind, code in _KINDS if isinstance(error, kind)), _CONFLICT)
+        described = {"reason": error.reason, "message": error.message}
+        if "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(templates.get_template("error.html").render(described), status)
+        return JSONResponse(described, status)
+
+    return Starlette(
+        routes=[*api.routes(room), *jaeger.routes(room.telemetry), *pages.routes(room, templates)],
+        middleware=[Middleware(AccessControl, port=port, token=token)],
+        exception_handlers={DomainError: refuse},
+    )
+
+
+@contextlib.asynccontextmanager
+async def served(room: Room, port: int, token: str) -> AsyncIterator[None]:
+    """Serve a room on a port of loopback while in the context. Raise PortInUse."""
+    require_free(port, "control room")
+    app = create_app(room, port, token)
+    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
+    listener = socket.create_server((HOST, port))
+    serving = asyncio.create_task(server.serve([listener]), name="control room")
+    try:
+        yield
+    finally:
+        room.closing.set()  # otherwise open event streams would delay the end
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to `shop up`."""
+
+    @override
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,167 @@
+"""The control room's pages: rendered here, and updated in the browser by the same fragments."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from chassis.errors import InvalidArgument, NotFound
+from shop_cli.control_room.api import describe, trace_query
+from shop_cli.control_room.room import Room
+from shop_cli.local.otlp_receiver import Span
+from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
+from shop_cli.local.telemetry_store import tree_order
+
+_FRAGMENTS = ("services", "proof", "customers", "story", "traces")
+_UPDATE_SECONDS = 1.0
+_MAX_RATE = 1_000.0
+_LOG_LINES = 300
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A span in a waterfall: its place and width are shares of the trace, in percent."""
+
+    span: Span
+    depth: int
+    colour: int
+    left: float
+    width: float
+
+
+def routes(room: Room, environment: Environment) -> list[Route | Mount]:
+    """Return the routes of the pages and of their forms."""
+    pages = _Pages(room, environment)
+    return [
+        Route("/", pages.overview),
+        Route("/events", pages.events),
+        Route("/traces/{trace_id}", pages.trace),
+        Route("/logs/{name}", pages.log),
+        Route("/services/{name}/{action}", pages.act, methods=["POST"]),
+        Route("/customers", pages.set_customers, methods=["POST"]),
+        Route("/story", pages.start_story, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
+    ]
+
+
+def templates() -> Environment:
+    """Return the environment of all templates."""
+    environment = Environment(
+        loader=PackageLoader("shop_cli.control_room"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["clock"] = _clock
+    return environment
+
+
+class _Pages:
+    def __init__(self, room: Room, environment: Environment) -> None:
+        self._room = room
+        self._environment = environment
+
+    async def overview(self, request: Request) -> Response:
+        return self._render("overview", **await self._values(request), query_string=request.url.query)
+
+    async def events(self, request: Request) -> Response:
+        return StreamingResponse(self._updates(request), media_type="text/event-stream")
+
+    async def trace(self, request: Request) -> Response:
+        trace_id = request.path_params["trace_id"]
+        spans = self._room.telemetry.trace(trace_id)
+        if not spans:
+            raise NotFound(f"no trace has the id {trace_id}: the latest 500 are stored")
+        lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
+        return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
+
+    async def log(self, request: Request) -> Response:
+        process = self._room.shop[request.path_params["name"]]
+        lines: list[LogLine] = await asyncio.to_thread(read_log, process.log_path, _LOG_LINES)
+        return self._render("log", name=process.name, path=process.log_path, lines=lines)
+
+    async def act(self, request: Request) -> Response:
+        self._room.act(request.path_params["action"], request.path_params["name"])
+        return RedirectResponse("/", 303)
+
+    async def set_customers(self, request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode(errors="replace")))
+        await self._room.customers.set_rate(_rate(form.get("rate", "")))
+        return RedirectResponse("/", 303)
+
+    async def start_story(self, _request: Request) -> Response:
+        self._room.start_story()
+        return RedirectResponse("/", 303)
+
+    async def _updates(self, request: Request) -> AsyncIterator[str]:
+        """Yield the fragments that have changed, once a second, until the browser leaves or the shop stops."""
+        sent: dict[str, str] = {}
+        while not self._room.closing.is_set():
+            values = await self._values(request)
+            fragments = {name: self._fragment(name, values) for name in _FRAGMENTS}
+            changed = {name: html for name, html in fragments.items() if sent.get(name) != html}
+            sent = fragments
+            yield f"data: {json.dumps(changed)}\n\n" if changed else ": unchanged\n\n"
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.closing.wait(), _UPDATE_SECONDS)
+
+    async def _values(self, request: Request) -> dict[str, Any]:
+        room, query = self._room, trace_query(request)
+        return {
+            **await describe(room),
+            "can_load": room.customers.available,
+            "current_story": room.story,
+            "traces": room.telemetry.summaries(query),
+            "query": request.query_params,
+            "names": [process.name for process in room.shop],
+        }
+
+    def _fragment(self, name: str, values: dict[str, Any]) -> str:
+        return self._environment.get_template(f"_{name}.html").render(values)
+
+    def _render(self, template: str, **values: Any) -> Response:
+        return HTMLResponse(self._environment.get_template(f"{template}.html").render(values))
+
+
+def waterfall(spans: Sequence[Span]) -> list[Bar]:
+    """Return the bars of a trace that has a span, in the order of the tree."""
+    start = min(span.started_nanos for span in spans)
+    length = max(1, max(span.ended_nanos for span in spans) - start)
+    colours = {name: number % 10 for number, name in enumerate(sorted({span.service for span in spans}))}
+    return [
+        Bar(
+            span,
+            min(depth, 12),
+            colours[span.service],
+            100 * (span.started_nanos - start) / length,
+            max(0.2, 100 * (span.ended_nanos - span.started_nanos) / length),
+        )
+        for depth, span in tree_order(spans)
+    ]
+
+
+def _clock(nanos: int) -> str:
+    """Return a time of the day in UTC, such as `10:30:00.000`."""
+    return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= _MAX_RATE:
+        raise InvalidArgument.field("rate", f"must be a number from 0 to {_MAX_RATE:g}")
+    return rate

@@ -1,0 +1,134 @@
+"""Compares orders, charges, shipments and e-mails while the shop runs, with the rules of reconciliation."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext
+
+from chassis import client
+from chassis.errors import DomainError
+from checkout_service.reconciliation.reader import Reader, Records
+from checkout_service.reconciliation.rules import Mismatch, find_mismatches
+from shop_cli.local.processes import Shop
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+WINDOW_SECONDS = 15 * 60
+# An order whose worker has died is taken over after 15 s; frozen services delay it further.
+GRACE_SECONDS = 60
+_CALL_SECONDS = 2.0
+_FRESH_SECONDS = 2.0
+# The parent of this module's own calls: not sampled, because a watched page would soon replace all stored traces.
+_UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The records of the last quarter of an hour, compared.
+
+    Attributes:
+        settling: orders whose records disagree because a step may still follow.
+        mismatches: what disagrees although no step may be missing any more.
+        unread: why the records could not be read, "" if they were.
+    """
+
+    orders: int = 0
+    charges: int = 0
+    shipments: int = 0
+    mails: int = 0
+    settling: int = 0
+    mismatches: tuple[Mismatch, ...] = ()
+    unread: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`unread`, `violated`, `settling` or `holds`."""
+        if self.unread:
+            return "unread"
+        return "violated" if self.mismatches else "settling" if self.settling else "holds"
+
+
+class Prover:
+    """Reads and compares records on request, at most once every two seconds."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._proof = Proof(unread="not read yet")
+        self._fresh_until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def read(self) -> Proof:
+        """Return the comparison of records that are some seconds old at most."""
+        async with self._lock:
+            started = time.monotonic()
+            if started > self._fresh_until:
+                self._proof = await self._compare()
+                # With many orders it takes longer, and a watched page must not occupy the services.
+                ended = time.monotonic()
+                self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
+        return self._proof
+
+    async def charges_of(self, order_id: str) -> int:
+        """Return how many captured charges an order has. Raise a DomainError if payment does not respond."""
+        records = await self._records(time.time())
+        return sum(len(each.charges) for each in records.orders if each.order_id == order_id)
+
+    async def _compare(self) -> Proof:
+        now = time.time()
+        try:
+            return _judge(await self._records(now), now)
+        except DomainError as error:
+            return Proof(unread=f"{error.reason}: {error.message}")
+
+    async def _records(self, now: float) -> Records:
+        with trace.use_span(_UNSAMPLED):
+            return await self._reader.read(now - WINDOW_SECONDS)
+
+
+@asynccontextmanager
+async def proving(shop: Shop) -> AsyncIterator[Prover]:
+    """Yield a prover that reads the records of a shop through its internal services."""
+    async with AsyncExitStack() as stack:
+
+        def open_stub(stub: Any, name: str, service: str) -> Any:
+            address = shop[name].internal_address
+            channel = client.channel(address, f"shop.internal.{service}", timeout_seconds=_CALL_SECONDS)
+            stack.push_async_callback(channel.close)
+            return stub(channel)
+
+        reader = Reader(
+            open_stub(OrderJournalStub, "checkout", "OrderJournal"),
+            open_stub(PaymentLedgerStub, "payment", "PaymentLedger"),
+            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest"),
+            open_stub(MailRecordsStub, "email", "MailRecords"),
+        )
+        yield Prover(reader)
+
+
+def _judge(records: Records, now: float) -> Proof:
+    found = _mismatches(records, now)
+    settled = tuple(each for each in found if each.since < now - GRACE_SECONDS)
+    settling = {each.order_id for each in found} - {each.order_id for each in settled}
+    mails = sum(each.mail is not None and not each.mail.failed for each in records.orders)
+    orders = sum(each.order is not None for each in records.orders)
+    return Proof(orders, records.charges, records.shipments, mails, len(settling), settled)
+
+
+def _mismatches(records: Records, now: float) -> Sequence[Mismatch]:
+    return [
+        mismatch
+        for each in records.orders
+        for mismatch in find_mismatches(
+            each,
+            settled_before=now + 1,
+            mails_are_read=records.mails_are_read,
+            complete_since=records.complete_since,
+        )
+    ]

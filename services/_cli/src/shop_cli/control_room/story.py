@@ -1,0 +1,134 @@
+"""The story of one order: payment freezes and checkout dies while it is placed; it is finished, and charged once."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from chassis.errors import Aborted, DeadlineExceeded, DomainError, Unavailable
+from shop.address_pb2 import Address
+from shop.cart_pb2 import AddItemRequest, CartItem
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.empty_pb2 import Empty
+from shop.payment_pb2 import CreditCardInfo
+from shop_cli.clients import cart_client, catalog_client, checkout_client, journal_client, key_metadata
+from shop_cli.control_room.proof import Prover
+from shop_cli.local.processes import Shop
+from shop_internal import orders_pb2
+
+_KILL_SECONDS = 2.0
+_FROZEN_SECONDS = 6.0
+_REPEAT_SECONDS = 1.0
+_MAX_SECONDS = 60.0
+_CALL_SECONDS = 5.0
+# Payment providers document this number as a test card; it is never issued.
+_CARD = "4242424242424242"
+
+
+@dataclass
+class Story:
+    """One run of the story.
+
+    Attributes:
+        steps: what has happened, each with the seconds since the beginning.
+        running: whether more steps follow.
+        order_id: "" until it is known.
+    """
+
+    shop: Shop
+    prover: Prover
+    changed: Callable[[str], None]
+    steps: list[tuple[float, str]] = field(default_factory=list)
+    running: bool = True
+    order_id: str = ""
+    _started: float = field(default_factory=time.monotonic)
+
+    async def run(self) -> None:
+        """Run the story to its end; an error becomes its last step."""
+        try:
+            await self._run()
+        except DomainError as error:
+            self._add(f"{error.reason}: {error.message}")
+        finally:
+            self.shop["payment"].resume()
+            self.changed("payment")
+            self.running = False
+
+    async def _run(self) -> None:
+        user_id = f"story-{secrets.token_hex(4)}"
+        await self._fill_cart(user_id)
+        self.shop["payment"].pause()
+        self.changed("payment")
+        self._add("payment is frozen (SIGSTOP)")
+        faults = asyncio.create_task(self._inject_faults(), name="faults of the story")
+        try:
+            await self._order(_request(user_id), user_id)
+        finally:
+            faults.cancel()
+            await asyncio.gather(faults, return_exceptions=True)
+        await self._show_history()
+        charges = await self.prover.charges_of(self.order_id)
+        self._add(f"payment's ledger has {charges} charge{'' if charges == 1 else 's'} for this order")
+
+    async def _fill_cart(self, user_id: str) -> None:
+        async with catalog_client(self.shop["product-catalog"].address) as catalog:
+            product = (await catalog.ListProducts(Empty())).products[0]
+        async with cart_client(self.shop["cart"].address) as cart:
+            item = CartItem(product_id=product.id, quantity=1)
+            await cart.AddItem(AddItemRequest(user_id=user_id, item=item))
+        self._add(f"{product.name} is in the cart of {user_id}")
+
+    async def _order(self, request: PlaceOrderRequest, key: str) -> None:
+        """Place the order, and repeat the request with its key until it is placed."""
+        self._add("the customer orders")
+        async with checkout_client(self.shop["checkout"].address) as checkout:
+            while True:
+                try:
+                    placed = await checkout.PlaceOrder(request, timeout=_CALL_SECONDS, metadata=key_metadata(key))
+                except (Aborted, DeadlineExceeded, Unavailable) as error:
+                    if time.monotonic() - self._started > _MAX_SECONDS:
+                        raise
+                    self.order_id = error.metadata.get("order_id", self.order_id)
+                    self._add(f"the customer gets {error.reason}, and repeats the request with its key")
+                    await asyncio.sleep(_REPEAT_SECONDS)
+                else:
+                    self.order_id = placed.order.order_id
+                    self._add(f"the customer gets the order {self.order_id}")
+                    return
+
+    async def _inject_faults(self) -> None:
+        await asyncio.sleep(_KILL_SECONDS)
+        self.shop["checkout"].kill()
+        self._add("checkout is killed (SIGKILL); its supervisor starts it again, and recovery takes the order over")
+        await asyncio.sleep(_FROZEN_SECONDS - _KILL_SECONDS)
+        self.shop["payment"].resume()
+        self.changed("payment")
+        self._add("payment continues (SIGCONT)")
+
+    async def _show_history(self) -> None:
+        async with journal_client(self.shop["checkout"].internal_address) as journal:
+            found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=self.order_id))
+        steps = ", ".join(event.step for event in found.history)
+        self._add(f"checkout's journal: {steps}; {found.order.epoch} owners, attempt {found.order.attempt}")
+
+    def _add(self, text: str) -> None:
+        if self.steps and self.steps[-1][1] == text:
+            return
+        self.steps.append((time.monotonic() - self._started, text))
+
+
+def _request(user_id: str) -> PlaceOrderRequest:
+    return PlaceOrderRequest(
+        user_id=user_id,
+        user_currency="EUR",
+        email=f"{user_id}@example.com",
+        address=Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095),
+        credit_card=CreditCardInfo(
+            credit_card_number=_CARD,
+            credit_card_cvv=123,
+            credit_card_expiration_year=datetime.now(UTC).year + 1,
+            credit_card_expiration_month=12,
+        ),
+    )

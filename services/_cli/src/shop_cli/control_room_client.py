@@ -1,0 +1,83 @@
+"""A client of the control room of the running shop."""
+
+import http.client
+import json
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from shop_cli.local.run_file import Run, find_run
+
+_TIMEOUT_SECONDS = 15.0
+_OK = 200
+
+T = TypeVar("T")
+
+
+class NoShop(FailedPrecondition):
+    """No shop runs in the current folder or the repository."""
+
+
+class ControlRoomRefused(FailedPrecondition):
+    """The control room refused a request."""
+
+
+def require_run() -> Run:
+    """Return the running shop of the current folder. Raise NoShop."""
+    run = find_run()
+    if run is None:
+        raise NoShop("no shop runs here: start it with `shop up`, or change to the folder that it was started with")
+    return run
+
+
+def status() -> dict[str, Any]:
+    """Return the shop's services, records and customers."""
+    found: dict[str, Any] = _call("GET", "/api/status")
+    return found
+
+
+def find_traces(**query: str) -> list[dict[str, Any]]:
+    """Return descriptions of traces, latest first; see the API's `trace_query`."""
+    found: list[dict[str, Any]] = _call("GET", f"/api/traces?{urlencode({k: v for k, v in query.items() if v})}")
+    return found
+
+
+def get_trace(trace_id: str) -> list[dict[str, Any]]:
+    """Return the spans of a trace. Raise NotFound."""
+    found: list[dict[str, Any]] = _call("GET", f"/api/traces/{quote(trace_id, safe='')}")
+    return found
+
+
+def act(action: str, service: str) -> None:
+    """Kill, freeze, resume or restart a service. Raise NotFound."""
+    _call("POST", f"/api/services/{quote(service, safe='')}/{action}")
+
+
+def _call(method: str, path: str) -> Any:
+    run = require_run()
+    host = urlsplit(run.control_room).netloc
+    connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request(method, path, headers={"Authorization": f"Bearer {run.token}"})
+        response = connection.getresponse()
+        body = response.read()
+    except OSError as error:
+        message = f"the control room does not answer at {host}: is `shop up` frozen?"
+        raise Unavailable(message, reason="NOTHING_LISTENS") from error
+    finally:
+        connection.close()
+    if response.status != _OK:
+        raise _error(response.status, body)
+    return json.loads(body)
+
+
+def _error(status: int, body: bytes) -> DomainError:
+    try:
+        described = json.loads(body)
+        reason, message = described["reason"], described["message"]
+    except (ValueError, KeyError, TypeError):
+        return ControlRoomRefused(f"the control room responded {status}")
+    kinds: dict[int, type[DomainError]] = {404: NotFound, 409: FailedPrecondition}
+    if status == http.client.BAD_REQUEST:
+        return InvalidArgument(reason=reason, message=message)
+    return kinds.get(status, ControlRoomRefused)(message, reason=reason)

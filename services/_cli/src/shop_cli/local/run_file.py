@@ -1,0 +1,116 @@
+"""The running shop of a folder: its lock, and a file with its addresses, by which commands find it."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from chassis.errors import FailedPrecondition
+from shop_cli.local.workspace import root
+
+DATA = ".shop"
+_LOCK, _RUN = "lock", "run.json"
+_TRIES, _RETRY_SECONDS = 5, 0.02
+
+
+class ShopRunning(FailedPrecondition):
+    """Another shop runs in the folder."""
+
+
+class FolderNotWritable(FailedPrecondition):
+    """The folder for the shop's data cannot be created or written."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A running shop.
+
+    Attributes:
+        pid: of the process that runs the services.
+        folder: where they write their data, below `.shop/`.
+        addresses: `host:port` by name of the program; those of internal services by `internal_name`.
+        control_room: its URL, "" until it serves.
+        token: the password of the control room.
+    """
+
+    pid: int
+    folder: str
+    addresses: dict[str, str] = field(default_factory=dict)
+    control_room: str = ""
+    token: str = field(default="", repr=False)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder: no other shop runs there until the context is left, or this process ends.
+
+    Create the folder if it is missing. Raise ShopRunning or FolderNotWritable.
+    """
+    try:
+        (folder / DATA).mkdir(parents=True, exist_ok=True)
+        lock = (folder / DATA / _LOCK).open("a+")
+    except OSError as error:
+        raise FolderNotWritable(
+            f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
+        ) from error
+    with lock:
+        if not _lock_soon(lock):
+            found = read_run(folder)
+            runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
+            raise ShopRunning(f"{runs}: start a second one with `--folder OTHER --port-offset 100`")
+        yield
+
+
+@contextmanager
+def published(run: Run) -> Iterator[None]:
+    """Write the run file of a shop whose folder is locked by this process, readable by its owner only; remove it."""
+    path = Path(run.folder) / DATA / _RUN
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(run), file)
+    draft.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_run() -> Run | None:
+    """Return the running shop of the closest folder at or above the current one, else that of the workspace, if any."""
+    for folder in (Path.cwd(), *Path.cwd().parents, root()):
+        if run := read_run(folder):
+            return run
+    return None
+
+
+def read_run(folder: Path) -> Run | None:
+    """Return the shop that runs in a folder; None if none does, even if a killed one left its file."""
+    with suppress(OSError, ValueError, TypeError):
+        run = Run(**json.loads((folder / DATA / _RUN).read_text()))
+        with (folder / DATA / _LOCK).open("a+") as lock:
+            return None if _try_lock(lock) else run
+    return None
+
+
+def _lock_soon(file: IO[str]) -> bool:
+    """Lock a file as `_try_lock` does; wait a moment for a command that only looks for the running shop."""
+    for _ in range(_TRIES):
+        if _try_lock(file):
+            return True
+        time.sleep(_RETRY_SECONDS)
+    return False
+
+
+def _try_lock(file: IO[str]) -> bool:
+    """Lock a file until it is closed; return False if another process has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""The log files of services: one JSON object per line, or the text of whatever else a process has printed."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Of each file at most this much is read, from its end.
+_MAX_BYTES = 4 * 1024 * 1024
+_OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a log.
+
+    Attributes:
+        time: in ISO 8601, "" for text that is not JSON.
+        level: such as `info`, "" for text.
+        event: what happened, or the text.
+        fields: the other fields of the event.
+        trace_id: "" if the event belongs to no trace.
+        text: the line as it is in the file.
+    """
+
+    time: str
+    level: str
+    service: str
+    event: str
+    fields: dict[str, Any]
+    trace_id: str
+    text: str
+
+
+def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
+    """Return the last lines of a log, at most `limit`, oldest first; with `trace_id` only those of the trace.
+
+    A missing file has no lines.
+    """
+    lines = [line for line in _tail(path) if trace_id in line]
+    return [parse_line(line, path.stem) for line in lines[-limit:]]
+
+
+def lines_of_trace(paths: Iterable[Path], trace_id: str, limit: int = 500) -> Sequence[LogLine]:
+    """Return the lines of a trace in several logs, by time."""
+    found = [line for path in paths for line in read_log(path, limit, trace_id)]
+    return sorted(found, key=lambda line: line.time)
+
+
+def parse_line(text: str, service: str) -> LogLine:
+    """Parse a line of a service's log."""
+    try:
+        event = json.loads(text)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        return LogLine("", "", service, text, {}, "", text)
+    fields = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
+    known = {name: str(event.get(name, "")) for name in ("time", "level", "event", "trace_id")}
+    return LogLine(known["time"], known["level"], service, known["event"], fields, known["trace_id"], text)
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            start = file.seek(max(0, size - _MAX_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return lines[1:] if start else lines

@@ -1,0 +1,27 @@
+"""What to open and to type once a shop runs."""
+
+from pathlib import Path
+
+from shop_cli.output.printing import console
+
+_COMMANDS = """\
+  .venv/bin/shop products search kettle
+  .venv/bin/shop cart add ada copper-kettle --quantity 2
+  .venv/bin/shop order ada --currency EUR --trace"""
+
+
+def print_next_steps(control_room: str, storefront: str | None, folder: Path | None) -> None:
+    """Print the links of a shop that is ready, and commands to try; `folder` is that of its data, if it has its own."""
+    console.print("\n[bold]The shop is ready.[/bold] Open")
+    if storefront:
+        console.print(f"  the shop          {storefront}", markup=False, soft_wrap=True)
+    console.print(f"  the control room  {control_room}", markup=False, soft_wrap=True)
+    where = f" in {folder}, where commands find this shop," if folder else ""
+    console.print(f"and type in another terminal{where} for example", markup=False, soft_wrap=True)
+    console.print(f"{_COMMANDS}\n", markup=False, soft_wrap=True)
+
+
+def print_steps_after_demo() -> None:
+    """Print how to run a shop of one's own, and commands to try on it."""
+    console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
+    console.print(f"  make up\nand in another terminal for example\n{_COMMANDS}", markup=False, soft_wrap=True)

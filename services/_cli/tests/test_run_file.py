@@ -1,0 +1,105 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shop_cli.clients import default_address
+from shop_cli.local.run_file import FolderNotWritable, Run, ShopRunning, find_run, locked, published, read_run
+
+HOLDER = """
+import sys
+from pathlib import Path
+from shop_cli.local.run_file import Run, locked, published
+
+with locked(Path(sys.argv[1])), published(Run(1, sys.argv[1], {"cart": "127.0.0.1:1", "cart-internal": "127.0.0.1:2"})):
+    print("locked", flush=True)
+    input()
+"""
+
+
+@contextmanager
+def running_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Hold the folder's lock in another process, as a running shop does."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "locked\n"
+        yield holder
+        holder.kill()
+
+
+def test_a_second_shop_in_a_folder_is_refused_with_a_line_that_says_how_to_run_one(tmp_path: Path) -> None:
+    with (
+        running_elsewhere(tmp_path),
+        pytest.raises(ShopRunning, match=r"process 1\).*--folder OTHER --port-offset 100"),
+        locked(tmp_path),
+    ):
+        pass
+
+
+def test_the_folder_of_a_killed_shop_can_be_used_again(tmp_path: Path) -> None:
+    with running_elsewhere(tmp_path) as holder:
+        holder.kill()
+        holder.wait()
+        with locked(tmp_path):
+            pass
+
+
+def test_the_run_file_of_a_killed_shop_is_ignored(tmp_path: Path) -> None:
+    with running_elsewhere(tmp_path) as holder:
+        assert read_run(tmp_path) is not None
+        holder.kill()
+        holder.wait()
+        assert (tmp_path / ".shop" / "run.json").exists()
+        assert read_run(tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderNotWritable, match="cannot write to .*file: Not a directory"), locked(tmp_path / "file"):
+        pass
+
+
+def test_only_its_owner_can_read_the_run_file(tmp_path: Path) -> None:
+    with locked(tmp_path), published(Run(1, str(tmp_path), token="secret")):
+        assert (tmp_path / ".shop" / "run.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_run_file_is_removed_at_the_end(tmp_path: Path) -> None:
+    with locked(tmp_path), published(Run(1, str(tmp_path))):
+        pass
+    assert [path.name for path in (tmp_path / ".shop").iterdir()] == ["lock"]
+
+
+def test_the_token_is_not_part_of_the_text_of_a_run() -> None:
+    assert "secret" not in repr(Run(1, "/", token="secret"))
+
+
+def test_a_shop_is_found_from_a_folder_below_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with running_elsewhere(tmp_path):
+        found = find_run()
+    assert found is not None
+    assert found.folder == str(tmp_path)
+
+
+def test_addresses_come_from_the_running_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with running_elsewhere(tmp_path):
+        assert default_address("cart", internal=False) == "127.0.0.1:1"
+        assert default_address("cart", internal=True) == "127.0.0.1:2"
+
+
+def test_an_address_in_the_environment_comes_before_the_running_shop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CART_ADDR", "elsewhere:3")
+    with running_elsewhere(tmp_path):
+        assert default_address("cart", internal=False) == "elsewhere:3"

@@ -1,0 +1,146 @@
+import time
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+
+from shop_cli.local.telemetry_store import ORDER_ID, Figures, TelemetryStore, TraceQuery, tree_order
+
+NOW = 1_800_000_000
+
+
+def export(
+    trace: int,
+    *,
+    span: int = 1,
+    parent: int = 0,
+    service: str = "cart",
+    name: str = "shop.Cart/Get",
+    milliseconds: float = 5,
+    at: int = NOW,
+    failed: bool = False,
+    attributes: dict[str, str] | None = None,
+) -> ExportTraceServiceRequest:
+    end = at * 10**9
+    wire = Span(
+        trace_id=trace.to_bytes(16, "big"),
+        span_id=span.to_bytes(8, "big"),
+        parent_span_id=parent.to_bytes(8, "big") if parent else b"",
+        name=name,
+        kind=Span.SPAN_KIND_SERVER,
+        start_time_unix_nano=end - int(milliseconds * 1e6),
+        end_time_unix_nano=end,
+        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in (attributes or {}).items()],
+        status=Status(code=Status.STATUS_CODE_ERROR if failed else Status.STATUS_CODE_OK),
+    )
+    resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value=service))])
+    return ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=[wire])])]
+    )
+
+
+def test_traces_beyond_the_maximum_are_forgotten_oldest_first() -> None:
+    store = TelemetryStore(max_traces=2)
+    for trace in (1, 2, 3):
+        store.add(export(trace))
+    assert [int(trace_id, 16) for trace_id in store.find(TraceQuery())] == [3, 2]
+
+
+def test_spans_beyond_the_maximum_of_a_trace_are_dropped() -> None:
+    store = TelemetryStore(max_spans=2)
+    for span in (1, 2, 3):
+        store.add(export(1, span=span))
+    assert len(store.trace(f"{1:032x}")) == 2
+
+
+def test_a_query_of_a_readiness_check_is_no_trace() -> None:
+    store = TelemetryStore()
+    store.add(export(1, attributes={"db.system.name": "sqlite"}))
+    assert store.find(TraceQuery()) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        TraceQuery(service="payment"),
+        TraceQuery(operation="shop.Payment/Charge"),
+        TraceQuery(failed=True),
+        TraceQuery(min_milliseconds=50),
+        TraceQuery(attributes={ORDER_ID: "o-1"}),
+        TraceQuery(since_nanos=(NOW + 5) * 10**9),
+    ],
+)
+def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
+    store = TelemetryStore()
+    store.add(export(1))
+    store.add(
+        export(
+            2,
+            service="payment",
+            name="shop.Payment/Charge",
+            failed=True,
+            milliseconds=100,
+            at=NOW + 10,
+            attributes={ORDER_ID: "o-1"},
+        )
+    )
+    assert [int(trace_id, 16) for trace_id in store.find(query)] == [2]
+
+
+def test_a_trace_whose_beginning_may_still_arrive_is_not_listed() -> None:
+    store = TelemetryStore()
+    store.add(export(1, span=2, parent=1, at=int(time.time())))
+    assert store.find(TraceQuery()) == []
+
+
+def test_a_trace_whose_beginning_is_never_exported_is_listed_soon() -> None:
+    store = TelemetryStore()
+    store.add(export(1, span=2, parent=1, at=int(time.time()) - 5))
+    assert len(store.find(TraceQuery())) == 1
+
+
+def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:
+    store = TelemetryStore()
+    store.add(export(1, span=2, parent=1, service="payment", failed=True, milliseconds=90))
+    store.add(export(1, span=1, service="checkout", milliseconds=100, attributes={ORDER_ID: "o-1"}))
+    (summary,) = store.summaries(TraceQuery())
+    described = (summary.service, summary.milliseconds, summary.spans, summary.failed, summary.order_id)
+    assert described == ("checkout", 100, 2, True, "o-1")
+
+
+def test_the_figures_of_a_service_cover_the_last_minute() -> None:
+    store = TelemetryStore()
+    store.add(export(1, at=NOW - 70, milliseconds=1_000))
+    for number in range(99):
+        store.add(export(2, span=number + 1, milliseconds=10))
+    store.add(export(3, milliseconds=100, failed=True))
+    figures = store.figures("cart", NOW + 1)
+    assert figures.rate == pytest.approx(100 / 60)
+    assert figures.error_rate == pytest.approx(1 / 60)
+    assert figures.p50_milliseconds == pytest.approx(10, rel=0.06)
+    assert figures.p99_milliseconds == pytest.approx(10, rel=0.06)
+
+
+def test_a_service_without_calls_has_no_figures() -> None:
+    assert TelemetryStore().figures("cart", NOW) == Figures()
+
+
+def test_old_seconds_are_forgotten() -> None:
+    store = TelemetryStore()
+    for second in range(1_000):
+        store.add(export(1, at=NOW + second))
+    assert len(store._seconds["cart"]) <= 121
+
+
+def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> None:
+    store = TelemetryStore()
+    for span, parent, milliseconds in ((1, 0, 9), (3, 1, 5), (2, 1, 7), (4, 2, 6)):
+        store.add(export(1, span=span, parent=parent, milliseconds=milliseconds))
+    assert [(depth, int(span.span_id)) for depth, span in tree_order(store.trace(f"{1:032x}"))] == [
+        (0, 1),
+        (1, 2),
+        (2, 4),
+        (1, 3),
+    ]
