@@ -1,6 +1,7 @@
 import pytest
 
 from shop_testkit.storefront import SHOP, Storefront, Visitor
+from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 POSTS = ("/cart/items", "/cart/quantity", "/cart/empty", "/currency", "/orders")
@@ -90,8 +91,12 @@ async def test_an_odd_cookie_is_no_server_error(shop: Storefront, cookie: str) -
     assert response.status_code == 200
 
 
-async def test_an_unexpected_error_is_a_page_without_details(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_error_is_a_page_without_details_and_with_security_headers(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("storefront_service.pages.browsing.new_key", lambda: 1 / 0)
     page = await visitor.page("/products/cast-iron-pan", 500)
     assert "Something went wrong on our side" in page
     assert "ZeroDivisionError" not in page
+    response = await visitor.get("/products/cast-iron-pan")
+    assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY

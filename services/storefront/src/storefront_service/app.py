@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from chassis.errors import DomainError
 from storefront_service.clients.cart import CartClient
@@ -40,7 +40,7 @@ class Clients:
     traces: TracesClient
 
 
-def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) -> Starlette:
+def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) -> ASGIApp:
     """Create the application.
 
     Args:
@@ -51,7 +51,7 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
     static = StaticFiles()
     pages = Pages(Templates(static), clients.catalog, clients.currencies, clients.carts)
     errors = ErrorPages(pages)
-    return Starlette(
+    routes = Starlette(
         routes=[
             *BrowsingPages(pages, clients.suggestions).routes(),
             *CartPages(pages, clients.carts, clients.currencies, clients.suggestions).routes(),
@@ -59,7 +59,6 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
             *OrderPages(pages, clients.orders, clients.mails, clients.traces).routes(),
             Route("/static/{name:path}", static.serve),
         ],
-        middleware=[Middleware(ShopMiddleware, signer, errors.forbidden, secure_cookie=secure_cookie)],
         exception_handlers={
             DomainError: errors.domain_error,
             PartDown: errors.part_down,
@@ -67,3 +66,5 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
             Exception: errors.unexpected_error,
         },
     )
+    # Not as Starlette's own middleware, which the page for an unexpected error does not pass.
+    return ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from babel.numbers import get_currency_precision
-
 from chassis.cache import TtlCache
-from chassis.money import Money, round_to_digits
+from chassis.money import Money, round_to_minor_unit
 from chassis.wire import money_from_wire, money_to_wire
 from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
@@ -44,5 +42,4 @@ class CurrencyClient:
         amount, code = key
         request = currency_pb2.CurrencyConversionRequest(to_code=code)
         getattr(request, "from").CopyFrom(money_to_wire(amount))
-        converted = money_from_wire(await self._stub.Convert(request))
-        return round_to_digits(converted, get_currency_precision(code))
+        return round_to_minor_unit(money_from_wire(await self._stub.Convert(request)))
