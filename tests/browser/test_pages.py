@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, Response, expect
+from playwright.async_api import Browser, Response, expect
 
-from shop_cli.local.workspace import root
-from shop_testkit.browser import Tab, open_tab
+from shop_testkit.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_testkit.card_leaks import random_card
 
-SCREENSHOTS = root() / ".shop" / "screenshots"
 MAX_KILOBYTES = 60
 MAX_SHIFT = 0.01
 """A tenth of what counts as good: a busy browser paints a page before it has read all of it."""
@@ -124,8 +121,8 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     sizes = [await each.request.sizes() for each in loaded if each.request.resource_type != "image"]
     view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
     view.shifts = await page.evaluate(SHIFTS)
-    view.overflow = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-    view.axe = await violations(page)
+    view.overflow = await overflow(page)
+    view.axe = await accessibility_violations(page)
     # Pictures below the window are loaded when a visitor scrolls to them.
     await page.evaluate(LOAD_PICTURES)
     await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
@@ -138,11 +135,6 @@ async def send_invalid_form(tab: Tab) -> None:
     await tab.page.get_by_label("Month").fill("13")
     await tab.page.get_by_role("button", name="Place order").click()
     await expect(tab.page.get_by_role("alert")).to_be_visible()
-
-
-async def violations(page: Page) -> list[str]:
-    results = (await Axe().run(page)).response["violations"]
-    return [f"{each['id']}: {node['target']}: {node['html']}" for each in results for node in each["nodes"]]
 
 
 def test_no_page_violates_an_accessibility_rule(views: list[View]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -20,6 +21,11 @@ from playwright.async_api import (
     Response,
     async_playwright,
 )
+
+from shop_cli.local.workspace import root
+
+SCREENSHOTS = root() / ".shop" / "screenshots"
+"""Where tests save what pages look like: for people and for the pipeline's artifacts."""
 
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 _REQUIRED = "REQUIRE_BROWSER"
@@ -123,6 +129,18 @@ async def open_tab(browser: Browser, origin: str, **options: object) -> AsyncIte
         yield Tab(context, await context.new_page(), origin)
     finally:
         await context.close()
+
+
+async def overflow(page: Page) -> int:
+    """Return by how many pixels a page is wider than its window."""
+    pixels: int = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return pixels
+
+
+async def accessibility_violations(page: Page) -> list[str]:
+    """Return the elements that violate a rule of axe, each with the rule."""
+    results = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {node['target']}: {node['html']}" for each in results for node in each["nodes"]]
 
 
 def checkout_fields(card: str) -> dict[str, str]:
