@@ -1,4 +1,4 @@
-# Builds each of the ten images, from the repository's root:
+# Builds each of the images, from the repository's root:
 #   docker build --build-arg SERVICE=cart -t cart .
 #   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
 ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
@@ -39,6 +39,18 @@ COPY --from=packages /packages /packages
 WORKDIR /data
 USER 10001:10001
 
+# What only one image needs, such as Locust: a lock with the image's name pins it. It becomes part of the image's last
+# layer, so that the layer which all images share does not contain it.
+FROM ${BASE} AS own-packages
+ARG SERVICE
+COPY images.lock ${SERVICE}.lock* /locks/
+RUN mkdir /packages \
+    && if [ -f "/locks/${SERVICE}.lock" ]; then \
+        pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps --only-binary=:all: --require-hashes \
+            --target /packages --requirement "/locks/${SERVICE}.lock" \
+        && find /packages -type d \( -name tests -o -path /packages/bin \) -prune -exec rm -rf {} +; \
+    fi
+
 FROM runtime AS code
 # Only this stage runs as root; the images start from `runtime` again.
 # hadolint ignore=DL3002
@@ -49,8 +61,9 @@ ARG FOLDER=services/${SERVICE}
 COPY protos/gen services/_chassis/src ${FOLDER}/src ./
 RUN package=$(basename "$(dirname ./*/__main__.py)") \
     && printf 'import runpy\n\nrunpy.run_module("%s", run_name="__main__", alter_sys=True)\n' "$package" \
-        > __main__.py \
-    && python -m compileall -q --invalidation-mode checked-hash .
+        > __main__.py
+COPY --from=own-packages /packages ./
+RUN python -m compileall -q --invalidation-mode checked-hash .
 
 FROM runtime
 # Root owns the code, unless sources are to be synced into a running container: then its user does.

@@ -34,7 +34,11 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 # reads the commands from the first lines of the locks; it requires `=` between an option and its value.
 OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
 LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
-SHIPPED := $(filter-out services/_cli services/_testkit,$(PACKAGES))
+SHIPPED := $(filter-out services/_cli services/_testkit services/load-generator,$(PACKAGES))
+# The image of the load generator has packages that no service needs: load-generator.lock pins what images.lock lacks,
+# without pytest, which Locust requires for tests written for it.
+ALREADY_SHIPPED = $$(sed -n 's/^\([a-z0-9._-]*\)\(\[.*\]\)*==.*/--no-emit-package=\1/p' $(LOCKS)images.lock)
+LOCKED := requirements.lock images.lock load-generator.lock
 LOCKS :=
 
 lock: | $(UV)
@@ -42,12 +46,14 @@ lock: | $(UV)
 		$(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
 		$(addsuffix /pyproject.toml,$(SHIPPED))
+	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)load-generator.lock $(ALREADY_SHIPPED) \
+		$(addprefix --no-emit-package=,pytest pluggy iniconfig pygments) services/load-generator/pyproject.toml
 
 # Pins of the existing locks are kept, so a new release of a package changes nothing here.
 check-locks: | $(UV)
-	@mkdir -p .cache/locks && cp requirements.lock images.lock .cache/locks
+	@mkdir -p .cache/locks && cp $(LOCKED) .cache/locks
 	@$(MAKE) --no-print-directory lock LOCKS=.cache/locks/
-	@for lock in requirements.lock images.lock; do \
+	@for lock in $(LOCKED); do \
 		sed 's,\.cache/locks/,,g' .cache/locks/$$lock | diff $$lock - || \
 			{ echo "$$lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }; \
 	done

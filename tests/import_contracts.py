@@ -115,6 +115,10 @@ def contracts() -> list[Contract]:
         {"name": "services do not import each other", "type": "independence", "modules": services},
         forbidden("the chassis imports no service", ["chassis"], [name for name in shipped if name != "chassis"]),
         forbidden("domains import no wire format, database or framework", domains, OUTER),
+        forbidden("the load generator imports no gRPC, which gevent does not support", ["load_generator"], ["grpc"]),
+        forbidden(
+            "only the load generator imports gevent", sorted(packages - {"load_generator"}), ["gevent", "locust"]
+        ),
         forbidden("shipped code imports no test code", shipped, [TESTKIT, "pytest", "hypothesis"]),
     ]
 

@@ -32,6 +32,11 @@ def images() -> list[str]:
     return [line.split()[0] for line in listed.splitlines()]
 
 
+def service_images() -> list[str]:
+    """Return the names of the images of the chart's services."""
+    return [name for name in images() if name != "load-generator"]
+
+
 def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
     switches = inherited({})["GRPC_EXPERIMENTS"]
     assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
@@ -40,12 +45,21 @@ def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
 
 def test_images_install_only_packages_whose_hashes_are_locked() -> None:
     installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
-    assert len(installed) == 1
-    assert "--require-hashes" in installed[0]
-    assert "--no-deps" in installed[0]
-    blocks = re.split(r"^(?=[a-zA-Z0-9])", (ROOT / "images.lock").read_text(), flags=re.MULTILINE)[1:]
+    assert len(installed) == 2
+    assert [command for command in installed if not {"--require-hashes", "--no-deps"} <= set(command.split())] == []
+    locks = [(ROOT / name).read_text() for name in ("images.lock", "load-generator.lock")]
+    blocks = [block for lock in locks for block in re.split(r"^(?=[a-zA-Z0-9])", lock, flags=re.MULTILINE)[1:]]
     assert blocks
     assert [block for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def test_no_package_of_the_load_generator_enters_the_layer_of_all_images() -> None:
+    names = {
+        lock: set(re.findall(r"^([a-z0-9._-]+)", (ROOT / lock).read_text(), re.MULTILINE))
+        for lock in ("images.lock", "load-generator.lock")
+    }
+    assert {"locust", "gevent", "flask"} <= names["load-generator.lock"]
+    assert names["load-generator.lock"] & names["images.lock"] == set()
 
 
 def test_the_base_image_has_an_exact_version_and_a_digest() -> None:
@@ -106,14 +120,14 @@ def test_a_release_is_published_after_its_chart_was_installed_from_the_registry(
 
 def test_a_release_builds_the_image_of_every_service_of_the_chart(values: dict[str, Any]) -> None:
     assert RELEASE["jobs"]["image"]["strategy"]["matrix"] == {"image": "${{ fromJSON(needs.plan.outputs.images) }}"}
-    assert sorted(images()) == sorted(values["services"])
+    assert sorted(service_images()) == sorted(values["services"])
 
 
 def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_path: Path) -> None:
     chart = shutil.copytree(ROOT / "charts/shop", tmp_path / "shop")
     subprocess.run(
         [sys.executable, SCRIPTS / "chart_images.py", "registry.example/owner/shop", "1.2.3", chart / "values.yaml"],
-        input="".join(f"{name} {DIGEST}\n" for name in images()),
+        input="".join(f"{name} {DIGEST}\n" for name in service_images()),
         text=True,
         check=True,
     )
@@ -127,7 +141,7 @@ def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_pat
     named = set(re.findall(r"registry\.example/[^\s\"\\]+", rendered))
     assert {image.partition("@")[2] for image in named} == {DIGEST}
     assert {re.split("[:@]", image)[0] for image in named} == {
-        f"registry.example/owner/shop/{name}" for name in images()
+        f"registry.example/owner/shop/{name}" for name in service_images()
     }
     assert "not-published" not in rendered
 
@@ -161,7 +175,7 @@ def test_a_version_without_notes_is_not_released(tmp_path: Path, version: str) -
 def test_make_and_skaffold_give_the_images_the_name_that_no_registry_serves() -> None:
     artifacts = yaml.safe_load((ROOT / "skaffold.yaml").read_text())["build"]["artifacts"]
     assert sorted(artifact["image"] for artifact in artifacts) == sorted(
-        f"not-published.invalid/shop/{name}" for name in images()
+        f"not-published.invalid/shop/{name}" for name in service_images()
     )
     assert "\nREGISTRY ?= not-published.invalid/shop\n" in (ROOT / "Makefile").read_text()
 

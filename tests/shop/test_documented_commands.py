@@ -34,6 +34,7 @@ RUN_ELSEWHERE = {
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
     r"shop prove --orders 100 --kills 8": ("tests/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
     r"shop prove .*": ("services/_testkit/src/shop_testkit/prove_runs.py", '"prove"'),
+    r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
     r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
     r"python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),

@@ -33,6 +33,7 @@ COMMANDS = {
     "letters": "Inspect confirmations that were not sent, send them again.",
     "convert": "Convert an amount between currencies.",
     "reconcile": "Compare orders, charges, shipments and e-mails.",
+    "load": "Send simulated customers to the storefront.",
     "prove": "Check that orders survive faults.",
 }
 """The modules of shop_cli.commands that have a function or group of the same name, and what `shop --help` says."""

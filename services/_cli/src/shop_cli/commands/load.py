@@ -1,0 +1,137 @@
+"""`shop load`: send simulated customers to the storefront."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from shop_cli.clients import default_address
+from shop_cli.commands.options import Json
+from shop_cli.output.printing import console, print_table
+
+
+class Shape(StrEnum):
+    """How the rate varies over the duration."""
+
+    STEADY = "steady"
+    DAILY = "daily"
+    SPIKE = "spike"
+    STEP = "step"
+
+
+Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
+ShapeOption = Annotated[
+    Shape,
+    typer.Option(
+        help="daily: a day from night to noon to night. spike: five times the rate. step: rises in five steps."
+    ),
+]
+Duration = Annotated[
+    float | None, typer.Option(min=0.1, metavar="SECONDS", help="End after so many seconds. Default: on Ctrl-C.")
+]
+Url = Annotated[str | None, typer.Option(help="URL of the storefront. Default: $STOREFRONT_ADDR, else its local port.")]
+Seed = Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")]
+
+
+def load(
+    *,
+    rate: Rate = 1,
+    shape: ShapeOption = Shape.STEADY,
+    duration: Duration = None,
+    url: Url = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Send customers to the storefront, and print what they experienced.
+
+    A late answer delays no other session, and a latency counts from when its request should have started. Exit status:
+    0 if every page was as it should be, 1 after errors or if sessions were dropped, 2 for an invalid option.
+    """
+    settings = {
+        "STOREFRONT_URL": url or f"http://{default_address('storefront', internal=False)}",
+        "RATE": str(rate),
+        "SHAPE": shape,
+        "DURATION_SECONDS": "" if duration is None else str(duration),
+        "SEED": seed or "",
+        "WEB_PORT": "0",
+        "FIGURES_SECONDS": "1",
+    }
+    # Locust patches the standard library for gevent, which gRPC can't share a process with.
+    command = [sys.executable, "-P", "-m", "load_generator"]
+    with _ended_by_signals(command, {**os.environ, **settings}) as process:
+        summary = _show_figures(process)
+    if summary is not None:
+        _print_summary(summary, as_json=as_json)
+    raise typer.Exit(process.returncode)
+
+
+@contextmanager
+def _ended_by_signals(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that prints a summary when it ends. SIGINT and SIGTERM make it end.
+
+    In a session of its own it gets no Ctrl-C from the terminal: one signal is enough.
+    """
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    previous = [signal.signal(number, lambda *_: process.terminate()) for number in numbers]
+    try:
+        with process:
+            yield process
+    finally:
+        for number, handler in zip(numbers, previous, strict=True):
+            signal.signal(number, handler)
+
+
+def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
+    """Show figures on standard error while the process runs. Return its summary."""
+    errors, summary = Console(stderr=True, highlight=False), None
+    with Live(console=errors, transient=True, auto_refresh=False) as live:
+        for line in process.stdout or ():
+            event = json.loads(line)
+            if event["event"] == "summary":
+                summary = event
+            elif event["event"] == "figures" and errors.is_terminal:
+                live.update(Text(_line(event)), refresh=True)
+            elif event["event"] == "figures":
+                errors.print(_line(event), soft_wrap=True)
+            elif event["event"] == "started":
+                errors.print(f"seed {event['seed']}", markup=False)
+            else:
+                errors.print(line.rstrip(), markup=False, soft_wrap=True)
+    return summary
+
+
+def _line(figures: dict[str, Any]) -> str:
+    return (
+        "{seconds:>6.0f} s  {rate:>6.1f} sessions/s  {in_flight:>5} in flight  {requests_per_second:>7.1f} requests/s  "
+        "p50 {p50_ms} ms  p99 {p99_ms} ms  {orders} orders  {errors} errors  {dropped} dropped"
+    ).format(**figures)
+
+
+def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        console.out(json.dumps({name: value for name, value in summary.items() if name != "event"}), highlight=False)
+        return
+    columns = ["Page", "Requests ", "Failures ", "p50 ms ", "p99 ms "]
+    names = ("page", "requests", "failures", "p50_ms", "p99_ms")
+    total = {**summary, "page": "all", "failures": sum(page["failures"] for page in summary["pages"])}
+    print_table(columns, [[str(row[name]) for name in names] for row in [*summary["pages"], total]])
+    if summary["errors"]:
+        rows = [[error["page"], error["reason"], str(error["count"])] for error in summary["errors"]]
+        print_table(["Error on", "Reason", "Count "], rows)
+    console.print(
+        "{sessions} sessions in {seconds} s ({rate} a second), {orders} orders, {repeats} of them submitted twice, "
+        "{dropped} sessions dropped".format(**summary)
+    )

@@ -1,0 +1,129 @@
+"""`python -m load_generator` sends customers to the storefront, for a duration or until it is stopped."""
+
+import json
+import math
+import secrets
+import signal
+import sys
+import time
+from typing import Any, Literal
+
+import gevent
+from gevent.event import Event
+from locust.env import Environment
+from locust.runners import LocalRunner, MasterRunner
+from locust.stats import stats_history
+from pydantic import Field
+
+from chassis import logging
+from chassis.settings import MAX_PORT, Settings, load
+from load_generator.arrivals import ArrivalPlan
+from load_generator.customers import Customers, source_of
+from load_generator.figures import Figures
+
+_POLL_SECONDS = 0.1
+
+
+class LoadSettings(Settings):
+    """Settings of the load generator, read from the environment."""
+
+    storefront_url: str = Field(pattern=r"^https?://[^/?#@]+/?$")
+    # Sessions a second.
+    rate: float = Field(default=1, gt=0, le=10_000)
+    shape: Literal["steady", "daily", "spike", "step"] = "steady"
+    duration_seconds: float | None = Field(default=None, gt=0)
+    seed: str = Field(default_factory=lambda: secrets.token_hex(4))
+    # Mean time between a person's requests.
+    think_seconds: float = Field(default=2, ge=0)
+    # Bounds memory: further arrivals are counted as dropped.
+    max_sessions: int = Field(default=1000, ge=1)
+    # Locust's page; 0 for none.
+    web_port: int = Field(default=8089, ge=0, le=MAX_PORT)
+    # A master waits for so many workers, and sends no customers itself.
+    workers: int = Field(default=0, ge=0)
+    master_port: int = Field(default=5557, ge=1, le=MAX_PORT)
+    # The master's `host:port`, in a worker.
+    master_addr: str | None = Field(default=None, pattern=r"^.+:\d+$")
+    # How often a line with figures is printed.
+    figures_seconds: float = Field(default=10, gt=0)
+
+
+def main() -> int:
+    """Run until the end of the duration or a signal. Return 1 if there were errors or dropped arrivals, else 0."""
+    settings = load(LoadSettings)
+    logging.configure("load-generator", level=settings.log_level)
+    sources = math.ceil(settings.rate)
+    plan = ArrivalPlan.of(settings.rate, settings.shape, duration_seconds=settings.duration_seconds)
+    environment = Environment(host=settings.storefront_url)
+    figures = Figures(environment)
+    customers = Customers(
+        environment,
+        figures,
+        seed=settings.seed,
+        think_seconds=settings.think_seconds,
+        max_sessions=settings.max_sessions,
+    )
+    environment.user_classes.append(source_of(customers, plan.share(of=sources)))
+    if settings.master_addr:
+        return _work(environment, settings.master_addr)
+    stopped = _event_set_by_signals()
+    runner = _create_runner(environment, settings)
+    while isinstance(runner, MasterRunner) and len(runner.clients.ready) < settings.workers:
+        if stopped.wait(_POLL_SECONDS):
+            return 0
+    runner.start(sources, spawn_rate=sources)
+    _print("started", seed=settings.seed, rate=settings.rate, shape=settings.shape)
+    _report_until(stopped, settings, figures, customers)
+    runner.stop()
+    customers.wait_for_workers()
+    runner.quit()
+    _print("summary", **figures.summary())
+    return 1 if figures.failed() else 0
+
+
+def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
+    """Return the runner of a process that is alone, or of a master; with Locust's page unless it is off."""
+    runner: LocalRunner | MasterRunner
+    if settings.workers:
+        runner = environment.create_master_runner(master_bind_port=settings.master_port)
+    else:
+        runner = environment.create_local_runner()
+    if settings.web_port:
+        environment.create_web_ui(port=settings.web_port)
+        gevent.spawn(stats_history, runner)
+    return runner
+
+
+def _work(environment: Environment, master_addr: str) -> int:
+    """Send customers as the master says, until it quits or a signal arrives."""
+    host, _, port = master_addr.rpartition(":")
+    runner = environment.create_worker_runner(host, int(port))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, runner.quit)
+    runner.greenlet.join()
+    return 0
+
+
+def _event_set_by_signals() -> Event:
+    stopped = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        gevent.signal_handler(number, stopped.set)
+    return stopped
+
+
+def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
+    """Print figures regularly, until the duration is over or the event is set."""
+    end = time.monotonic() + (settings.duration_seconds or math.inf)
+    while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
+        figures.trim()
+        if time.monotonic() >= end:
+            return
+        _print("figures", **figures.live(customers.in_flight))
+
+
+def _print(event: str, **fields: Any) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)  # noqa: T201 - the output that scripts read
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Open-loop arrivals of sessions, as Locust users: one user is one source of sessions."""
+
+import math
+import random
+import time
+from typing import Any
+
+import gevent
+import structlog
+from gevent.pool import Group
+from locust import User, task
+from locust.env import Environment
+
+from load_generator.arrivals import ArrivalPlan
+from load_generator.figures import Figures
+from load_generator.personas import PERSONAS, Persona
+from load_generator.session import PATIENCE_SECONDS, End, Session, SessionFailed, SessionStopped
+
+_log = structlog.get_logger()
+
+_POLL_SECONDS = 0.1
+
+
+class Customers:
+    """Opens sessions when they arrive, however many are in flight, up to a limit that bounds memory."""
+
+    def __init__(
+        self, environment: Environment, figures: Figures, *, seed: str, think_seconds: float, max_sessions: int
+    ) -> None:
+        self._environment = environment
+        self._figures = figures
+        self._seed = seed
+        self._think_seconds = think_seconds
+        self._max_sessions = max_sessions
+        self._sessions = Group()
+        self._workers: dict[str, dict[str, Any]] = {}
+        self._end = End()
+        self._began = time.monotonic()
+        self._sources = 0
+        events = environment.events
+        events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
+        events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
+        events.report_to_master.add_listener(self._report)  # type: ignore[no-untyped-call]
+        events.worker_report.add_listener(self._read_report)  # type: ignore[no-untyped-call]
+
+    @property
+    def in_flight(self) -> int:
+        """How many sessions are in flight, here and on workers."""
+        return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
+
+    def wait_for_workers(self) -> None:
+        """Wait until all workers have reported everything that their sessions experienced until the end of the run."""
+        deadline = time.monotonic() + 2 * PATIENCE_SECONDS
+        while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
+            if time.monotonic() > deadline:
+                _log.warning("a worker did not report in time")
+                return
+            gevent.sleep(_POLL_SECONDS)
+
+    def arrive(self, plan: ArrivalPlan) -> None:
+        """Open a session at each arrival of one source, until the greenlet is killed."""
+        self._sources += 1
+        source = f"{self._seed} {getattr(self._environment.runner, 'worker_index', 0)} {self._sources}"
+        generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
+        for number, at in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
+            arrival = self._began + at
+            gevent.sleep(max(0.0, arrival - time.monotonic()))
+            self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
+
+    def _open(self, arrival: float, generator: random.Random) -> None:
+        if len(self._sessions) >= self._max_sessions:
+            self._figures.record_dropped_session()
+            return
+        (persona,) = generator.choices(list(PERSONAS), list(PERSONAS.values()))
+        self._figures.record_session(persona.__name__.replace("_", " "))
+        self._sessions.spawn(self._run, persona, arrival, generator)
+
+    def _run(self, persona: Persona, arrival: float, generator: random.Random) -> None:
+        session = Session(
+            self._environment,
+            self._figures,
+            arrival=arrival,
+            think_seconds=self._think_seconds,
+            generator=generator,
+            end=self._end,
+        )
+        try:
+            persona(session)
+        except (SessionFailed, SessionStopped) as ended:
+            _log.debug("session ended early", persona=persona.__name__, reason=str(ended))
+        finally:
+            session.close()
+
+    def _start(self) -> None:
+        self._end = End()
+        self._began = time.monotonic()
+        self._sources = 0
+        self._figures.start()
+
+    def _stop(self) -> None:
+        """End the run: requests that should have started are answered or time out, others do not begin."""
+        self._end.reach()
+        self._sessions.join(timeout=2 * PATIENCE_SECONDS)
+        self._sessions.kill()
+
+    def _report(self, client_id: str, data: dict[str, Any]) -> None:
+        data["in_flight"] = len(self._sessions)
+        data["ended"] = self._end.at < math.inf
+
+    def _read_report(self, client_id: str, data: dict[str, Any]) -> None:
+        self._workers[client_id] = data
+
+
+def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
+    """Return the class of Locust's users: each of them is one source, with this plan."""
+
+    class Source(User):
+        """A source of sessions."""
+
+        @task
+        def arrive(self) -> None:
+            customers.arrive(plan)
+
+    return Source

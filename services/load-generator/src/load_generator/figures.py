@@ -1,0 +1,151 @@
+"""What a run measures, stored in Locust's statistics: its page shows them, and workers report them to their master."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from locust.env import Environment
+from locust.stats import RequestStats, StatsEntry, StatsError
+
+from load_generator.pages import Page
+
+# Types of entries that are no requests. Locust's totals do not include them.
+_SESSION = "session"
+_ORDER = "order"
+
+_PER_SECOND_HISTORY = 60
+_CHART_POINTS = 720
+
+
+class Figures:
+    """The figures of the current run."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.start()
+
+    @property
+    def _stats(self) -> RequestStats:
+        return self._environment.stats
+
+    def start(self) -> None:
+        """Begin a new run."""
+        self._began = self._reported = time.monotonic()
+        self._sessions_reported = self._requests_reported = 0
+
+    def record_session(self, persona: str) -> None:
+        """Count a session of a persona that begins."""
+        self._count(_SESSION, persona)
+
+    def record_dropped_session(self) -> None:
+        """Count an arrival for which there was no room."""
+        self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
+
+    def record_order(self, milliseconds: float) -> None:
+        """Count an order that its customer sees placed, so long after the click should have happened."""
+        self._entry(_ORDER, "placed").log(round(milliseconds), 0)
+
+    def record_repeat(self) -> None:
+        """Count a request that repeated an order."""
+        self._count(_ORDER, "repeated")
+
+    def record_failure(self, page: Page, reason: str) -> None:
+        """Count a page that did not show what it should."""
+        self._stats.log_error(page.method, page.name, reason)
+
+    def live(self, in_flight: int) -> dict[str, Any]:
+        """Return rates since the previous call, percentiles of the last ten seconds, and counts since the start.
+
+        Rates are in sessions and requests a second, percentiles in milliseconds.
+        """
+        total, now, sessions = self._stats.total, time.monotonic(), self._total(_SESSION)
+        seconds = max(now - self._reported, 1e-3)
+        rate = (sessions - self._sessions_reported) / seconds
+        request_rate = (total.num_requests - self._requests_reported) / seconds
+        self._reported, self._sessions_reported, self._requests_reported = now, sessions, total.num_requests
+        return {
+            "seconds": round(now - self._began, 1),
+            "rate": round(rate, 1),
+            "in_flight": in_flight,
+            "requests_per_second": round(request_rate, 1),
+            "p50_ms": _recent_percentile(total, 0.5),
+            "p99_ms": _recent_percentile(total, 0.99),
+            "orders": self._entry(_ORDER, "placed").num_requests,
+            "errors": sum(error.occurrences for error in self._failures()),
+            "dropped": self._dropped(),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the whole run. Latencies count from when a request should have started."""
+        seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
+        orders = self._entry(_ORDER, "placed")
+        return {
+            "seconds": round(seconds, 1),
+            "sessions": sessions,
+            "rate": round(sessions / seconds, 2),
+            "personas": {entry.name: entry.num_requests for entry in self._entries(_SESSION) if entry.num_requests},
+            "requests": self._stats.total.num_requests,
+            "p50_ms": self._stats.total.get_response_time_percentile(0.5),
+            "p99_ms": self._stats.total.get_response_time_percentile(0.99),
+            "pages": [_page(entry) for entry in self._pages()],
+            "orders": orders.num_requests,
+            "order_p99_ms": orders.get_response_time_percentile(0.99),
+            "repeats": self._entry(_ORDER, "repeated").num_requests,
+            "dropped": self._dropped(),
+            "errors": [_error(error) for error in self._failures()],
+        }
+
+    def failed(self) -> bool:
+        """Whether anything went wrong: an error, or an arrival that was dropped."""
+        return bool(self._stats.errors)
+
+    def trim(self) -> None:
+        """Forget what Locust would collect for as long as it runs: counts per second, and points of its charts."""
+        oldest = int(time.time()) - _PER_SECOND_HISTORY
+        for entry in (*self._stats.entries.values(), self._stats.total):
+            for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
+                for second in [second for second in counts if second < oldest]:
+                    del counts[second]
+        del self._stats.history[:-_CHART_POINTS]
+
+    def _count(self, kind: str, name: str) -> None:
+        """Count something that has no latency."""
+        self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts it
+
+    def _entry(self, kind: str, name: str) -> StatsEntry:
+        return self._stats.get(name, kind)
+
+    def _entries(self, kind: str) -> Iterator[StatsEntry]:
+        return (entry for entry in list(self._stats.entries.values()) if entry.method == kind)
+
+    def _pages(self) -> list[StatsEntry]:
+        entries = [entry for entry in self._stats.entries.values() if entry.method not in (_SESSION, _ORDER)]
+        return sorted(entries, key=lambda entry: (entry.name, entry.method))
+
+    def _total(self, kind: str) -> int:
+        return sum(entry.num_requests for entry in self._entries(kind))
+
+    def _failures(self) -> list[StatsError]:
+        return [error for error in self._stats.errors.values() if error.method != _SESSION]
+
+    def _dropped(self) -> int:
+        return sum(error.occurrences for error in self._stats.errors.values() if error.method == _SESSION)
+
+
+def _recent_percentile(entry: StatsEntry, fraction: float) -> int:
+    recent = entry.get_current_response_time_percentile(fraction)
+    return entry.get_response_time_percentile(fraction) if recent is None else recent
+
+
+def _page(entry: StatsEntry) -> dict[str, Any]:
+    return {
+        "page": f"{entry.method} {entry.name}",
+        "requests": entry.num_requests,
+        "failures": entry.num_failures,
+        "p50_ms": entry.get_response_time_percentile(0.5),
+        "p99_ms": entry.get_response_time_percentile(0.99),
+    }
+
+
+def _error(error: StatsError) -> dict[str, Any]:
+    return {"page": f"{error.method} {error.name}", "reason": str(error.error), "count": error.occurrences}

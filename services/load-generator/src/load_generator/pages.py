@@ -1,0 +1,80 @@
+"""What a browser reads in a page: its links and its forms. For the storefront's own HTML, with quoted attributes."""
+
+import html
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_FORM = re.compile(r"<form\b([^>]*)>(.*?)</form>", re.DOTALL)
+_INPUT = re.compile(r"<input\b([^>]*)>")
+_ATTRIBUTE = re.compile(r'([a-z][a-z-]*)="([^"]*)"')
+_LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form: the path that it is posted to, and its hidden fields."""
+
+    action: str
+    hidden: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is needed of a page later on. Its text is not stored: hundreds of sessions look at a page at any time.
+
+    Attributes:
+        method: of the request that led to it, before redirects.
+        name: the kind of page that was requested, such as `/products/{id}`.
+        path: where redirects ended.
+        hrefs: the distinct links, in their order on the page.
+        forms: the first form for each action.
+    """
+
+    method: str
+    name: str
+    path: str
+    hrefs: tuple[str, ...]
+    forms: Mapping[str, Form]
+
+    @classmethod
+    def read(cls, method: str, name: str, path: str, text: str) -> "Page":
+        """Read the HTML of a page."""
+        hrefs = dict.fromkeys(sys.intern(html.unescape(href)) for href in _LINK.findall(text))
+        forms = [_form(attributes, body) for attributes, body in reversed(_FORM.findall(text))]
+        return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
+
+    def links(self, prefix: str) -> list[str]:
+        """Return the paths of links that begin with a prefix."""
+        return [href for href in self.hrefs if href.startswith(prefix)]
+
+    def form(self, action: str) -> Form | None:
+        """Return the first form that is posted to a path, or None."""
+        return self.forms.get(action)
+
+    def order_id(self) -> str | None:
+        """Return the id of the order that this page is about, or None if it is another page."""
+        kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
+        return order_id if kind == "orders" and order_id and "/" not in order_id else None
+
+    def order_ids(self) -> set[str]:
+        """Return the ids of all orders that this page links to."""
+        return {href.removeprefix("/orders/").partition("/")[0] for href in self.links("/orders/")}
+
+
+def _form(attributes: str, body: str) -> Form:
+    inputs = map(_attributes, _INPUT.findall(body))
+    hidden = {each["name"]: each.get("value", "") for each in inputs if each.get("type") == "hidden"}
+    return Form(_attributes(attributes).get("action", ""), hidden)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {name: html.unescape(value) for name, value in _ATTRIBUTE.findall(text)}
+
+
+def name_of(path: str) -> str:
+    """Return the kind of page at a path, such as `/products/{id}`: one name in the statistics for all products."""
+    kind, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
+    parameter = {"categories": "{name}", "products": "{id}", "orders": "{id}"}.get(kind)
+    return f"/{kind}/{parameter}" if parameter and rest else f"/{kind}" + (f"/{rest}" if rest else "")

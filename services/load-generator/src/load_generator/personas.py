@@ -1,0 +1,135 @@
+"""Kinds of customers: each is a function that walks through the shop and checks what a person would see."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from load_generator.pages import Form, Page
+from load_generator.session import Session
+
+Persona = Callable[[Session], None]
+
+# Payment providers document this number as a test card; it is never issued.
+_CARD = {"credit_card_number": "4242 4242 4242 4242", "credit_card_cvv": "123", "credit_card_expiration_month": "12"}
+_STREETS = ("Harbour Street", "Mill Lane", "Orchard Road", "Station Street", "Castle Hill")
+_WORDS = ("kettle", "glass", "wood", "kitchen", "cotton", "lamp")
+_CURRENCIES = ("EUR", "USD", "JPY", "GBP", "CHF")
+
+
+def window_shopper(session: Session) -> None:
+    """Look at some products, and buy nothing."""
+    page = session.open("/")
+    if categories := page.links("/categories/"):
+        session.think()
+        page = session.open(session.random.choice(categories))
+    for _ in range(session.random.randint(1, 4)):
+        session.think()
+        page = _open_product(session, page)
+
+
+def buyer(session: Session) -> None:
+    """Put one to three products into the cart and order them."""
+    form = _go_to_checkout(session)
+    session.think()
+    session.ordered(session.submit(form, **_filled_in(session)))
+
+
+def indecisive(session: Session) -> None:
+    """Fill the cart, and empty it again."""
+    cart = _fill_cart(session, lines=2)
+    session.think()
+    emptied = session.submit(session.form(cart, "/cart/empty"))
+    session.expect(emptied.form("/cart/empty") is None, emptied, "the cart is not empty after it was emptied")
+
+
+def bargain_hunter(session: Session) -> None:
+    """Search, compare products in another currency, and sometimes buy one."""
+    session.open("/")
+    session.think()
+    found = session.open(f"/search?q={session.random.choice(_WORDS)}")
+    session.think()
+    found = session.submit(session.form(found, "/currency"), currency_code=session.random.choice(_CURRENCIES))
+    for _ in range(2):
+        session.think()
+        found = _open_product(session, found)
+    if session.random.random() < 0.2:  # noqa: PLR2004 - one in five
+        buyer(session)
+
+
+def double_clicker(session: Session) -> None:
+    """Order with a double click: both requests must lead to the same order."""
+    form = _go_to_checkout(session)
+    session.think()
+    for page in session.submit_twice(form, **_filled_in(session)):
+        session.ordered(page)
+    session.repeats()
+    _expect_one_order(session)
+
+
+def impatient(session: Session) -> None:
+    """Order, hang up before the answer, and order again with the same form: there must be one order."""
+    form, fields = _go_to_checkout(session), _filled_in(session)
+    session.think()
+    session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
+    session.think()
+    session.ordered(session.submit(form, **fields))
+    session.repeats()
+    _expect_one_order(session)
+
+
+PERSONAS: Mapping[Persona, int] = {
+    window_shopper: 50,
+    buyer: 20,
+    bargain_hunter: 15,
+    indecisive: 7,
+    double_clicker: 4,
+    impatient: 4,
+}
+"""The personas with their weights."""
+
+
+def _open_product(session: Session, page: Page) -> Page:
+    """Follow a link to a product; from a page without any, go home first."""
+    if not page.links("/products/"):
+        page = session.open("/")
+        session.think()
+    products = page.links("/products/")
+    session.expect(products, page, "no products")
+    return session.open(session.random.choice(products))
+
+
+def _fill_cart(session: Session, *, lines: int) -> Page:
+    """Put products into the cart, and return the page of the cart."""
+    page = session.open("/")
+    for _ in range(lines):
+        session.think()
+        product = _open_product(session, page)
+        session.think()
+        page = session.submit(session.form(product, "/cart/items"), quantity=str(session.random.randint(1, 3)))
+    return page
+
+
+def _go_to_checkout(session: Session) -> Form:
+    _fill_cart(session, lines=session.random.randint(1, 3))
+    session.think()
+    return session.form(session.open("/checkout"), "/orders")
+
+
+def _filled_in(session: Session) -> dict[str, str]:
+    """Return what a person types into the checkout form."""
+    number = session.random.randint(1, 10**9)
+    return {
+        "email": f"customer-{number}@shop.example",
+        "street_address": f"{number % 300 + 1} {session.random.choice(_STREETS)}",
+        "city": "Hamburg",
+        "state": "Hamburg",
+        "country": "Germany",
+        "zip_code": str(session.random.randint(20_095, 22_769)),
+        **_CARD,
+        "credit_card_expiration_year": str(datetime.now(UTC).year + 1),
+    }
+
+
+def _expect_one_order(session: Session) -> None:
+    session.think()
+    orders = session.open("/orders")
+    session.expect(orders.order_ids() == {session.order_id}, orders, "one checkout form led to several orders")

@@ -1,0 +1,206 @@
+"""One person's visit to the storefront: requests on a schedule, with the cookies, redirects and forms of a browser."""
+
+import math
+import random
+import time
+from collections.abc import Mapping
+from http.cookiejar import CookieJar
+from typing import cast
+from urllib.parse import urlsplit
+
+import gevent
+from gevent.event import Event
+from gevent.ssl import create_default_context
+from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, FastResponse, LocustBadStatusCode, LocustUserAgent
+from locust.env import Environment
+
+from load_generator.figures import Figures
+from load_generator.pages import Form, Page, name_of
+
+# After so long without a byte a person gives up.
+PATIENCE_SECONDS = 30.0
+
+# The storefront passes the baggage on, so that every service can recognize the traffic of simulated customers.
+_HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage": "synthetic_request=true"}
+
+
+class SessionFailed(Exception):
+    """A page was not what it should be; the failure is recorded."""
+
+
+class SessionStopped(Exception):
+    """The run ended before this session."""
+
+
+class End:
+    """When the run ends: infinitely late, until it does."""
+
+    def __init__(self) -> None:
+        self.at = math.inf
+        self._reached = Event()
+
+    def reach(self) -> None:
+        """End the run now."""
+        self.at = time.monotonic()
+        self._reached.set()
+
+    def wait_until(self, at: float) -> None:
+        """Wait until a time, or until the end. Raise SessionStopped if the end is before that time."""
+        self._reached.wait(max(0.0, at - time.monotonic()))
+        if at > self.at:
+            raise SessionStopped
+
+
+class Session:
+    """A session, whose schedule is fixed in advance: each request has a time at which it should start.
+
+    The first one should start when the person arrives, and each other one a think time after the one before should have
+    started, however late that was answered. A request is never sent before the answer to the one before. Its latency
+    counts from when it should have started, so whatever made it late is part of it. Requests that should start after
+    the end of the run are not sent; late ones that should have started before are.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        figures: Figures,
+        *,
+        arrival: float,
+        think_seconds: float,
+        generator: random.Random,
+        end: End,
+    ) -> None:
+        self._origin = (environment.host or "").rstrip("/")
+        self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
+        self._events = environment.events
+        self._cookies = CookieJar()
+        self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
+        self._figures = figures
+        self._planned = arrival
+        self._think_seconds = think_seconds
+        self._end = end
+        self.random = generator
+        self.order_id: str | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._agent.close()
+
+    def think(self) -> None:
+        """Let the person look at the page: the next request should start 0.5 to 1.5 times the mean think time later."""
+        self._planned += self._think_seconds * self.random.uniform(0.5, 1.5)
+
+    def open(self, path: str) -> Page:
+        """Request a page and return it. Raise SessionFailed or SessionStopped."""
+        self._end.wait_until(self._planned)
+        return self._request("GET", path)
+
+    def submit(self, form: Form, **fields: str) -> Page:
+        """Post a form with its hidden fields and these, and return the page that follows. Raises like `open`."""
+        self._end.wait_until(self._planned)
+        return self._request("POST", form.action, {**form.hidden, **fields})
+
+    def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
+        """Post a form twice at the same time, as a double click does, and return both pages."""
+        self._end.wait_until(self._planned)
+        clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
+        first, second = (click.get() for click in clicks)
+        if isinstance(first, SessionFailed):
+            raise first
+        if isinstance(second, SessionFailed):
+            raise second
+        return first, second
+
+    def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
+        """Post a form, and close the connection unless the answer begins in time. Neither is measured."""
+        self._end.wait_until(self._planned)
+        agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
+        try:
+            agent.urlopen(f"{self._origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
+        except FAILURE_EXCEPTIONS:
+            return
+        finally:
+            agent.close()
+
+    def expect(self, condition: object, page: Page, reason: str) -> None:
+        """Require what a person should see on a page. Else record the reason, and raise SessionFailed."""
+        if not condition:
+            self._figures.record_failure(page, reason)
+            raise SessionFailed(reason)
+
+    def form(self, page: Page, action: str) -> Form:
+        """Return a form that must be on a page."""
+        form = page.form(action)
+        self.expect(form, page, f"no form for {action}")
+        assert form is not None  # noqa: S101 - for the type checker
+        return form
+
+    def ordered(self, page: Page) -> None:
+        """Require the page of an order, the first or the same again, and count it."""
+        order_id = page.order_id()
+        self.expect(order_id, page, "no order page")
+        self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
+        if self.order_id is None:
+            self.order_id = order_id
+            self._figures.record_order((time.monotonic() - self._planned) * 1000)
+        else:
+            self.expect(order_id == self.order_id, page, "a repeat led to another order")
+
+    def repeats(self) -> None:
+        """Count a repetition of an order."""
+        self._figures.record_repeat()
+
+    def _attempt(self, form: Form, fields: Mapping[str, str]) -> Page | SessionFailed:
+        try:
+            return self._request("POST", form.action, {**form.hidden, **fields})
+        except SessionFailed as failed:
+            return failed
+
+    def _request(self, method: str, path: str, fields: dict[str, str] | None = None) -> Page:
+        planned, started = self._planned, time.time()
+        page, text, final_path, reason = name_of(path), "", path, None
+        try:
+            headers = self._posting if fields is not None else None
+            response = cast("FastResponse", self._agent.urlopen(f"{self._origin}{path}", method, headers, fields))
+            text, final_path = response.text or "", _path(response.url or path)
+        except FAILURE_EXCEPTIONS as error:
+            reason = _reason(error)
+        self._events.request.fire(  # type: ignore[no-untyped-call]
+            request_type=method,
+            name=page,
+            response_time=(time.monotonic() - planned) * 1000,
+            response_length=len(text),
+            exception=reason,
+            context={},
+            start_time=started,
+            url=path,
+        )
+        if reason:
+            raise SessionFailed(reason)
+        return Page.read(method, page, final_path, text)
+
+
+def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) -> LocustUserAgent:
+    return LocustUserAgent(
+        cookiejar=cookies,
+        headers=_HEADERS,
+        max_redirects=max_redirects,
+        max_retries=0,
+        concurrency=2,  # a double click
+        connection_timeout=timeout_seconds,
+        network_timeout=timeout_seconds,
+        ssl_context_factory=create_default_context,
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a request failed, as one of few reasons: without ids or times, because the reasons are counted."""
+    if isinstance(error, LocustBadStatusCode):
+        return f"HTTP {error.__dict__['code']}"
+    cause = getattr(error, "original", error)
+    return f"no answer: {type(cause).__name__}"
+
+
+def _path(url: str) -> str:
+    parts = urlsplit(url)
+    return parts.path + (f"?{parts.query}" if parts.query else "")
