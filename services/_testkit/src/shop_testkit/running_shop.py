@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from shop_cli.commands.order import card_info
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import default_ports, discover_services
+from shop_cli.local.workspace import Program, default_ports, discover_services
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RunningShop:
 
     Attributes:
         folder: where the processes write their data.
-        channels: to each process, by its name.
+        channels: to each gRPC service, by its name.
         internal_channels: to the internal services of the processes that have some.
         received: the telemetry that was exported so far.
     """
@@ -72,14 +72,17 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
 
 
 @contextlib.asynccontextmanager
-async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningShop]:
-    """Start all services on free ports and wait until they are ready. They export their telemetry to this process.
+async def running_shop(
+    folder: Path, programs: Sequence[Program] | None = None, **variables: str
+) -> AsyncIterator[RunningShop]:
+    """Start services on free ports and wait until they are ready. They export their telemetry to this process.
 
     Args:
         folder: for their data.
+        programs: what to start; all gRPC services by default.
         variables: additional environment variables of every service.
     """
-    programs = discover_services()
+    programs = discover_services() if programs is None else programs
     names = default_ports(programs)
     async with contextlib.AsyncExitStack() as stack:
         otlp_port, *ports = stack.enter_context(reserved(len(names) + 1))
@@ -91,6 +94,7 @@ async def running_shop(folder: Path, **variables: str) -> AsyncIterator[RunningS
         channels = {
             process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
             for process in processes
+            if process.program.protocol == "grpc"
         }
         internal_channels = {
             process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.internal_address))

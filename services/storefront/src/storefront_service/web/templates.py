@@ -50,7 +50,8 @@ def money(amount: Money) -> str:
 
 @lru_cache(maxsize=256)
 def currency_name(code: str) -> str:
-    return get_currency_name(code, locale=_LOCALE)
+    """Return a currency's name in the plural, such as `US dollars`."""
+    return get_currency_name(code, count=2, locale=_LOCALE)
 
 
 def _time(at: datetime) -> str:

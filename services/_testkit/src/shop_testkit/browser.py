@@ -1,0 +1,159 @@
+"""A real browser for tests of the storefront: finds one, and opens tabs that record what goes wrong in them."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    BrowserType,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    Response,
+    async_playwright,
+)
+
+from shop_cli.local.workspace import root
+
+SCREENSHOTS = root() / ".shop" / "screenshots"
+"""Where tests save what pages look like: for people and for the pipeline's artifacts."""
+
+_INSTALLED = ("chromium", "chromium-browser", "google-chrome")
+_REQUIRED = "REQUIRE_BROWSER"
+_ABORTED = "net::ERR_ABORTED"
+# Chromium logs it for every response with an error status, also for pages that have one.
+_FAILED_RESPONSE = "Failed to load resource"
+
+
+@asynccontextmanager
+async def running_browser() -> AsyncIterator[Browser]:
+    """Start an installed Chromium, else the one that Playwright has downloaded.
+
+    Without one, skip the test; if the variable REQUIRE_BROWSER is set, fail it.
+    """
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=_executable(playwright.chromium))
+        yield browser
+        await browser.close()
+
+
+def _executable(chromium: BrowserType) -> str:
+    for path in (*map(shutil.which, _INSTALLED), chromium.executable_path):
+        if path and Path(path).exists():
+            return path
+    reason = "no browser is installed: install the package chromium, or run playwright install chromium"
+    if os.environ.get(_REQUIRED):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Tab:
+    """A page of the shop, in a browser context with cookies of its own.
+
+    Attributes:
+        problems: errors of scripts, violations of the content security policy, requests to other origins, and files
+            that could not be loaded.
+    """
+
+    def __init__(self, context: BrowserContext, page: Page, origin: str) -> None:
+        self.context = context
+        self.page = page
+        self.problems: list[str] = []
+        self._origin = origin
+        page.on("console", self._record_message)
+        page.on("pageerror", self._record_error)
+        page.on("request", self._record_request)
+        page.on("requestfailed", self._record_failure)
+        page.on("response", self._record_response)
+
+    async def user_id(self) -> str:
+        """Return the user id of this tab's session."""
+        (cookie,) = [each for each in await self.context.cookies() if each["name"] == "session"]
+        return cookie["value"].partition(".")[0]
+
+    async def add_to_cart(self, product_id: str = "copper-kettle") -> None:
+        await self.page.goto(f"/products/{product_id}")
+        await self.page.get_by_role("button", name="Add to cart").click()
+        await self.page.wait_for_url("**/cart?*")
+
+    async def fill_checkout_form(self, card: str) -> None:
+        """Open the checkout form and fill in every field."""
+        await self.page.goto("/checkout")
+        for label, text in checkout_fields(card).items():
+            await self.page.get_by_label(label, exact=False).fill(text)
+
+    async def place_order(self) -> str:
+        """Send the checkout form, and return the id of the order whose page opens."""
+        await self.page.get_by_role("button", name="Place order").click()
+        return await self.order_id()
+
+    async def order_id(self) -> str:
+        """Wait for the page of an order and return its id."""
+        await self.page.wait_for_url("**/orders/*")
+        return urlsplit(self.page.url).path.rpartition("/")[2]
+
+    def _record_message(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"} and not message.text.startswith(_FAILED_RESPONSE):
+            self.problems.append(f"{self.page.url}: {message.text}")
+
+    def _record_error(self, error: Error) -> None:
+        self.problems.append(f"{self.page.url}: {error.message}")
+
+    def _record_request(self, request: Request) -> None:
+        if not request.url.startswith((self._origin, "data:")):
+            self.problems.append(f"{self.page.url}: requests {request.url}")
+
+    def _record_failure(self, request: Request) -> None:
+        if request.failure != _ABORTED:  # the visitor has left the page
+            self.problems.append(f"{request.url}: {request.failure}")
+
+    def _record_response(self, response: Response) -> None:
+        if response.status >= HTTPStatus.BAD_REQUEST and not response.request.is_navigation_request():
+            self.problems.append(f"{response.url}: status {response.status}")
+
+
+@asynccontextmanager
+async def open_tab(browser: Browser, origin: str, **options: object) -> AsyncIterator[Tab]:
+    """Open a tab in a new context; `options` are those of `Browser.new_context`."""
+    context = await browser.new_context(base_url=origin, locale="en-GB", **options)  # type: ignore[arg-type]
+    try:
+        yield Tab(context, await context.new_page(), origin)
+    finally:
+        await context.close()
+
+
+async def overflow(page: Page) -> int:
+    """Return by how many pixels a page is wider than its window."""
+    pixels: int = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return pixels
+
+
+async def accessibility_violations(page: Page) -> list[str]:
+    """Return the elements that violate a rule of axe, each with the rule."""
+    results = (await Axe().run(page)).response["violations"]
+    return [f"{each['id']}: {node['target']}: {node['html']}" for each in results for node in each["nodes"]]
+
+
+def checkout_fields(card: str) -> dict[str, str]:
+    """Return texts for the checkout form by the fields' labels."""
+    return {
+        "E-mail": "ada@example.com",
+        "Street and house number": "1 Harbour Street",
+        "Postal code": "20095",
+        "City": "Hamburg",
+        "State or province": "Hamburg",
+        "Country": "Germany",
+        "Card number": card,
+        "Month": "12",
+        "Year": "2099",
+        "Security code": "123",
+    }

@@ -1,0 +1,63 @@
+"""One shop with its storefront and one browser per test process; every test has tabs of its own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from shop_cli.local.workspace import discover
+from shop_testkit.browser import Tab, open_tab, running_browser
+from shop_testkit.running_shop import RunningShop, running_shop
+
+OpenTab = Callable[..., Awaitable[Tab]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run async tests on the session's loop, which started the shop's processes."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with running_browser() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shop(
+    browser: Browser,  # noqa: ARG001 - without one no test needs a shop
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[RunningShop]:
+    programs = [program for program in discover() if program.name != "employee-api"]
+    async with running_shop(tmp_path_factory.mktemp("shop"), programs, LEASE_SECONDS="2") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def origin(shop: RunningShop) -> str:
+    return f"http://{shop.processes['storefront'].address}"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_tab(browser: Browser, origin: str) -> AsyncIterator[OpenTab]:
+    """Open tabs of visitors who were not here before. After the test, fail if anything went wrong in one of them."""
+    tabs: list[Tab] = []
+    async with AsyncExitStack() as stack:
+
+        async def opened(**options: object) -> Tab:
+            tabs.append(await stack.enter_async_context(open_tab(browser, origin, **options)))
+            return tabs[-1]
+
+        yield opened
+    assert [problem for tab in tabs for problem in tab.problems] == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tab(new_tab: OpenTab) -> Tab:
+    return await new_tab()

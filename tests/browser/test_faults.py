@@ -1,0 +1,140 @@
+"""What a customer sees while a service is down, and when it is killed in the middle of an order."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import expect
+
+from shop_cli.prove.ledgers import read_charges
+from shop_testkit.browser import Tab
+from shop_testkit.card_leaks import random_card
+from shop_testkit.running_shop import RunningShop
+
+SOON = 60_000
+"""Milliseconds in which everything recovers, on a busy machine too."""
+
+
+@asynccontextmanager
+async def down(shop: RunningShop, service: str) -> AsyncIterator[None]:
+    """Kill a service, and start it again on exit."""
+    process = shop.processes[service]
+    process.kill()
+    await process.wait()
+    try:
+        yield
+    finally:
+        await process.start()
+        await process.wait_until_serving(60)
+
+
+async def test_an_order_ends_while_the_customer_watches_although_payment_was_killed(
+    shop: RunningShop, tab: Tab
+) -> None:
+    order_id = await order_while_payment_dies(shop, tab, "payment.charge.after")
+    await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible(timeout=SOON)
+    assert charges_of(shop, order_id) == ["CHARGED"]
+
+
+async def test_an_order_is_not_placed_when_payment_was_killed_before_it_charged(shop: RunningShop, tab: Tab) -> None:
+    order_id = await order_while_payment_dies(shop, tab, "payment.charge.before")
+    await expect(tab.page.get_by_role("heading", name="Not placed")).to_be_visible(timeout=SOON)
+    assert charges_of(shop, order_id) == []
+
+
+async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) -> str:
+    """Order with a payment that is killed at a failpoint, and start it again once the order's page is open."""
+    payment = shop.processes["payment"]
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    await payment.stop()
+    await payment.start(FAILPOINTS=f"{failpoint}=kill")
+    await payment.wait_until_serving(60)
+    order_id = await tab.place_order()
+    await expect(tab.page.get_by_role("heading", name="In progress")).to_be_visible()
+    await payment.wait()
+    await payment.start()
+    return order_id
+
+
+def charges_of(shop: RunningShop, order_id: str) -> list[str]:
+    """Return the states of an order's charges in payment's ledger."""
+    charges = read_charges(f"sqlite:///{shop.folder}/.shop/payment.db")
+    return [charge.state for charge in charges if charge.key.startswith(order_id)]
+
+
+async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    shop.processes["email"].pause()
+    try:
+        await tab.place_order()
+        await expect(tab.page.get_by_role("heading", name="On its way")).to_be_visible(timeout=SOON)
+        await tab.page.evaluate("window.loadedOnce = true")
+    finally:
+        shop.processes["email"].resume()
+    await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible(timeout=SOON)
+    assert await tab.page.evaluate("window.loadedOnce")
+
+
+async def test_a_form_that_checkout_did_not_answer_can_be_sent_again(shop: RunningShop, tab: Tab) -> None:
+    await tab.add_to_cart()
+    card = random_card("4")
+    await tab.fill_checkout_form(card)
+    async with down(shop, "checkout"):
+        await tab.page.get_by_role("button", name="Place order").click()
+        await expect(tab.page.get_by_role("alert")).to_contain_text("it is the same order")
+    order_id = await send_until_accepted(tab, card)
+    assert charges_of(shop, order_id) == ["CHARGED"]
+
+
+async def send_until_accepted(tab: Tab, card: str) -> str:
+    """Send the form again, as it proposes, until the storefront has a connection; return the order's id."""
+    async with asyncio.timeout(SOON / 1000):
+        while await tab.page.get_by_role("alert").is_visible():
+            for label, text in (("Card number", card), ("Month", "12"), ("Year", "2099"), ("Security code", "123")):
+                await tab.page.get_by_label(label).fill(text)
+            await tab.page.get_by_role("button", name="Place order").click()
+    return await tab.order_id()
+
+
+STILL_WORKS = {
+    "product-catalog": ("/products/copper-kettle", "Copper kettle"),
+    "currency": ("/", "A selection"),
+    "cart": ("/products/copper-kettle", "Goes well with it"),
+    "recommendation": ("/products/copper-kettle", "Copper kettle"),
+    "ad": ("/", "A selection"),
+    "checkout": ("/cart", "Your cart"),
+}
+"""By service: a page that works without it, and a heading on it."""
+
+EXPLAINED = {
+    "product-catalog": ("/search?q=kettle", "your cart is safe"),
+    "cart": ("/cart", "nothing in it is lost"),
+    "checkout": ("/orders", "those you placed continue"),
+}
+"""By service: a page that does not work without it, and what it says."""
+
+
+@pytest.mark.parametrize("service", STILL_WORKS)
+async def test_pages_that_can_do_without_a_service_are_shown_while_it_is_down(
+    shop: RunningShop, tab: Tab, service: str
+) -> None:
+    path, heading = STILL_WORKS[service]
+    await tab.page.goto(path)  # as earlier visitors did
+    async with down(shop, service):
+        response = await tab.page.goto(path)
+        assert response is not None
+        assert response.status == 200
+        await expect(tab.page.get_by_role("heading", name=heading)).to_be_visible()
+
+
+@pytest.mark.parametrize("service", EXPLAINED)
+async def test_a_page_whose_service_is_down_says_what_still_works(shop: RunningShop, tab: Tab, service: str) -> None:
+    path, text = EXPLAINED[service]
+    async with down(shop, service):
+        response = await tab.page.goto(path)
+        assert response is not None
+        assert response.status == 503
+        await expect(tab.page.locator("main")).to_contain_text(text)

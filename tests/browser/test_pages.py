@@ -1,0 +1,157 @@
+"""Every page of the storefront as a visitor sees it: in light and dark, on a desk and on a phone.
+
+The pages are opened once, with screenshots in `.shop/screenshots`; the tests examine what was found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Response, expect
+
+from shop_testkit.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_testkit.card_leaks import random_card
+
+MAX_KILOBYTES = 60
+MAX_SHIFT = 0.01
+"""A tenth of what counts as good: a busy browser paints a page before it has read all of it."""
+APPEARANCES: Mapping[str, Mapping[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
+}
+SHIFTS = """
+    () => new Promise((resolve) => {
+        const shifts = [];
+        new PerformanceObserver((list) => {
+            for (const entry of list.getEntries())
+                shifts.push([entry.value, entry.sources.map(({node}) => node?.outerHTML?.slice(0, 80))]);
+        }).observe({type: "layout-shift", buffered: true});
+        requestAnimationFrame(() => setTimeout(() => resolve(shifts)));
+    })
+"""
+
+LOAD_PICTURES = """
+    () => Promise.all([...document.images].map((image) => {
+        image.loading = "eager";
+        return image.decode();
+    }))
+"""
+
+
+@dataclass
+class View:
+    """What was found on a page in one appearance.
+
+    Attributes:
+        axe: violations of accessibility rules.
+        overflow: by how many pixels the page is wider than the window.
+        kilobytes: what the browser loads on a first visit, without pictures.
+        shifts: the layout shifts while the page was loaded, each with the elements that moved.
+        problems: those of its tab.
+    """
+
+    name: str
+    axe: list[str] = field(default_factory=list)
+    overflow: int = 0
+    kilobytes: float = 0.0
+    shifts: list[tuple[float, list[str]]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Customer:
+    """A visitor with an order and a filled cart: the state of a browser, and the id of the order."""
+
+    state: Any
+    order_id: str
+
+    def pages(self) -> dict[str, str]:
+        """Return the path of each page by a name for its screenshot."""
+        order = f"/orders/{self.order_id}"
+        return {
+            "home": "/",
+            "products": "/search",
+            "search": "/search?q=kettle",
+            "nothing-found": "/search?q=zeppelin",
+            "category": "/categories/kitchen",
+            "product": "/products/copper-kettle",
+            "cart": "/cart?added=linen-shirt",
+            "checkout": "/checkout",
+            "refused-checkout": "/checkout",
+            "orders": "/orders",
+            "order": order,
+            "repeated-order": f"{order}?repeated=1",
+            "email": f"{order}/email",
+            "not-found": "/products/zeppelin",
+        }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def customer(browser: Browser, origin: str) -> Customer:
+    async with open_tab(browser, origin) as tab:
+        for product_id in ("copper-kettle", "merino-beanie"):
+            await tab.add_to_cart(product_id)
+        await tab.fill_checkout_form(random_card("4"))
+        order_id = await tab.place_order()
+        await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible()
+        for product_id in ("linen-shirt", "stoneware-mug", "usb-c-hub"):
+            await tab.add_to_cart(product_id)
+        return Customer(await tab.context.storage_state(), order_id)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=APPEARANCES)
+async def views(request: pytest.FixtureRequest, customer: Customer, browser: Browser, origin: str) -> list[View]:
+    found = []
+    for name, path in customer.pages().items():
+        async with open_tab(browser, origin, storage_state=customer.state, **APPEARANCES[request.param]) as tab:
+            found.append(await examine(tab, f"{request.param}/{name}", path))
+    return found
+
+
+async def examine(tab: Tab, name: str, path: str) -> View:
+    """Open a page, save a screenshot and return what was found."""
+    page, loaded = tab.page, list[Response]()
+    page.on("response", lambda response: loaded.append(response))  # noqa: PLW0108 - Playwright sets attributes of it
+    await page.goto(path)
+    if name.endswith("refused-checkout"):
+        await send_invalid_form(tab)
+    sizes = [await each.request.sizes() for each in loaded if each.request.resource_type != "image"]
+    view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
+    view.shifts = await page.evaluate(SHIFTS)
+    view.overflow = await overflow(page)
+    view.axe = await accessibility_violations(page)
+    # Pictures below the window are loaded when a visitor scrolls to them.
+    await page.evaluate(LOAD_PICTURES)
+    await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    view.problems = tab.problems
+    return view
+
+
+async def send_invalid_form(tab: Tab) -> None:
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.page.get_by_label("Month").fill("13")
+    await tab.page.get_by_role("button", name="Place order").click()
+    await expect(tab.page.get_by_role("alert")).to_be_visible()
+
+
+def test_no_page_violates_an_accessibility_rule(views: list[View]) -> None:
+    assert {view.name: view.axe for view in views if view.axe} == {}
+
+
+def test_no_page_is_wider_than_its_window(views: list[View]) -> None:
+    assert {view.name: view.overflow for view in views if view.overflow > 0} == {}
+
+
+def test_no_page_exceeds_its_weight(views: list[View]) -> None:
+    assert {view.name: view.kilobytes for view in views if view.kilobytes > MAX_KILOBYTES} == {}
+
+
+def test_no_page_shifts_its_layout(views: list[View]) -> None:
+    assert {view.name: view.shifts for view in views if sum(value for value, _ in view.shifts) > MAX_SHIFT} == {}
+
+
+def test_no_page_has_errors_or_requests_other_origins(views: list[View]) -> None:
+    assert [problem for view in views for problem in view.problems] == []

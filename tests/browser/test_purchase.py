@@ -1,0 +1,175 @@
+"""What a customer does, click by click."""
+
+import re
+from collections.abc import Awaitable, Callable
+
+from playwright.async_api import Page, expect
+
+from shop_cli.prove.ledgers import read_charges
+from shop_internal.orders_pb2 import ListOrdersRequest, Order
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_testkit.browser import Tab, checkout_fields
+from shop_testkit.card_leaks import leaked_cards, random_card
+from shop_testkit.running_shop import RunningShop
+
+MAX_STOPS = 80
+"""Elements that the Tab key reaches on a page, with room to spare."""
+
+
+async def test_a_visitor_searches_and_orders_in_yen(tab: Tab) -> None:
+    page = tab.page
+    await page.goto("/")
+    async with page.expect_navigation():
+        await page.get_by_label("Currency").select_option("JPY")
+    await page.get_by_label("Search products").fill("kettle")
+    await page.get_by_role("button", name="Search").click()
+    await page.get_by_role("link", name="Copper Kettle").click()
+    await page.get_by_role("button", name="Add to cart").click()
+    await page.get_by_role("link", name="Go to checkout").click()
+    for label, text in checkout_fields(random_card("4")).items():
+        await page.get_by_label(label).fill(text)
+    await tab.place_order()
+    await expect(page.locator(".totals")).to_contain_text(re.compile("¥[1-9]"))
+
+
+async def test_a_double_click_places_one_order(shop: RunningShop, tab: Tab) -> None:
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.page.get_by_role("button", name="Place order").dblclick()
+    await tab.order_id()
+    assert len(await orders_of(shop, tab)) == 1
+
+
+async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: Tab) -> None:
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    order_id = await tab.place_order()
+    await tab.page.reload()
+    assert [order.order_id for order in await orders_of(shop, tab)] == [order_id]
+
+
+async def test_the_back_button_shows_no_card_data_after_an_order(tab: Tab) -> None:
+    card = random_card("4")
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(card)
+    await tab.place_order()
+    await tab.page.go_back()
+    assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
+
+
+async def test_the_back_button_shows_no_card_data_after_a_refused_form(tab: Tab) -> None:
+    card = random_card("4")
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(card)
+    await tab.page.get_by_label("Month").fill("13")
+    await tab.page.get_by_role("button", name="Place order").click()
+    await expect(tab.page.get_by_role("alert")).to_be_visible()
+    await tab.page.go_back()
+    assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
+
+
+async def test_a_refused_form_keeps_the_address(tab: Tab) -> None:
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.page.get_by_label("Month").fill("13")
+    await tab.page.get_by_role("button", name="Place order").click()
+    await expect(tab.page.get_by_label("Street")).to_have_value("1 Harbour Street")
+
+
+async def test_a_visitor_orders_without_javascript(new_tab: Callable[..., Awaitable[Tab]]) -> None:
+    tab = await new_tab(java_script_enabled=False)
+    await tab.page.goto("/")
+    await tab.page.get_by_label("Currency").select_option("EUR")
+    await tab.page.get_by_role("button", name="Set").click()
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.place_order()
+    await expect(tab.page.locator(".totals")).to_contain_text("€")
+
+
+async def test_a_visitor_orders_with_the_keyboard_alone(tab: Tab) -> None:
+    await tab.page.goto("/products/copper-kettle")
+    await press_enter_on(tab.page, "Add to cart")
+    await tab.page.wait_for_url("**/cart?*")
+    await press_enter_on(tab.page, "Go to checkout")
+    await tab.page.wait_for_url("**/checkout")
+    for label, text in checkout_fields(random_card("4")).items():
+        await tab_to(tab.page, label)
+        await tab.page.keyboard.type(text)
+    await press_enter_on(tab.page, "Place order")
+    assert await tab.order_id()
+
+
+async def test_the_first_stop_of_the_keyboard_skips_the_header(tab: Tab) -> None:
+    await tab.page.goto("/")
+    await press_enter_on(tab.page, "Skip to content")
+    assert await tab.page.evaluate("document.activeElement.id") == "content"
+
+
+async def test_two_customers_do_not_see_each_others_orders(new_tab: Callable[..., Awaitable[Tab]]) -> None:
+    buyer, stranger = await new_tab(), await new_tab()
+    await buyer.add_to_cart()
+    await buyer.fill_checkout_form(random_card("4"))
+    order_id = await buyer.place_order()
+    response = await stranger.page.goto(f"/orders/{order_id}")
+    assert response is not None
+    assert response.status == 404
+
+
+async def test_a_script_in_a_search_is_shown_as_text(tab: Tab) -> None:
+    query = "<script>document.title = 'run'</script><img src=x onerror=alert(1)>"
+    await tab.page.goto("/")
+    await tab.page.get_by_label("Search products").fill(query)
+    await tab.page.get_by_role("button", name="Search").click()
+    await expect(tab.page.get_by_role("heading", level=1)).to_contain_text(query)
+
+
+async def test_a_script_in_an_address_is_shown_as_text(tab: Tab) -> None:
+    street = "<script>document.title = 'run'</script>"
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    await tab.page.get_by_label("Street").fill(street)
+    await tab.place_order()
+    await expect(tab.page.locator("address")).to_contain_text(street)
+
+
+async def test_a_charge_is_in_the_ledger_once(shop: RunningShop, tab: Tab) -> None:
+    await tab.add_to_cart()
+    await tab.fill_checkout_form(random_card("4"))
+    order_id = await tab.place_order()
+    charges = read_charges(f"sqlite:///{shop.folder}/.shop/payment.db")
+    assert [charge.state for charge in charges if charge.key.startswith(order_id)] == ["CHARGED"]
+
+
+async def orders_of(shop: RunningShop, tab: Tab) -> list[Order]:
+    """Return the orders of a tab's session from checkout's journal."""
+    journal = OrderJournalStub(shop.internal_channels["checkout"])
+    return list((await journal.ListOrders(ListOrdersRequest(user_id=await tab.user_id()))).orders)
+
+
+async def content(page: Page) -> str:
+    """Return a page's HTML and the contents of its fields."""
+    fields = await page.locator("input").evaluate_all("fields => fields.map(field => field.value).join(' ')")
+    return f"{await page.content()} {fields}"
+
+
+async def press_enter_on(page: Page, name: str) -> None:
+    await tab_to(page, name)
+    await page.keyboard.press("Enter")
+
+
+async def tab_to(page: Page, name: str) -> None:
+    """Press Tab until the element of this name has the focus; fail if the focus is invisible or does not get there."""
+    for _ in range(MAX_STOPS):
+        await page.keyboard.press("Tab")
+        label, outlined = await page.evaluate(
+            """() => {
+                const element = document.activeElement;
+                const text = element.labels?.[0]?.textContent ?? element.textContent;
+                return [text.trim(), getComputedStyle(element).outlineStyle !== "none"];
+            }"""
+        )
+        assert outlined, f"the focus on {label!r} is invisible"
+        if label.startswith(name):
+            return
+    raise AssertionError(f"the keyboard does not reach {name!r}")
