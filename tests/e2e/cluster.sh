@@ -15,9 +15,10 @@ read -ra helm_args <<<"${HELM_ARGS:-}"
 # The gRPC services: those that have a smoke call.
 services=()
 for smoke in services/*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
-steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup restored_sqlite_backup
-    network_policies upgrade_under_load telemetry restart_under_load replace_key_under_load
-    scale_and_spread scale_storefront restart_with_customers reinstall remove_everything production_tls)
+steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
+    restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
+    replace_key_under_load scale_and_spread scale_storefront restart_with_customers reinstall
+    remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
