@@ -1,9 +1,9 @@
-# Builds each of the images, from the repository's root:
+# Builds any of the images, from the repository's root:
 #   docker build --build-arg SERVICE=cart -t cart .
 #   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
 ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
 
-# The third-party packages of all services, so that ten images share one layer.
+# The third-party packages of all services, so that the images share one layer.
 FROM ${BASE} AS packages
 # binutils only strips here and reaches no image, so its version needs no pin.
 # hadolint ignore=DL3008

@@ -122,7 +122,7 @@ folder = $(firstword $(wildcard services/$(1)) $(1))
 list-images:  ## Print the name and the folder of every image
 	@printf '%s %s\n' $(foreach image,$(IMAGES),$(image) $(call folder,$(image)))
 
-images: $(addprefix image-,$(IMAGES))  ## Build all ten images (BUILDER, BASE, REGISTRY, TAG)
+images: $(addprefix image-,$(IMAGES))  ## Build all images (BUILDER, BASE, REGISTRY, TAG)
 
 image-%:
 	$(or $(BUILDER),$(error docker or podman is needed)) build -t $(REGISTRY)/$*:$(TAG) \

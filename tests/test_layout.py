@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,6 +90,16 @@ def test_the_chart_generates_the_secrets_of_every_service() -> None:
 def test_the_chart_and_the_package_of_a_service_state_the_same_protocol() -> None:
     stated = {name: (service or {}).get("protocol", "grpc") for name, service in chart_values()["services"].items()}
     assert stated == {name: program.protocol for name, program in PROGRAMS.items()}
+
+
+@each_service
+def test_the_chart_lets_a_service_call_the_peers_in_its_settings(service: str) -> None:
+    settings = import_module(f"{package_of(service).name}.__main__").Settings
+    entry = chart_values()["services"][service] or {}
+    calls = {f"{name}_addr" for name in entry.get("calls", ())}
+    calls |= {f"{name}_internal_addr" for name in entry.get("internalCalls", ())}
+    addresses = {name for name in settings.model_fields if name.endswith("_addr")}
+    assert {name.replace("-", "_") for name in calls} == addresses
 
 
 @each_grpc_service

@@ -2,8 +2,8 @@
 
     chart_images.py REGISTRY/REPOSITORY TAG values.yaml < digests.txt
 
-Each line of the input is the name of a service and the digest of its image. Edits lines, because `helm show values`
-prints the comments too.
+Each line of the input is the name of an image and its digest. Edits lines, because `helm show values` prints the
+comments too.
 """
 
 import re
@@ -21,14 +21,17 @@ def replaced(pattern: str, replacement: str, text: str) -> str:
 
 
 def with_images(values: str, prefix: str, tag: str, digests: Mapping[str, str]) -> str:
-    """Return the values with `<prefix>/<service>`, the tag and the digest as the image of each service."""
+    """Return the values with `<prefix>/<name>`, the tag and the digest as the image of each service and of `load`."""
     registry, _, repository = prefix.partition("/")
     values = replaced(r"^(image:\n(?:  .*\n)*?  registry: ).*$", rf"\g<1>{registry}", values)
     values = replaced(r"^(image:\n(?:  .*\n)*?  repository: ).*$", rf"\g<1>{repository}", values)
     head, mark, services = values.partition("\nservices:\n")
     for name, digest in digests.items():
-        image = f'    image: {{tag: "{tag}", digest: "{digest}"}}'
-        services = replaced(rf"^  {re.escape(name)}:(?: \{{\}})?$", f"  {name}:\n{image}", services)
+        image = f'image: {{tag: "{tag}", digest: "{digest}"}}'
+        if name == "load-generator":
+            services = replaced(r"^(load:\n(?:  .*\n)*?  )image: .*$", rf"\g<1>{image}", services)
+        else:
+            services = replaced(rf"^  {re.escape(name)}:(?: \{{\}})?$", f"  {name}:\n    {image}", services)
     return head + mark + services
 
 

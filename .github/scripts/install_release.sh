@@ -21,9 +21,10 @@ kubectl --namespace shop create secret docker-registry registry --docker-server 
     --docker-username "$GITHUB_ACTOR" --docker-password "$TOKEN"
 
 verify "$CHART"
-helm install shop "oci://$CHART" --namespace shop --set 'image.pullSecrets={registry}' --wait --timeout 10m
+helm install shop "oci://$CHART" --namespace shop --set 'image.pullSecrets={registry}' --set load.enabled=true \
+    --wait --timeout 10m
 
-# Every service runs the image that the chart names by digest, and this workflow signed it.
+# Services and customers run the images that the chart names by digest, and this workflow signed them.
 own="${CHART%/charts/*}/shop/"
 template='{range .items[*].spec.template.spec.containers[*]}{.image}{"\n"}{end}'
 images=$(kubectl --namespace shop get deployments --output jsonpath="$template" | grep --fixed-strings "$own")

@@ -1,23 +1,25 @@
 #!/bin/sh
-# Replaces the HMAC key of a service, payment or checkout. At no time does a replica refuse requests that another one
+# Replaces the HMAC key of a service: payment, checkout or storefront. At no time does a replica refuse requests that another one
 # has accepted: first every replica accepts the new key, then every replica uses it, and later the old key is removed.
 #
 #   replace-hmac-key.sh begin SERVICE     adds a new key and uses it
-#   replace-hmac-key.sh finish SERVICE    removes the old key: from then on repeats of older requests are refused
+#   replace-hmac-key.sh finish SERVICE    removes the old key: from then on repeats of older requests are refused, and
+#                                         sessions of visitors who have not been back since `begin` are lost
 #
 # RELEASE and NAMESPACE name the release and its namespace (shop, shop), SECRET the Secret (<release>-<service>).
 set -eu
 
 release=${RELEASE:-shop} namespace=${NAMESPACE:-shop}
-step=${1:?begin or finish} service=${2:?payment or checkout}
-secret=${SECRET:-$release-$service}
+step=${1:?begin or finish} service=${2:?payment, checkout or storefront}
+secret=${SECRET:-$release-$service} variable=HMAC_KEY
+[ "$service" != storefront ] || variable=SESSION_KEY
 
 k() { kubectl --namespace "$namespace" "$@"; }
 fail() { echo "$*" >&2; exit 1; }
 
 use() { # KEYS: the first one is used, all are accepted
   # Standard input, because other users of this machine can read a program's arguments.
-  printf '{"stringData": {"HMAC_KEY": "%s"}}' "$1" | k patch secret "$secret" --patch-file /dev/stdin
+  printf '{"stringData": {"%s": "%s"}}' "$variable" "$1" | k patch secret "$secret" --patch-file /dev/stdin
   old=$(k get pod --selector "app.kubernetes.io/instance=$release,app.kubernetes.io/name=$service" --output name)
   k rollout restart "deployment/$release-$service"
   k rollout status --timeout=10m "deployment/$release-$service"
@@ -26,7 +28,7 @@ use() { # KEYS: the first one is used, all are accepted
   k wait --for=delete --timeout=10m $old
 }
 
-keys=$(k get secret "$secret" --output 'jsonpath={.data.HMAC_KEY}' | base64 -d)
+keys=$(k get secret "$secret" --output "jsonpath={.data.$variable}" | base64 -d)
 case $step in
   begin)
     [ "$keys" = "${keys#*,}" ] || fail "$secret has two keys: a replacement has begun"

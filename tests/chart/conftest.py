@@ -122,5 +122,15 @@ def grpc_services(values: Object) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def ports(values: Object) -> dict[str, int]:
+    """Return the port of each service."""
+    default = values["defaults"]["port"]
+    return {
+        name: (entry or {}).get("port", default) if (entry or {}).get("protocol") == "http" else 50051
+        for name, entry in values["services"].items()
+    }
+
+
+@pytest.fixture(scope="session")
 def database_services(values: Object) -> list[str]:
     return [name for name, entry in values["services"].items() if (entry or {}).get("store") == "postgresql"]

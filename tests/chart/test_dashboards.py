@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from chassis.serving import _SERVER_FAULTS
-from chassis.telemetry import durations
+from chassis.telemetry import durations, http_durations
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD_FOLDER = ROOT / "charts" / "shop" / "dashboards"
@@ -57,6 +57,7 @@ def exported_names() -> set[str]:
     names = {name for source in SOURCES for found in instruments(source) for name in prometheus_names(*found)}
     for side in ("server", "client"):
         names |= prometheus_names(durations(side).name, "s", "histogram")
+    names |= prometheus_names(http_durations().name, "s", "histogram")
     return names | COLLECTOR_METRICS
 
 

@@ -25,16 +25,19 @@ RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
-def images() -> list[str]:
-    """Return the names of all images, as the Makefile and the release find them."""
+def images() -> dict[str, str]:
+    """Return the folder of each image by its name, as the Makefile and the release find them."""
     command = ["make", "--silent", "list-images"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [line.split()[0] for line in listed.splitlines()]
+    return dict(line.split() for line in listed.splitlines())
 
 
-def service_images() -> list[str]:
-    """Return the names of the images of the chart's services."""
-    return [name for name in images() if name != "load-generator"]
+def artifacts() -> dict[str, dict[str, Any]]:
+    """Return skaffold's artifacts by the names of their images, those of its profiles included."""
+    parsed = yaml.safe_load((ROOT / "skaffold.yaml").read_text())
+    patches = [patch for profile in parsed["profiles"] for patch in profile.get("patches", [])]
+    added = [patch["value"] for patch in patches if patch["path"] == "/build/artifacts/-"]
+    return {artifact["image"]: artifact for artifact in [*parsed["build"]["artifacts"], *added]}
 
 
 def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
@@ -120,20 +123,21 @@ def test_a_release_is_published_after_its_chart_was_installed_from_the_registry(
 
 def test_a_release_builds_the_image_of_every_service_of_the_chart(values: dict[str, Any]) -> None:
     assert RELEASE["jobs"]["image"]["strategy"]["matrix"] == {"image": "${{ fromJSON(needs.plan.outputs.images) }}"}
-    assert sorted(service_images()) == sorted(values["services"])
+    assert images().keys() == values["services"].keys() | {"load-generator"}
 
 
 def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_path: Path) -> None:
     chart = shutil.copytree(ROOT / "charts/shop", tmp_path / "shop")
     subprocess.run(
         [sys.executable, SCRIPTS / "chart_images.py", "registry.example/owner/shop", "1.2.3", chart / "values.yaml"],
-        input="".join(f"{name} {DIGEST}\n" for name in service_images()),
+        input="".join(f"{name} {DIGEST}\n" for name in images()),
         text=True,
         check=True,
     )
+    with_load = {"load": {"enabled": True}}
     rendered = subprocess.run(
         [sys.executable, Path(__file__).with_name("helm.py"), chart],
-        input=json.dumps(["render", {"values": {}, "name": "shop", "namespace": "shop"}]) + "\n",
+        input=json.dumps(["render", {"values": with_load, "name": "shop", "namespace": "shop"}]) + "\n",
         capture_output=True,
         text=True,
         check=True,
@@ -141,7 +145,7 @@ def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_pat
     named = set(re.findall(r"registry\.example/[^\s\"\\]+", rendered))
     assert {image.partition("@")[2] for image in named} == {DIGEST}
     assert {re.split("[:@]", image)[0] for image in named} == {
-        f"registry.example/owner/shop/{name}" for name in service_images()
+        f"registry.example/owner/shop/{name}" for name in images()
     }
     assert "not-published" not in rendered
 
@@ -173,24 +177,27 @@ def test_a_version_without_notes_is_not_released(tmp_path: Path, version: str) -
 
 
 def test_make_and_skaffold_give_the_images_the_name_that_no_registry_serves() -> None:
-    artifacts = yaml.safe_load((ROOT / "skaffold.yaml").read_text())["build"]["artifacts"]
-    assert sorted(artifact["image"] for artifact in artifacts) == sorted(
-        f"not-published.invalid/shop/{name}" for name in service_images()
-    )
+    assert artifacts().keys() == {f"not-published.invalid/shop/{name}" for name in images()}
     assert "\nREGISTRY ?= not-published.invalid/shop\n" in (ROOT / "Makefile").read_text()
 
 
-def test_each_synced_service_gets_its_own_and_the_chassis_sources() -> None:
-    for artifact in yaml.safe_load((ROOT / "skaffold.yaml").read_text())["build"]["artifacts"]:
-        name = artifact["image"].removeprefix("not-published.invalid/shop/")
-        if "sync" not in artifact:
-            assert name == "employee-api"
-            continue
-        rules = {rule["src"]: (rule["strip"], rule["dest"]) for rule in artifact["sync"]["manual"]}
-        own = f"services/{name}/src/"
-        chassis = "services/_chassis/src/"
-        assert rules == {f"{own}**/*.py": (own, "/app"), f"{chassis}**/*.py": (chassis, "/app")}
-        assert artifact["docker"]["buildArgs"]["SERVICE"] == name
+def test_each_service_in_development_gets_its_own_and_the_chassis_sources(values: dict[str, Any]) -> None:
+    for name, folder in images().items():
+        artifact = artifacts()[f"not-published.invalid/shop/{name}"]
+        arguments = artifact["docker"]["buildArgs"]
+        assert (arguments["SERVICE"], arguments.get("FOLDER", f"services/{name}")) == (name, folder)
+        if name in values["services"]:
+            rules = {rule["src"]: (rule["strip"], rule["dest"]) for rule in artifact["sync"]["manual"]}
+            own, chassis = f"{folder}/src/", "services/_chassis/src/"
+            assert rules == {f"{own}**/*.py": (own, "/app"), f"{chassis}**/*.py": (chassis, "/app")}
+            assert arguments["OWNER"] == "10001:10001"
+
+
+def test_the_host_ports_of_kind_are_no_local_ports_of_skaffold() -> None:
+    nodes = yaml.safe_load((ROOT / "kind-config.yaml").read_text())["nodes"]
+    on_host = {mapping["hostPort"] for node in nodes for mapping in node.get("extraPortMappings", [])}
+    forwarded = yaml.safe_load((ROOT / "skaffold.yaml").read_text())["portForward"]
+    assert on_host & {forward["localPort"] for forward in forwarded} == set()
 
 
 RENOVATE = json.loads((ROOT / ".github/renovate.json").read_text())

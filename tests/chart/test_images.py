@@ -25,9 +25,9 @@ def test_own_images_have_a_name_that_never_resolves_and_the_app_version(render: 
 
 
 def test_own_images_run_as_their_user(render: Any, values: dict[str, Any]) -> None:
-    pods = dict(render().pod_templates())
+    pods = dict(render({"load": {"enabled": True}}).pod_templates())
     own = [name for name, pod in pods.items() if pod["spec"]["containers"][0]["image"].startswith(OWN)]
-    assert len(own) == len(values["services"]) + 3  # the pods of two tests and of the reconciliation
+    assert len(own) == len(values["services"]) + 4  # the pods of two tests, of the reconciliation and of customers
     assert {pods[name]["spec"]["securityContext"]["runAsUser"] for name in own} == {10001}
 
 

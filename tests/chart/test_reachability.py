@@ -79,7 +79,7 @@ OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
 ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
 GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
-ALL_PORTS = [50051, 50052, 8000, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
+ALL_PORTS = [50051, 50052, 8000, 8080, 8089, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
 
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
@@ -148,6 +148,7 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
         ("otel-collector", "jaeger", 4317),
         ("otel-collector", "prometheus", 9090),
         ("grafana", "jaeger", 16686),
+        ("storefront", "jaeger", 16686),
         ("grafana", "prometheus", 9090),
         ("prometheus", "otel-collector", 8888),
     }
@@ -155,22 +156,25 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
     assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
 
 
+def test_customers_reach_the_storefront_only(render: Any) -> None:
+    opened = matrix_of(render({"load": {"enabled": True}}), (OUTSIDER, ELSEWHERE)) - matrix_of(render())
+    assert opened == {("load-generator", "storefront", 8080)}
+
+
 def test_a_new_call_adds_one_edge(render: Any) -> None:
     opened = matrix_of(render({"services": {"ad": {"calls": ["product-catalog"]}}})) - matrix_of(render())
     assert opened == {("ad", "product-catalog", 50051)}
 
 
-def test_callers_from_outside_reach_only_exposed_services(render: Any, values: dict[str, Any]) -> None:
+def test_callers_from_outside_reach_only_exposed_services(
+    render: Any, values: dict[str, Any], ports: dict[str, int]
+) -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
     manifests = render({"networkPolicy": {"ingressFrom": peers}})
     reached = {
         (target, port) for source, target, port in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"
     }
-    assert reached == {
-        (name, 8000 if service.get("protocol") == "http" else 50051)
-        for name, service in values["services"].items()
-        if service.get("exposed")
-    }
+    assert reached == {(name, ports[name]) for name, service in values["services"].items() if service.get("exposed")}
     assert {target for target, _ in reached} & {"payment", "email", "postgresql", "valkey"} == set()
 
 
@@ -221,16 +225,13 @@ def test_every_rule_names_its_ports_and_every_ingress_rule_its_peers(
             assert rule["ports"], policy["metadata"]["name"]
 
 
-def test_test_pods_reach_every_service_and_no_store(render: Any, values: dict[str, Any]) -> None:
-    manifests = render({"observability": {"enabled": True}})
+def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str, int]) -> None:
+    manifests = render({"observability": {"enabled": True}, "load": {"enabled": True}})
     (pod,) = [found for found in manifests.hooks if found["metadata"]["name"] == "shop-test-order"]
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
     reached = {(target, port) for source, target, port in matrix_of(manifests, (tester,)) if source == "test"}
-    services = {
-        (name, 8000 if service.get("protocol") == "http" else 50051) for name, service in values["services"].items()
-    }
-    everywhere = {(name, port) for name, _ in services for port in (50051, 8000)}
-    assert services <= reached <= everywhere | {("jaeger", 16686), ("prometheus", 9090)}
+    everywhere = {(name, port) for name in ports for port in ports.values()}
+    assert ports.items() <= reached <= everywhere | {("jaeger", 16686), ("prometheus", 9090)}
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -20,14 +20,18 @@ def drawn_edges() -> set[tuple[str, str]]:
 
 def test_the_graph_shows_every_call_and_store(values: dict[str, Any]) -> None:
     entries = {name: entry or {} for name, entry in values["services"].items()}
-    calls = {(name, callee) for name, entry in entries.items() for callee in entry.get("calls", [])}
+    calls = {
+        (name, callee)
+        for name, entry in entries.items()
+        for callee in [*entry.get("calls", []), *entry.get("internalCalls", [])]
+    }
     assert drawn_edges() == calls | {(name, entry["store"]) for name, entry in entries.items() if "store" in entry}
 
 
 def test_the_table_of_components_has_the_names_and_ports_of_the_services(render: Any, values: dict[str, Any]) -> None:
     rendered = {
         f"{found['metadata']['name']}:{port['port']}"
-        for found in render({"observability": {"enabled": True}}).all("Service")
+        for found in render({"observability": {"enabled": True}, "load": {"enabled": True}}).all("Service")
         for port in found["spec"]["ports"]
         if found["metadata"]["name"].removeprefix("shop-") not in values["services"]
     }
@@ -36,7 +40,7 @@ def test_the_table_of_components_has_the_names_and_ports_of_the_services(render:
     for row in table.splitlines():
         if name := re.search(r"`<release>-([a-z-]+):", row):
             documented |= {f"shop-{name[1]}:{port}" for port in re.findall(r":(\d+)`", row)}
-    assert documented - {"shop-employee-api:8000"} == rendered - {"shop-jaeger:4317"}
+    assert documented - {"shop-employee-api:8000", "shop-storefront:8080"} == rendered - {"shop-jaeger:4317"}
     assert "shop-checkout:50051" in table
 
 
@@ -52,8 +56,29 @@ def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
         assert line in notes
 
 
+def test_the_notes_open_the_storefront_first(render: Any) -> None:
+    command = "kubectl --namespace there port-forward service/shop-storefront 8080:8080"
+    notes = render(namespace="there").notes
+    assert command in notes
+    assert notes.index(command) == notes.index("kubectl --namespace there port-forward")
+    assert "http://localhost:8080:\n" in notes
+
+
+def test_the_notes_name_the_public_url_of_a_routed_storefront_only(render: Any) -> None:
+    services = {"storefront": {"url": "https://shop.example.com"}}
+    assert "https://shop.example.com" in render({"services": services, "ingress": {"enabled": True}}).notes
+    assert "https://shop.example.com" not in render({"services": services}).notes
+
+
+def test_the_notes_say_where_customers_are_seen(render: Any) -> None:
+    command = "port-forward service/shop-load-generator 8089:8089"
+    assert command in render({"load": {"enabled": True}}).notes
+    assert command not in render().notes
+
+
 def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
-    notes = render({"services": {"email": None, "checkout": None, "employee-api": None}}).notes
+    removed = ("storefront", "email", "checkout", "employee-api")
+    notes = render({"services": dict.fromkeys(removed)}).notes
     assert "port-forward" not in notes
     assert "spool" not in notes
     assert "helm test" not in notes

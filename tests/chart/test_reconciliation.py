@@ -30,12 +30,13 @@ def test_a_job_that_found_a_mismatch_is_not_repeated(render: Any) -> None:
 
 
 def test_without_email_the_other_records_are_compared(render: Any) -> None:
-    found = environment(render({"services": {"email": None, "checkout": {"calls": ["cart"]}}}))
+    found = environment(render({"services": {"storefront": None, "email": None, "checkout": {"calls": ["cart"]}}}))
     assert "EMAIL_INTERNAL_ADDR" not in found
 
 
 @pytest.mark.parametrize(
-    "values", [{"reconciliation": {"enabled": False}}, {"services": {"payment": None, "checkout": None}}]
+    "values",
+    [{"reconciliation": {"enabled": False}}, {"services": {"storefront": None, "payment": None, "checkout": None}}],
 )
 def test_there_is_no_job_without_records_or_when_it_is_disabled(render: Any, values: dict[str, Any]) -> None:
     assert not render(values).has("CronJob", "shop-reconciliation")

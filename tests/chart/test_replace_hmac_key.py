@@ -10,12 +10,12 @@ SCRIPT = Path(__file__).parents[2] / "charts/shop/replace-hmac-key.sh"
 OLD = "o" * 32
 KUBECTL = """#!/bin/sh
 case "$*" in
-  "--namespace shop get secret shop-payment "*) base64 <secret ;;
-  "--namespace shop patch secret shop-payment --patch-file /dev/stdin")
-    sed 's/.*"HMAC_KEY": "\\(.*\\)".*/\\1/' | tr -d '\\n' >secret ;;
-  "--namespace shop rollout restart deployment/shop-payment") cat secret >>rollouts; echo >>rollouts ;;
-  "--namespace shop rollout status "*"deployment/shop-payment") ;;
-  "--namespace shop get pod --selector app.kubernetes.io/instance=shop,app.kubernetes.io/name=payment "*)
+  "--namespace shop get secret shop-$SERVICE --output jsonpath={.data.$VARIABLE}") base64 <secret ;;
+  "--namespace shop patch secret shop-$SERVICE --patch-file /dev/stdin")
+    sed 's/.*"'$VARIABLE'": "\\(.*\\)".*/\\1/' | tr -d '\\n' >secret ;;
+  "--namespace shop rollout restart deployment/shop-$SERVICE") cat secret >>rollouts; echo >>rollouts ;;
+  "--namespace shop rollout status "*"deployment/shop-$SERVICE") ;;
+  "--namespace shop get pod --selector app.kubernetes.io/instance=shop,app.kubernetes.io/name=$SERVICE "*)
     echo pod/one; echo pod/two ;;
   "--namespace shop wait --for=delete --timeout=10m pod/one pod/two") echo ended >>rollouts ;;
   *) echo "unexpected: $*" >&2; exit 1 ;;
@@ -31,9 +31,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, step: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    command = [str(SCRIPT), step, "payment"]
+def run(
+    folder: Path, step: str, service: str = "payment", variable: str = "HMAC_KEY"
+) -> subprocess.CompletedProcess[str]:
+    names = {"SERVICE": service, "VARIABLE": variable}
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", **names}
+    command = [str(SCRIPT), step, service]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -57,6 +60,13 @@ def test_the_old_key_is_removed_at_the_end(folder: Path) -> None:
     assert run(folder, "finish").returncode == 0
     *_, (new, _), last = rollouts(folder)
     assert last == [new]
+
+
+def test_the_key_of_sessions_is_replaced_in_the_same_way(folder: Path) -> None:
+    assert run(folder, "begin", "storefront", "SESSION_KEY").returncode == 0
+    accepting, using = rollouts(folder)
+    assert accepting[0] == OLD
+    assert using == accepting[::-1]
 
 
 @pytest.mark.parametrize(("step", "keys"), [("begin", f"{OLD},{OLD}"), ("finish", OLD), ("abort", OLD)])

@@ -34,7 +34,7 @@ def test_a_manifest_retained_for_longer_renders(render: Any) -> None:
 
 @pytest.mark.parametrize("removed", ["shipping", "checkout"])
 def test_a_shop_without_shipping_or_checkout_renders(render: Any, removed: str) -> None:
-    services: dict[str, Any] = {removed: None}
+    services: dict[str, Any] = {removed: None, "storefront": None}
     if removed == "shipping":
         services["checkout"] = {"calls": [], "internalCalls": []}
     assert not render({"services": services}).has("Deployment", f"shop-{removed}")

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def test_an_internal_call_of_a_service_without_internal_services_fails_the_rende
 
 def test_removing_a_callee_fails_the_render(render: Any) -> None:
     with pytest.raises(ValueError, match=r'services\.checkout\.calls: there is no service "email"'):
-        render({"services": {"email": None}})
+        render({"services": {"email": None, "storefront": None}})
 
 
 @pytest.mark.parametrize(
@@ -51,6 +50,11 @@ def test_removing_a_callee_fails_the_render(render: Any) -> None:
         {"services": {"cart": {"replica": 2}}},
         {"services": {"cart": {"replicas": -1}}},
         {"services": {"cart": {"protocol": "thrift"}}},
+        {"services": {"storefront": {"port": 80}}},
+        {"services": {"storefront": {"url": "shop.example.com"}}},
+        {"services": {"storefront": {"url": "https://shop.example.com/"}}},
+        {"load": {"rate": 0}},
+        {"load": {"shape": "square"}},
         {"services": {"cart": {"exposed": True}}},
         {"services": {"cart": {"exposed": ["shop.CartService/AddItem"]}}},
         {"services": {"cart": {"image": {"digest": "sha256:short"}}}},
@@ -101,10 +105,17 @@ def test_every_probe_has_one_handler(render: Any, matrix_values: dict[str, Any])
                 assert len({"grpc", "httpGet", "exec", "tcpSocket"} & set(container.get(probe, {"exec": 0}))) == 1
 
 
-def test_http_probes_use_the_endpoints_of_the_api(render: Any) -> None:
-    container = render().container("employee-api")
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8000}
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 8000}
+@pytest.mark.parametrize(("name", "port"), [("storefront", 8080), ("employee-api", 8000)])
+def test_an_http_service_has_one_port_everywhere(render: Any, name: str, port: int) -> None:
+    manifests = render()
+    container = manifests.container(name)
+    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": port}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port}
+    assert container["ports"] == [{"name": "http", "containerPort": port}]
+    assert manifests.environment(name)["PORT"] == str(port)
+    (exposed,) = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
+    assert exposed["port"] == port
 
 
 def test_services_of_grpc_are_headless_and_use_the_port_of_the_container(render: Any, grpc_services: list[str]) -> None:
@@ -153,49 +164,6 @@ def test_false_and_zero_override_a_default(render: Any) -> None:
 def test_two_replicas_have_a_disruption_budget(render: Any, replicas: int, expected: bool) -> None:
     manifests = render({"services": {"ad": {"replicas": replicas}}})
     assert manifests.has("PodDisruptionBudget", "shop-ad") is expected
-
-
-def test_routes_without_a_gateway_fail_the_render(render: Any) -> None:
-    with pytest.raises(ValueError, match=r"gateway\.parentRefs"):
-        render({"gateway": {"enabled": True}})
-
-
-def test_routes_lead_to_the_methods_of_a_storefront_only(render: Any) -> None:
-    manifests = render({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}})
-    rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
-    assert {
-        (rule["backendRefs"][0]["name"], match["method"]["service"], match["method"]["method"])
-        for rule in rules
-        for match in rule["matches"]
-    } == {
-        ("shop-cart", "shop.CartService", "AddItem"),
-        ("shop-cart", "shop.CartService", "GetCart"),
-        ("shop-cart", "shop.CartService", "EmptyCart"),
-        ("shop-recommendation", "shop.RecommendationService", "ListRecommendations"),
-        ("shop-product-catalog", "shop.ProductCatalogService", "ListProducts"),
-        ("shop-product-catalog", "shop.ProductCatalogService", "GetProduct"),
-        ("shop-product-catalog", "shop.ProductCatalogService", "SearchProducts"),
-        ("shop-shipping", "shop.ShippingService", "GetQuote"),
-        ("shop-currency", "shop.CurrencyService", "GetSupportedCurrencies"),
-        ("shop-currency", "shop.CurrencyService", "Convert"),
-        ("shop-checkout", "shop.CheckoutService", "PlaceOrder"),
-        ("shop-ad", "shop.AdService", "GetAds"),
-    }
-    assert {backend["port"] for rule in rules for backend in rule["backendRefs"]} == {50051}
-
-
-def test_every_exposed_method_exists(values: dict[str, Any], grpc_services: list[str]) -> None:
-    for name in grpc_services:
-        file = import_module(f"shop.{name.replace('-', '_')}_pb2").DESCRIPTOR
-        (service,) = file.services_by_name.values()
-        assert set((values["services"][name] or {}).get("exposed", [])) <= set(service.methods_by_name)
-
-
-def test_exposed_paths_of_the_api_are_routed(render: Any) -> None:
-    gateway = {"enabled": True, "parentRefs": [{"name": "public"}]}
-    manifests = render({"gateway": gateway, "services": {"employee-api": {"exposed": ["/api", "/docs"]}}})
-    (rule,) = manifests.one("HTTPRoute", "shop-employee-api")["spec"]["rules"]
-    assert [match["path"]["value"] for match in rule["matches"]] == ["/api", "/docs"]
 
 
 def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:

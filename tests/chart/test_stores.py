@@ -158,10 +158,11 @@ def test_carts_are_on_disk_before_a_call_returns(render: Any) -> None:
 def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     secrets = render().all("Secret")
     found = [value for secret in secrets for value in secret["data"].values()]
+    services = ("checkout", "email", "employee-api", "payment", "shipping", "storefront")
     assert {secret["metadata"]["name"] for secret in secrets} == {
-        f"shop-{name}" for name in ("checkout", "email", "employee-api", "payment", "postgresql", "shipping", "valkey")
+        f"shop-{name}" for name in (*services, "postgresql", "valkey")
     }
-    assert len(set(found)) == len(found) == 9
+    assert len(set(found)) == len(found) == 10
     assert all(len(value) >= 40 for value in found)
     assert all(secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for secret in secrets)
 

@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# Installs the shop on the cluster that KUBECONFIG names and tests it there: an order, chart tests, restored back-ups,
-# network policies, upgrade and restart under load, scaling, telemetry, reinstallation, production values over TLS. Each
-# step is a function; without arguments all steps run in order.
+# Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
+# tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
+# reinstallation, production values over TLS. Each step is a function; without arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
 #   LOAD_RATE            rounds of load per second (2); a round makes every service's smoke call and lists employees
+#   CUSTOMER_RATE        sessions of customers per second (1)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2}
+namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2} customer_rate=${CUSTOMER_RATE:-1}
 read -ra helm_args <<<"${HELM_ARGS:-}"
+# The gRPC services: those that have a smoke call.
 services=()
-for project in services/[a-z]*/pyproject.toml; do services+=("$(basename "$(dirname "$project")")"); done
-steps=(server_side_apply missing_images install_shop order_by_notes helm_tests restored_backup restored_sqlite_backup
-    network_policies upgrade_under_load telemetry restart_under_load replace_key_under_load
-    scale_and_spread reinstall remove_everything production_tls)
+for smoke in services/*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
+steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
+    restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
+    replace_key_under_load scale_and_spread scale_storefront restart_with_customers reinstall
+    remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -50,6 +53,21 @@ forward_prometheus() {
     sleep 3
 }
 trap '[[ -z $forward ]] || kill "$forward" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+visit() { # RESOURCE ACTION: be a visitor of the storefront behind a Service or pod, in the session of earlier visits
+    local forwarded status=0
+    k port-forward "$1" 18080:8080 >/dev/null &
+    forwarded=$!
+    for _ in $(seq 30); do
+        ! curl --silent --fail --output /dev/null http://127.0.0.1:18080/healthz || break
+        sleep 1
+    done
+    PYTHONPATH=services/load-generator/src python3 tests/e2e/storefront.py http://127.0.0.1:18080 "$work/cookies" "$2" ||
+        status=$?
+    kill "$forwarded" 2>/dev/null || true
+    wait "$forwarded" 2>/dev/null || true
+    ((status == 0)) || fail "$2 by way of $1"
+}
 
 # Checksum of all generated secrets: an upgrade must not change it.
 secrets() {
@@ -177,10 +195,16 @@ install_shop() {
 
 order_by_notes() {
     log "place an order with the commands in the notes"
-    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order:/,/^Run the/p' | sed '1d; $d' \
+    helm get notes "$release" --namespace "$namespace" | sed -n '/^Place an order without a browser:/,/^Run the/p' | sed '1d; $d' \
         >"$work/order.sh"
     bash "$work/order.sh" | tee "$work/order.json"
     grep -q '"shipping_tracking_id": "..*"\|"shippingTrackingId": "..*"' "$work/order.json" || fail "no order"
+}
+
+order_in_storefront() {
+    log "open the storefront through a port-forward and order: a form that is sent twice is one order"
+    visit "service/$release-storefront" fill
+    visit "service/$release-storefront" order
 }
 
 helm_tests() {
@@ -237,12 +261,12 @@ telemetry() {
 }
 
 restart_under_load() {
-    log "rolling restart of all ten services under load"
+    log "rolling restart of all services under load"
     under_load 180 restart_everything
 }
 
 restart_everything() {
-    for name in "${services[@]}" employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
+    for name in "${services[@]}" storefront employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
     wait_until_ready
     wait_for_old_pods
 }
@@ -273,6 +297,43 @@ scale_and_measure() {
     sleep 70 # the TTL of DNS, the age of a connection, half a minute to measure
     forward_prometheus
     python3 tests/e2e/spread.py "$prometheus" product-catalog 3 || fail "the load is not spread"
+}
+
+scale_storefront() {
+    log "scale the storefront from 1 to 3: a session continues at every pod"
+    visit "service/$release-storefront" fill
+    k scale "deployment/$release-storefront" --replicas=3 >/dev/null
+    wait_until_ready
+    local pod pods
+    pods=$(k get pods --selector "app.kubernetes.io/instance=$release,app.kubernetes.io/name=storefront" --output name)
+    [[ $(wc -l <<<"$pods") == 3 ]] || fail "not three pods: $pods"
+    for pod in $pods; do visit "$pod" cart; done
+    visit "${pods##*$'\n'}" order
+    k scale "deployment/$release-storefront" --replicas=1 >/dev/null
+    wait_until_ready
+    wait_for_old_pods
+}
+
+restart_with_customers() {
+    log "customers visit the storefront during a rolling restart of everything: no page fails"
+    customers true
+    k logs --follow "deployment/$release-load-generator" >"$work/customers.log" &
+    local followed=$!
+    for _ in $(seq 90); do ! grep -q '"event": "started"' "$work/customers.log" || break; sleep 1; done
+    sleep 30 # some orders before the restart, some during it, some after it
+    restart_everything
+    sleep 30
+    # A stopping pod prints its summary, after the sessions in flight; its network policy must last until then.
+    k scale "deployment/$release-load-generator" --replicas=0 >/dev/null
+    wait "$followed" || true
+    customers false
+    python3 tests/e2e/customers.py "$work/customers.log" || fail "customers were not served"
+}
+
+customers() { # true or false
+    helm upgrade "$release" charts/shop --namespace "$namespace" --reset-then-reuse-values \
+        --set "load.enabled=$1,load.rate=$customer_rate" >/dev/null
+    wait_until_ready
 }
 
 reinstall() {

@@ -17,10 +17,9 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 probe='
 import sys, urllib.request
-if sys.argv[1] == "employee-api":
-    urllib.request.urlopen("http://127.0.0.1:8000/healthz", timeout=2)
-elif sys.argv[1] == "load-generator":
-    urllib.request.urlopen("http://127.0.0.1:8089/", timeout=2)
+pages = {"storefront": "8080/healthz", "employee-api": "8000/healthz", "load-generator": "8089/"}
+if sys.argv[1] in pages:
+    urllib.request.urlopen("http://127.0.0.1:" + pages[sys.argv[1]], timeout=2)
 else:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -49,11 +48,16 @@ check_contents() { # NAME
 }
 
 check_process() { # NAME
-    local environment=(--env HOST=127.0.0.1) container started code
+    local environment=(--env HOST=127.0.0.1) container key started code variable
     [[ $1 != employee-api ]] || environment+=(--env PORT=8000)
     # At this rate nobody arrives during the check.
     [[ $1 != load-generator ]] || environment+=(--env STOREFRONT_URL=http://127.0.0.1:1 --env RATE=0.00001)
-    for service in "${services[@]}"; do environment+=(--env "$(tr a-z- A-Z_ <<<"$service")_ADDR=127.0.0.1:1"); done
+    key=$(openssl rand -hex 32)
+    environment+=(--env "HMAC_KEY=$key" --env "SESSION_KEY=$key")
+    for service in "${services[@]}"; do
+        variable=$(tr a-z- A-Z_ <<<"$service")
+        environment+=(--env "${variable}_ADDR=127.0.0.1:1" --env "${variable}_INTERNAL_ADDR=127.0.0.1:1")
+    done
     container=$("$builder" run --detach --network none --read-only --tmpfs /tmp --volume /data \
         "${environment[@]}" "$registry/$1:$tag")
     started=$SECONDS

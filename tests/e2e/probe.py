@@ -19,7 +19,7 @@ ADDRESSES = {
 }
 WAIT_SECONDS = 30
 INTERNAL_PORT = 50052
-OTHER_PORTS = {"employee-api": 8000, "postgresql": 5432, "valkey": 6379}
+OTHER_PORTS = {"storefront": 8080, "employee-api": 8000, "postgresql": 5432, "valkey": 6379}
 
 
 def release() -> str:

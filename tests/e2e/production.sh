@@ -42,6 +42,7 @@ image_of() { # NAME: an image in the chart
 
 create_secrets() {
     local key; key=$(openssl rand -hex 32)
+    k create secret generic storefront --from-literal=SESSION_KEY="$key"
     k create secret generic payment --from-literal=HMAC_KEY="$key" --from-literal=database-password=payment-password
     k create secret generic shipping --from-literal=database-password=shipping-password
     k create secret generic email --from-literal=database-password=email-password

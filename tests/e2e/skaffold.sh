@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs `skaffold dev` on a copy of the sources: places an order through its port-forwards, changes a source file, waits
-# until the running pod serves the change, and places another order.
+# Runs `skaffold dev` on a copy of the sources: opens the storefront and places an order through its port-forwards, changes
+# a source file, waits until the running pod serves the change, and places another order.
 #
 #   HELM_VALUES   a values file for the chart, if the cluster needs one
 #   BASE          another base image (default: the Dockerfile's)
@@ -60,6 +60,8 @@ pods() {
 started=$SECONDS
 wait_until "skaffold waits for changes" 1500 grep -q "Watching for changes" skaffold.log
 printf 'after %s s\n' "$((SECONDS - started))"
+wait_until "the storefront through skaffold's port-forwards" 60 \
+    curl --silent --fail --output /dev/null http://localhost:8080/
 wait_until "an order through skaffold's port-forwards" 60 place_order
 before=$(pods)
 

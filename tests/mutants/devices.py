@@ -37,16 +37,19 @@ def _only(options: str) -> Prove:
 
 NO_FAULTS = _only("--orders 300")
 KILLS = _only("--orders 160 --kills 8")
+MANY_KILLS = _only("--orders 400 --kills 20")
 PAUSES = _only("--orders 160 --pauses 4")
 STALLS = _only("--orders 96 --stalls 2")
 REFUSALS = _only("--orders 240 --replaced 9")
 OPERATORS = _only("--orders 160 --operators 4")
+MANY_REFUSALS = _only("--orders 400 --replaced 20")
 LATE = _only("--orders 160 --late 5")
+MANY_LATE = _only("--orders 400 --late 16")
 LATE_POSTGRES = _only("--database postgres --orders 160 --late 5")
 RESTARTS = _only("--database postgres --orders 160 --restarts 3")
 LOSSES = _only(
-    "--database postgres --replication async --orders 200 --failovers 5"
-    " --kills 2 --pauses 1 --network 1 --replaced 1 --late 2"
+    "--database postgres --replication async --orders 400 --failovers 14"
+    " --kills 4 --pauses 2 --network 2 --replaced 2 --late 3"
 )
 
 
@@ -141,7 +144,7 @@ DEVICES = (
         'metadata = (("idempotency-key", key),)',
         "metadata = ()",
         _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "tracking ids derive from keys",
@@ -157,7 +160,7 @@ DEVICES = (
         "return await self.manifest.record(Entry(key))",
         "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
         _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
-        REFUSALS,
+        MANY_REFUSALS,
     ),
     Device(
         "one shipment or fence per key",
@@ -339,7 +342,7 @@ DEVICES = (
         '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
         "                await self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "a failed item remains in the outbox",
@@ -431,7 +434,7 @@ DEVICES = (
         "if redis.call('LPOS', orders, order) then return end\n",
         "",
         _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "an addition takes effect once, Valkey",
@@ -439,7 +442,7 @@ DEVICES = (
         "  if fingerprint == ARGV[7] then return 'done' end\n",
         "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "each change of a cart changes its etag, Valkey",
@@ -463,7 +466,7 @@ DEVICES = (
         "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
         "DO UPDATE SET state = EXCLUDED.state RETURNING state",
         _tests("email", "test_spool.py::test_a_sent_letter_added_again_is_not_sent_again"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "synchronous = FULL, SQLite",
@@ -501,6 +504,6 @@ DEVICES = (
         '            self._connection.execute("ROLLBACK")\n'
         "            raise\n",
         _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
-        KILLS,
+        MANY_KILLS,
     ),
 )

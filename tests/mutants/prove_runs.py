@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from mutants.copies import Copy
 from mutants.devices import Device
@@ -25,6 +26,7 @@ class ProveRun:
         options: of the command line, without the seed.
         verdict: that of the run; or `no verdict` if it ended with an error, or took too long.
         invariants: the violated ones.
+        examples: one violation of each of them.
     """
 
     device: str
@@ -33,6 +35,7 @@ class ProveRun:
     verdict: str
     invariants: tuple[str, ...] = ()
     seconds: float = 0.0
+    examples: tuple[str, ...] = ()
 
     @property
     def is_caught(self) -> bool:
@@ -46,7 +49,7 @@ class ResultsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        runs = [ProveRun(**{**run, "invariants": tuple(run["invariants"])}) for run in map(json.loads, lines)]
+        runs = [_from_json(json.loads(line)) for line in lines]
         self._runs = {(run.device, run.options, run.seed): run for run in runs}
 
     def find(self, device: str, options: str, seed: int) -> ProveRun | None:
@@ -99,5 +102,10 @@ def _prove(copy: Copy, device: str, options: str, seed: int) -> ProveRun:
             verdict = "too slow" if status is None else "no verdict"
             return ProveRun(device, options, seed, verdict, seconds=seconds)
         report = json.loads(file.read_text(encoding="utf-8"))
-    violated = tuple(name for name, invariant in report["invariants"].items() if not invariant["holds"])
-    return ProveRun(device, options, seed, report["verdict"], violated, seconds)
+    examples = {name: each["examples"][0] for name, each in report["invariants"].items() if not each["holds"]}
+    return ProveRun(device, options, seed, report["verdict"], tuple(examples), seconds, tuple(examples.values()))
+
+
+def _from_json(run: dict[str, Any]) -> ProveRun:
+    lists = {name: tuple(run.get(name, ())) for name in ("invariants", "examples")}
+    return ProveRun(**{**run, **lists})

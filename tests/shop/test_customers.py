@@ -15,10 +15,6 @@ from shop_cli.local.workspace import discover, find
 from shop_testkit.load_runs import LoadRun, run_load
 from shop_testkit.running_shop import RunningShop
 
-pytestmark = pytest.mark.skipif(
-    all(program.name != "storefront" for program in discover()), reason="this tree has no storefront"
-)
-
 # With this seed each persona begins at least two sessions early enough to end before the run does.
 SEED = 18
 

@@ -26,8 +26,20 @@
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.parentRefs: the routes need a Gateway to attach to" -}}
 {{- end -}}
-{{- if and .Values.ingress.enabled (not (hasKey $services "employee-api")) -}}
-{{- fail "ingress.enabled: there is no service \"employee-api\" to expose" -}}
+{{- include "shop.routeCheck" (list . $services) -}}
+{{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}
+{{- fail "load.enabled: there is no service \"storefront\" to visit" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A route without a host would match every host, so a service without a URL has none. */}}
+{{- define "shop.routeCheck" -}}
+{{- $root := index . 0 -}}
+{{- $enabled := or $root.Values.gateway.enabled $root.Values.ingress.enabled -}}
+{{- range index . 1 -}}
+{{- if and $enabled (eq .protocol "http") .exposed (eq (include "shop.routed" $root) "{}") -}}
+{{- fail "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

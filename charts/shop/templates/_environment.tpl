@@ -31,11 +31,10 @@
 {{- if $service.internal }}
 - {name: INTERNAL_PORT, value: {{ $service.internalPort | quote }}}
 {{- end }}
-{{- if eq $service.protocol "http" }}
-- {name: HOST, value: 0.0.0.0}
-{{- end }}
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+{{- if eq $service.protocol "grpc" }}
 - {name: MAX_CONNECTION_AGE_SECONDS, value: {{ include "shop.connectionAge" $service | quote }}}
+{{- end }}
 - {name: DRAIN_SECONDS, value: {{ include "shop.drain" $service | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
 {{- if $root.Values.development }}
@@ -52,6 +51,21 @@
 {{- range $service.secrets }}
 - name: {{ . }}
   valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" $ }}, key: {{ . }}}}
+{{- end }}
+{{- if eq $name "email" }}
+{{- with get (include "shop.services" $root | fromJson) "storefront" }}
+{{- with .url }}
+- {name: STOREFRONT_URL, value: {{ . }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq $name "storefront" }}
+{{- if hasPrefix "https:" $service.url }}
+- {name: SECURE_COOKIE, value: "1"}
+{{- end }}
+{{- if $root.Values.observability.enabled }}
+- {name: TRACES_URL, value: "http://{{ include "shop.name" (list $root "jaeger") }}:16686"}
+{{- end }}
 {{- end }}
 {{- range $variable, $file := $service.files }}
 - {name: {{ $variable }}, value: /etc/shop/{{ $file.name }}}

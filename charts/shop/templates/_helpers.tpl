@@ -45,7 +45,7 @@ labels:
 {{- range $name, $own := .Values.services -}}
 {{- if not (kindIs "invalid" $own) -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
-{{- $_ := set $service "port" (ternary 50051 8000 (eq $service.protocol "grpc")) -}}
+{{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $services $name $service -}}
 {{- end -}}
@@ -107,6 +107,20 @@ custom
 {{- end -}}
 {{- end -}}
 {{- $secret.name | empty | ternary (dict) $secret | toJson -}}
+{{- end -}}
+
+{{/* Routes */}}
+
+{{/* HTTP services that routes from outside lead to, as JSON, each with the host of its URL as `host`. */}}
+{{- define "shop.routed" -}}
+{{- $routed := dict -}}
+{{- range $name, $service := include "shop.services" . | fromJson -}}
+{{- if and (eq $service.protocol "http") $service.exposed $service.url -}}
+{{- $_ := set $service "host" ((urlParse $service.url).host | splitList ":" | first) -}}
+{{- $_ := set $routed $name $service -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $routed -}}
 {{- end -}}
 
 {{/* Images */}}

@@ -170,6 +170,16 @@ async def test_probes_are_neither_traced_nor_logged_nor_measured(recorded: Recor
     assert (recorded.spans(), lines, recorded.telemetry.http_durations.series) == ([], [], {})
 
 
+async def test_requests_below_an_unobserved_path_are_neither_traced_nor_logged_nor_measured(recorded: Recorded) -> None:
+    served = service(recorded.telemetry)
+    served.add_unobserved_path("/things/")
+    async with client_of(served) as client:
+        with structlog.testing.capture_logs() as logs:
+            response = await client.get("/things/mug")
+    assert (response.text, response.headers["x-content-type-options"]) == ("mug", "nosniff")
+    assert (recorded.spans(), logs, recorded.telemetry.http_durations.series) == ([], [], {})
+
+
 async def test_a_probe_by_another_method_is_refused() -> None:
     async with client_of(service()) as client:
         response = await client.post("/readyz")

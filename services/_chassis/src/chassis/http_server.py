@@ -50,6 +50,7 @@ class HttpService:
         self.settings = settings
         self.telemetry = telemetry
         self._checks: list[ReadinessCheck] = []
+        self._unobserved: list[str] = []
         self._draining = False
         self._stack = AsyncExitStack()
 
@@ -59,6 +60,10 @@ class HttpService:
         It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
         """
         self._checks.append(check)
+
+    def add_unobserved_path(self, prefix: str) -> None:
+        """Record no span, duration or log line of requests whose path begins so, such as those of pictures."""
+        self._unobserved.append(prefix)
 
     def channel(
         self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
@@ -74,7 +79,7 @@ class HttpService:
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application as it is served: observed, and with `/healthz` and `/readyz`."""
-        return Probes(ObservedApplication(app, self.telemetry), self.is_ready)
+        return Probes(ObservedApplication(app, self.telemetry, self._unobserved), self.is_ready)
 
     async def is_ready(self) -> bool:
         """Return whether the service does not drain and every readiness check succeeds within two seconds."""

@@ -4,7 +4,7 @@ Responses that do not state otherwise are neither cached nor interpreted as anot
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Token
 
 import structlog
@@ -54,20 +54,24 @@ class Probes:
 
 
 class ObservedApplication:
-    """Records a span, a duration and a log line per request.
+    """Records a span, a duration and a log line per request, but for requests below one of the `unobserved` paths.
 
     An exception of the application is logged with its traceback. It is raised again unless the application has sent a
     whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str] = ()) -> None:
         self._app = app
+        self._unobserved = tuple(unobserved)
         self._tracer = telemetry.tracer
         self._durations = telemetry.http_durations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope["path"].startswith(self._unobserved):
+            await self._app(scope, receive, _Sent(send).send)
             return
         started = time.perf_counter()
         span, token = self._start_span(scope)

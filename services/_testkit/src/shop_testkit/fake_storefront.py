@@ -86,7 +86,8 @@ class FakeStorefront:
         if "session" not in request.cookies:
             user = f"user-{next(self.ids)}"
             self.users.add(user)
-            response.set_cookie("session", user, httponly=True, samesite="lax")
+            # Secure, as behind a proxy that ends TLS, which these customers pass by.
+            response.set_cookie("session", user, httponly=True, secure=True, samesite="lax")
         return response
 
     async def _home(self, request: Request) -> Response:

@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Mapping
-from http.cookiejar import CookieJar
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -73,7 +73,8 @@ class Session:
         self._origin = (environment.host or "").rstrip("/")
         self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
         self._events = environment.events
-        self._cookies = CookieJar()
+        # In a cluster and behind a forwarded port the storefront is http, even if its public URL is https.
+        self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
         self._figures = figures
         self._planned = arrival

@@ -61,6 +61,8 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         clients = connect(settings, service)
         for client in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(client.aclose)
+        # A page loads a dozen pictures; their spans would hide those of pages.
+        service.add_unobserved_path("/static/")
         signer = SessionSigner(HmacKeys.parse(settings.session_key.get_secret_value()))
         yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
 

@@ -1,0 +1,103 @@
+"""Which requests reach the release from outside, through a gateway or an Ingress."""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}]}
+INGRESS = {"enabled": True}
+SHOP = {"url": "https://shop.example.com"}
+EMPLOYEES = {"url": "http://employees.example.com:8080"}
+
+
+def test_routes_without_a_gateway_fail_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r"gateway\.parentRefs"):
+        render({"gateway": {"enabled": True}})
+
+
+def test_routes_lead_to_the_methods_of_a_storefront_only(render: Any) -> None:
+    manifests = render({"gateway": GATEWAY, "services": {"storefront": SHOP}})
+    rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
+    assert {
+        (rule["backendRefs"][0]["name"], match["method"]["service"], match["method"]["method"])
+        for rule in rules
+        for match in rule["matches"]
+    } == {
+        ("shop-cart", "shop.CartService", "AddItem"),
+        ("shop-cart", "shop.CartService", "GetCart"),
+        ("shop-cart", "shop.CartService", "EmptyCart"),
+        ("shop-recommendation", "shop.RecommendationService", "ListRecommendations"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "ListProducts"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "GetProduct"),
+        ("shop-product-catalog", "shop.ProductCatalogService", "SearchProducts"),
+        ("shop-shipping", "shop.ShippingService", "GetQuote"),
+        ("shop-currency", "shop.CurrencyService", "GetSupportedCurrencies"),
+        ("shop-currency", "shop.CurrencyService", "Convert"),
+        ("shop-checkout", "shop.CheckoutService", "PlaceOrder"),
+        ("shop-ad", "shop.AdService", "GetAds"),
+    }
+    assert {backend["port"] for rule in rules for backend in rule["backendRefs"]} == {50051}
+
+
+def test_every_exposed_method_exists(values: dict[str, Any], grpc_services: list[str]) -> None:
+    for name in grpc_services:
+        file = import_module(f"shop.{name.replace('-', '_')}_pb2").DESCRIPTOR
+        (service,) = file.services_by_name.values()
+        assert set((values["services"][name] or {}).get("exposed", [])) <= set(service.methods_by_name)
+
+
+def hosts(manifests: Any) -> dict[str, list[str]]:
+    """Return the hosts of each HTTP service that has a route."""
+    routes = {found["metadata"]["name"]: found["spec"]["hostnames"] for found in manifests.all("HTTPRoute")}
+    ingresses = {
+        found["metadata"]["name"]: [rule["host"] for rule in found["spec"]["rules"]]
+        for found in manifests.all("Ingress")
+    }
+    return routes | ingresses
+
+
+@pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
+def test_each_http_service_has_the_host_of_its_url(render: Any, way: dict[str, Any]) -> None:
+    manifests = render({**way, "services": {"storefront": SHOP, "employee-api": EMPLOYEES}})
+    assert hosts(manifests) == {
+        "shop-storefront": ["shop.example.com"],
+        "shop-employee-api": ["employees.example.com"],
+    }
+
+
+@pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
+def test_an_http_service_without_a_url_has_no_route(render: Any, way: dict[str, Any]) -> None:
+    assert hosts(render({**way, "services": {"storefront": SHOP}})) == {"shop-storefront": ["shop.example.com"]}
+
+
+@pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
+def test_routes_without_any_url_fail_the_render(render: Any, way: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"services\.storefront\.url: routes need the public URL"):
+        render(way)
+
+
+def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
+    closed: dict[str, Any] = {"storefront": {"exposed": []}, "employee-api": {"exposed": []}}
+    manifests = render({"gateway": GATEWAY, "services": closed})
+    assert manifests.has("GRPCRoute", "shop-shop")
+    assert hosts(manifests) == {}
+
+
+def test_exposed_paths_alone_are_routed(render: Any) -> None:
+    service = {**EMPLOYEES, "exposed": ["/api", "/docs"]}
+    manifests = render({"gateway": GATEWAY, "ingress": INGRESS, "services": {"employee-api": service}})
+    (rule,) = manifests.one("HTTPRoute", "shop-employee-api")["spec"]["rules"]
+    assert [match["path"]["value"] for match in rule["matches"]] == ["/api", "/docs"]
+    assert rule["backendRefs"] == [{"name": "shop-employee-api", "port": 8000}]
+    (rule,) = manifests.one("Ingress", "shop-employee-api")["spec"]["rules"]
+    assert [path["path"] for path in rule["http"]["paths"]] == ["/api", "/docs"]
+
+
+def test_each_ingress_has_a_certificate_of_its_own(render: Any) -> None:
+    services = {"storefront": {**SHOP, "tlsSecret": "shop-tls"}, "employee-api": EMPLOYEES}
+    manifests = render({"ingress": INGRESS, "services": services})
+    assert manifests.one("Ingress", "shop-storefront")["spec"]["tls"] == [
+        {"hosts": ["shop.example.com"], "secretName": "shop-tls"}
+    ]
+    assert "tls" not in manifests.one("Ingress", "shop-employee-api")["spec"]

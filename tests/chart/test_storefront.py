@@ -1,0 +1,71 @@
+"""The storefront and its customers: URLs, cookies, traces and replicas."""
+
+from typing import Any
+
+import pytest
+
+
+def with_url(url: str) -> dict[str, Any]:
+    return {"services": {"storefront": {"url": url}}}
+
+
+@pytest.mark.parametrize(("url", "secure"), [("https://shop.example.com", "1"), ("http://shop.example.com", None)])
+def test_cookies_are_sent_over_tls_only_if_the_public_url_is_https(render: Any, url: str, secure: str | None) -> None:
+    assert render(with_url(url)).environment("storefront").get("SECURE_COOKIE") == secure
+
+
+def test_e_mails_link_to_the_public_url(render: Any) -> None:
+    url = "https://shop.example.com:8443"
+    assert render(with_url(url)).environment("email")["STOREFRONT_URL"] == url
+    assert "STOREFRONT_URL" not in render().environment("email")
+
+
+def test_pages_show_traces_of_the_bundled_jaeger(render: Any) -> None:
+    manifests = render({"observability": {"enabled": True}})
+    assert manifests.environment("storefront")["TRACES_URL"] == "http://shop-jaeger:16686"
+    assert "TRACES_URL" not in render().environment("storefront")
+
+
+def test_all_replicas_verify_sessions_with_one_key_that_outlives_the_release(render: Any) -> None:
+    alone, scaled = render(), render({"services": {"storefront": {"replicas": 3}}})
+    key = {"secretKeyRef": {"name": "shop-storefront", "key": "SESSION_KEY"}}
+    for manifests in (alone, scaled):
+        assert manifests.variables("storefront")["SESSION_KEY"]["valueFrom"] == key
+        secret = manifests.one("Secret", "shop-storefront")
+        assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert scaled.one("Deployment", "shop-storefront")["spec"]["replicas"] == 3
+    assert scaled.has("PodDisruptionBudget", "shop-storefront")
+
+
+def test_customers_are_off_by_default(render: Any) -> None:
+    names = {found["metadata"]["name"] for found in render().objects}
+    assert "shop-load-generator" not in names
+
+
+def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(render: Any) -> None:
+    manifests = render({"load": {"enabled": True, "rate": 2.5, "shape": "spike"}})
+    assert manifests.environment("load-generator") == {
+        "STOREFRONT_URL": "http://shop-storefront:8080",
+        "RATE": "2.5",
+        "SHAPE": "spike",
+        "LOG_LEVEL": "info",
+    }
+    assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
+    (port,) = manifests.one("Service", "shop-load-generator")["spec"]["ports"]
+    assert port["port"] == 8089
+
+
+def test_the_load_generator_has_a_tag_and_a_digest_of_its_own(render: Any) -> None:
+    digest = "sha256:" + "0123456789abcdef" * 4
+    manifests = render({"load": {"enabled": True, "image": {"tag": "2", "digest": digest}}})
+    assert manifests.container("load-generator")["image"] == f"not-published.invalid/shop/load-generator:2@{digest}"
+
+
+def test_customers_without_a_storefront_fail_the_render(render: Any) -> None:
+    with pytest.raises(ValueError, match=r'load\.enabled: there is no service "storefront"'):
+        render({"load": {"enabled": True}, "services": {"storefront": None}})
+
+
+def test_customers_request_96_mebibytes(render: Any) -> None:
+    requests = render({"load": {"enabled": True}}).container("load-generator")["resources"]["requests"]
+    assert requests["memory"] == "96Mi"
