@@ -41,6 +41,9 @@ LOAD_PICTURES = """
 """
 
 
+pytestmark = pytest.mark.timeout(300)  # the first test of each appearance opens all pages
+
+
 @dataclass
 class View:
     """What was found on a page in one appearance.
