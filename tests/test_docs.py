@@ -78,10 +78,12 @@ def test_make_commands_exist(document: Path) -> None:
 def test_the_readme_draws_which_service_calls_which() -> None:
     values = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
     calls = {
-        (caller, callee) for caller, entry in values["services"].items() for callee in (entry or {}).get("calls", [])
+        (caller, callee)
+        for caller, entry in values["services"].items()
+        for callee in (*entry.get("calls", ()), *entry.get("internalCalls", ()))
     }
     drawn = edges(README.partition("```mermaid")[2].partition("```")[0])
-    assert {edge for edge in drawn if edge[0] not in ("client", "staff", "your")} == calls
+    assert {edge for edge in drawn if edge[0] in values["services"]} == calls
 
 
 def test_the_readme_lists_every_decision_note() -> None:
