@@ -52,6 +52,8 @@ HOPS = {
     ("checkout", "shop.EmailService/SendOrderConfirmation", "email"),
     ("checkout", "shop.internal.OrderedCart/RemoveOrdered", "cart"),
 }
+# Only the first e-mail of a minute reads the names of products.
+NAMES_OF_PRODUCTS = ("email", "shop.ProductCatalogService/ListProducts", "product-catalog")
 
 
 @dataclass
@@ -156,7 +158,7 @@ async def test_an_order_is_one_trace(shop: TracedShop) -> None:
 async def test_the_trace_of_an_order_has_every_call_once(shop: TracedShop) -> None:
     await shop.order_and_finish()
     found = hops(shop.spans())
-    assert set(found) == HOPS
+    assert set(found) - {NAMES_OF_PRODUCTS} == HOPS
     several = {hop for hop, count in found.items() if count != 1 and hop[1] not in OUTBOX}
     assert several <= {("checkout", "shop.CurrencyService/Convert", "currency")}
 
