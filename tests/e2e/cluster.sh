@@ -14,7 +14,7 @@ namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2} custo
 read -ra helm_args <<<"${HELM_ARGS:-}"
 # The gRPC services: those that have a smoke call.
 services=()
-for smoke in services/*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
+for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
     restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
     replace_key_under_load scale_and_spread scale_storefront restart_with_customers reinstall
@@ -56,12 +56,14 @@ trap '[[ -z $forward ]] || kill "$forward" 2>/dev/null || true; rm -rf "$work"' 
 
 visit() { # RESOURCE ACTION: be a visitor of the storefront behind a Service or pod, in the session of earlier visits
     local forwarded status=0
-    k port-forward "$1" 18080:8080 >/dev/null &
+    # Not by the function k, whose subshell would end instead of kubectl.
+    kubectl --namespace "$namespace" port-forward "$1" 18080:8080 >/dev/null &
     forwarded=$!
     for _ in $(seq 30); do
         ! curl --silent --fail --output /dev/null http://127.0.0.1:18080/healthz || break
         sleep 1
     done
+    kill -0 "$forwarded" 2>/dev/null || fail "no port-forward to $1"
     PYTHONPATH=services/load-generator/src python3 tests/e2e/storefront.py http://127.0.0.1:18080 "$work/cookies" "$2" ||
         status=$?
     kill "$forwarded" 2>/dev/null || true
