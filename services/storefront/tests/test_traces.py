@@ -138,7 +138,7 @@ async def test_the_password_of_the_url_is_sent_as_basic_authentication() -> None
 @pytest.mark.parametrize("answer", [no_trace, malformed, not_json, not_found, too_long])
 async def test_the_page_is_shown_without_a_trace(answer: Answer) -> None:
     async with shop_with_traces(answer) as (shop, _):
-        assert "The trace arrives a few seconds after the order." in await order_page(shop)
+        assert "The trace arrives a few seconds after the order, if the order was sampled." in await order_page(shop)
 
 
 async def test_the_page_is_shown_while_the_store_of_traces_is_down() -> None:
