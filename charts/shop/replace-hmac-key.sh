@@ -1,6 +1,7 @@
 #!/bin/sh
-# Replaces the HMAC key of a service: payment, checkout or storefront. At no time does a replica refuse requests that another one
-# has accepted: first every replica accepts the new key, then every replica uses it, and later the old key is removed.
+# Replaces the HMAC key of a service: payment, checkout or storefront. At no time does a replica refuse requests that
+# another one has accepted: first every replica accepts the new key, then every replica uses it, and later the old key
+# is removed.
 #
 #   replace-hmac-key.sh begin SERVICE     adds a new key and uses it
 #   replace-hmac-key.sh finish SERVICE    removes the old key: from then on repeats of older requests are refused, and

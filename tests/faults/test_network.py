@@ -18,11 +18,11 @@ from shop.payment_pb2 import ChargeRequest
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.commands.order import card_info
 from shop_cli.prove.customer_calls import intent_to_wire
 from shop_cli.prove.evidence import ClientOutcome
 from shop_cli.prove.ledgers import read_charges, read_manifest
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy, tcp_proxy
+from shop_cli.sample_order import card_info
 from shop_testkit.fault_testbed import FaultTestbed, outcomes_of
 from shop_testkit.waiting import wait_until
 

@@ -25,7 +25,7 @@ from shop.payment_pb2 import ChargeRequest
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.commands.order import card_info
+from shop_cli.sample_order import card_info
 from shop_internal.payment_ledger_pb2 import VoidRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_testkit.running_shop import RunningShop, running_shop

@@ -5,10 +5,10 @@ An HTTP service has the settings, the telemetry and the life of a gRPC service; 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 import uvicorn
@@ -18,12 +18,10 @@ from typing_extensions import override
 
 from chassis.errors import DomainError
 from chassis.http_serving import ObservedApplication, Probes
-from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.process import run_process, serve_until_stopped
+from chassis.service import BaseService
 from chassis.settings import MAX_PORT, ServerSettings
 from chassis.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    import grpc
 
 log = structlog.get_logger()
 
@@ -43,39 +41,18 @@ class HttpServiceSettings(ServerSettings):
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
 
 
-class HttpService:
+class HttpService(BaseService):
     """A process that serves an ASGI application: `__main__` opens its channels and adds readiness checks."""
 
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
+        super().__init__(telemetry)
         self.settings = settings
-        self.telemetry = telemetry
-        self._checks: list[ReadinessCheck] = []
         self._unobserved: list[str] = []
         self._draining = False
-        self._stack = AsyncExitStack()
-
-    def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check that raises DomainError while the service is not ready; it runs when `/readyz` is requested.
-
-        It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
-        """
-        self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
         """Record no span, duration or log line of requests whose path begins so, such as those of pictures."""
         self._unobserved.append(prefix)
-
-    def channel(
-        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
-    ) -> "grpc.aio.Channel":
-        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
-        from chassis import client  # noqa: PLC0415 - imports gRPC, which an HTTP service without peers does not need
-
-        opened = client.channel(
-            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
-        )
-        self._stack.push_async_callback(opened.close)
-        return opened
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application as it is served: observed, and with `/healthz` and `/readyz`."""
@@ -97,9 +74,6 @@ class HttpService:
     def begin_drain(self) -> None:
         """Report not ready from now on."""
         self._draining = True
-
-    async def close(self) -> None:
-        await self._stack.aclose()
 
 
 Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIApp]]

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from chassis.volume import observe_volume
 log = structlog.get_logger()
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
-ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 def run_process(

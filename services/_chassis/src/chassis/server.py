@@ -2,20 +2,19 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import grpc
 import structlog
 from google.protobuf.internal import api_implementation
 
-from chassis import client
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.listener import Listener
-from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.process import run_process, serve_until_stopped
+from chassis.service import BaseService
 from chassis.serving import Limiter
 from chassis.settings import ServiceSettings
 from chassis.telemetry import Telemetry
@@ -29,7 +28,7 @@ _CHECKS_UNTIL_NOT_READY = 3
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
-class Service:
+class Service(BaseService):
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
     Attributes:
@@ -38,15 +37,13 @@ class Service:
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
+        super().__init__(telemetry)
         self.settings = settings
-        self.telemetry = telemetry
         self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs)
         self._public = Listener(settings, telemetry, self.limiter)
         self._internal: Listener | None = None
-        self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
-        self._stack = AsyncExitStack()
 
     @property
     def port(self) -> int:
@@ -65,23 +62,6 @@ class Service:
         if self._internal is None:
             self._internal = Listener(self.settings, self.telemetry, self.limiter)
         self._internal.add_servicer(register, servicer)
-
-    def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check that raises DomainError while the service is not ready.
-
-        It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
-        """
-        self._checks.append(check)
-
-    def channel(
-        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
-    ) -> grpc.aio.Channel:
-        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
-        opened = client.channel(
-            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
-        )
-        self._stack.push_async_callback(opened.close)
-        return opened
 
     async def start(self) -> None:
         """Start to serve. Raise OSError with the address when a port is in use."""
@@ -104,9 +84,6 @@ class Service:
         await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
-
-    async def close(self) -> None:
-        await self._stack.aclose()
 
     async def _update_readiness(self) -> None:
         try:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -107,3 +107,8 @@ def _checked(address: str) -> str:
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
     """Return the call metadata that carries an idempotency key."""
     return (("idempotency-key", key),) if key else ()
+
+
+async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:
+    """Return whether the response to PlaceOrder repeats that of an order which was placed before."""
+    return ("order-replayed", "true") in tuple(await call.trailing_metadata() or ())

@@ -12,7 +12,7 @@ from chassis.fields import limit_text, parse_idempotency_key, require_between, r
 from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
-from checkout_service.domain import PlacedOrder, State
+from checkout_service.domain import MAX_USER_ID_LENGTH, PlacedOrder, State
 from checkout_service.order_spans import describe_response
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
@@ -24,7 +24,6 @@ REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
 _DEFAULT_LISTED = 50
 _MAX_ID_LENGTH = 64
-_MAX_USER_ID_LENGTH = 128
 
 
 class OrderNotFound(NotFound):
@@ -66,7 +65,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         if request.user_id:
             if request.states or request.stuck:
                 raise InvalidArgument.field("user_id", "must not be combined with states or stuck")
-            user_id = limit_text(request.user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
+            user_id = limit_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
             found = await self._journal.list_of_user(user_id, limit)
         else:
             states = [_state_from_wire(state) for state in request.states]

@@ -12,15 +12,12 @@ from typing import Annotated
 import typer
 
 from chassis.errors import Unavailable
-from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
-from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, checkout_client
 from shop_cli.commands.options import async_command
-from shop_cli.commands.order import card_info
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
@@ -32,6 +29,7 @@ from shop_cli.output.next_steps import print_steps_after_demo
 from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
+from shop_cli.sample_order import sample_order
 
 _USER = "demo"
 _LINES = 3
@@ -116,13 +114,7 @@ def _one_per_category(products: Iterable[Product]) -> list[Product]:
 
 
 async def _place_order(shop: Shop, data: Path, *, stored: bool) -> None:
-    request = PlaceOrderRequest(
-        user_id=_USER,
-        user_currency="EUR",
-        email="demo@example.com",
-        address=Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095),
-        credit_card=card_info(),
-    )
+    request = sample_order(_USER, "demo@example.com")
     async with checkout_client(shop["checkout"].address) as checkout:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]Order in EUR")

@@ -39,7 +39,12 @@ ShapeOption = Annotated[
 Duration = Annotated[
     float | None, typer.Option(min=0.1, metavar="SECONDS", help="End after so many seconds. Default: on Ctrl-C.")
 ]
-Url = Annotated[str | None, typer.Option(help="URL of the storefront. Default: $STOREFRONT_ADDR, else its local port.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of the storefront. Default: $STOREFRONT_ADDR, else that of the running shop, else its local port."
+    ),
+]
 Seed = Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")]
 
 

@@ -7,6 +7,7 @@ import typer
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.commands.watch import watch
+from shop_cli.output.order_states import PREFIX, order_state_name
 from shop_cli.output.printing import (
     amount,
     console,
@@ -24,7 +25,6 @@ orders = typer.Typer(
 )
 orders.command("watch")(watch)
 
-_PREFIX = "ORDER_STATE_"
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only orders in this state, such as SHIPPED. Repeatable.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")]
@@ -96,18 +96,14 @@ async def requeue_notifications(
 
 def _parse_state(name: str) -> orders_pb2.OrderState.ValueType:
     states = orders_pb2.OrderState.keys()
-    if (full_name := _PREFIX + name.upper()) not in states:
-        expected = ", ".join(each.removeprefix(_PREFIX) for each in states[1:])
+    if (full_name := PREFIX + name.upper()) not in states:
+        expected = ", ".join(each.removeprefix(PREFIX) for each in states[1:])
         raise typer.BadParameter(f"unknown state {name}: expected one of {expected}", param_hint="--state")
     return orders_pb2.OrderState.Value(full_name)
 
 
-def _state_name(state: orders_pb2.OrderState.ValueType) -> str:
-    return orders_pb2.OrderState.Name(state).removeprefix(_PREFIX)
-
-
 def _shown_state(order: orders_pb2.Order) -> str:
-    return _state_name(order.state) + (" (stuck)" if order.stuck else "")
+    return order_state_name(order.state) + (" (stuck)" if order.stuck else "")
 
 
 def _row(order: orders_pb2.Order) -> list[str]:
@@ -142,7 +138,7 @@ def _event_row(event: orders_pb2.OrderEvent) -> list[str]:
     return [
         format_time(event.at),
         event.step,
-        _state_name(event.state),
+        order_state_name(event.state),
         str(event.attempt),
         str(event.epoch),
         event.detail,

@@ -7,11 +7,11 @@ import typer
 
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
+from shop_cli.output.order_states import order_state_name
 from shop_cli.output.printing import amount, console, format_time, print_json
 from shop_internal import orders_pb2
 
 _POLL_SECONDS = 0.5
-_PREFIX = "ORDER_STATE_"
 
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Number of latest orders that are watched.")]
 
@@ -35,9 +35,9 @@ def _print(order: orders_pb2.Order, *, as_json: bool) -> None:
     if as_json:
         print_json(order)
         return
-    state = orders_pb2.OrderState.Name(order.state).removeprefix(_PREFIX)
     notes = [f"attempt {order.attempt}", f"owner {order.epoch}", *([order.reason] if order.reason else [])]
     waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
     at = format_time(order.updated_at)[11:]
-    text = f"{at}  {order.order_id}  {state:<12} {amount(order.total)}  {', '.join(notes)}{waiting}"
+    state = f"{order_state_name(order.state):<12}"
+    text = f"{at}  {order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"
     console.print(text, markup=False, soft_wrap=True)

@@ -1,5 +1,6 @@
 """The control room's API, for commands: JSON, with errors as `{"reason", "message"}`."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,9 +10,8 @@ from starlette.routing import Route
 
 from chassis.errors import InvalidArgument, NotFound
 from shop_cli.control_room.room import Room
-from shop_cli.local.telemetry_store import ORDER_ID, TraceQuery
-
-MAX_LISTED = 500
+from shop_cli.local.otlp_receiver import Span
+from shop_cli.local.telemetry_store import MAX_TRACES, ORDER_ID, TraceQuery
 
 
 class TraceNotFound(NotFound):
@@ -29,11 +29,7 @@ def routes(room: Room) -> list[Route]:
         return JSONResponse([asdict(each) for each in found])
 
     async def get_trace(request: Request) -> Response:
-        trace_id = request.path_params["trace_id"]
-        spans = room.telemetry.trace(trace_id)
-        if not spans:
-            raise TraceNotFound(f"no trace has the id {trace_id}: the latest 500 are stored")
-        return JSONResponse([asdict(span) for span in spans])
+        return JSONResponse([asdict(span) for span in require_trace(room, request.path_params["trace_id"])])
 
     async def act(request: Request) -> Response:
         room.act(request.path_params["action"], request.path_params["name"])
@@ -59,6 +55,14 @@ async def describe(room: Room) -> dict[str, Any]:
     }
 
 
+def require_trace(room: Room, trace_id: str) -> Sequence[Span]:
+    """Return the spans of a trace. Raise TraceNotFound."""
+    spans = room.telemetry.trace(trace_id)
+    if not spans:
+        raise TraceNotFound(f"no trace has the id {trace_id}: the latest {MAX_TRACES} are stored")
+    return spans
+
+
 def trace_query(request: Request) -> TraceQuery:
     """Read a search: `service`, `min_ms`, `errors`, `order` and `limit`. Raise InvalidArgument."""
     given = request.query_params
@@ -68,7 +72,7 @@ def trace_query(request: Request) -> TraceQuery:
         attributes={ORDER_ID: order_id} if order_id else {},
         min_milliseconds=_number(given.get("min_ms"), "min_ms", 0.0),
         failed=bool(given.get("errors")),
-        limit=min(MAX_LISTED, int(_number(given.get("limit"), "limit", 50.0))),
+        limit=min(MAX_TRACES, int(_number(given.get("limit"), "limit", 50.0))),
     )
 
 

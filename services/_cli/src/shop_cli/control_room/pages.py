@@ -16,8 +16,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from chassis.errors import InvalidArgument, NotFound
-from shop_cli.control_room.api import describe, trace_query
+from chassis.errors import InvalidArgument
+from shop_cli.control_room.api import describe, require_trace, trace_query
 from shop_cli.control_room.room import Room
 from shop_cli.local.otlp_receiver import Span
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
@@ -81,9 +81,7 @@ class _Pages:
 
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
-        spans = self._room.telemetry.trace(trace_id)
-        if not spans:
-            raise NotFound(f"no trace has the id {trace_id}: the latest 500 are stored")
+        spans = require_trace(self._room, trace_id)
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 
@@ -121,7 +119,6 @@ class _Pages:
         room, query = self._room, trace_query(request)
         return {
             **await describe(room),
-            "can_load": room.customers.available,
             "current_story": room.story,
             "traces": room.telemetry.summaries(query),
             "query": request.query_params,

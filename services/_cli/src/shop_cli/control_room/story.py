@@ -5,17 +5,15 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from chassis.errors import Aborted, DeadlineExceeded, DomainError, Unavailable
-from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
-from shop.payment_pb2 import CreditCardInfo
 from shop_cli.clients import cart_client, catalog_client, checkout_client, journal_client, key_metadata
 from shop_cli.control_room.proof import Prover
 from shop_cli.local.processes import Shop
+from shop_cli.sample_order import sample_order
 from shop_internal import orders_pb2
 
 _KILL_SECONDS = 2.0
@@ -23,8 +21,6 @@ _FROZEN_SECONDS = 6.0
 _REPEAT_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 _CALL_SECONDS = 5.0
-# Payment providers document this number as a test card; it is never issued.
-_CARD = "4242424242424242"
 
 
 @dataclass
@@ -64,7 +60,7 @@ class Story:
         self._add("payment is frozen (SIGSTOP)")
         faults = asyncio.create_task(self._inject_faults(), name="faults of the story")
         try:
-            await self._order(_request(user_id), user_id)
+            await self._order(sample_order(user_id, f"{user_id}@example.com"), user_id)
         finally:
             faults.cancel()
             await asyncio.gather(faults, return_exceptions=True)
@@ -117,18 +113,3 @@ class Story:
         if self.steps and self.steps[-1][1] == text:
             return
         self.steps.append((time.monotonic() - self._started, text))
-
-
-def _request(user_id: str) -> PlaceOrderRequest:
-    return PlaceOrderRequest(
-        user_id=user_id,
-        user_currency="EUR",
-        email=f"{user_id}@example.com",
-        address=Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095),
-        credit_card=CreditCardInfo(
-            credit_card_number=_CARD,
-            credit_card_cvv=123,
-            credit_card_expiration_year=datetime.now(UTC).year + 1,
-            credit_card_expiration_month=12,
-        ),
-    )

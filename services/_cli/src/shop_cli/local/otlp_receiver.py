@@ -1,6 +1,7 @@
 """An OTLP receiver (gRPC) on loopback, for the demo, the control room and tests."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -105,6 +106,15 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
     finally:
         await server.stop(None)
         del server  # its finalizer needs an open loop, and a traceback could hold it until the loop is closed
+
+
+def children_by_parent(spans: Sequence[Span]) -> defaultdict[str, list[Span]]:
+    """Return the spans of a trace by their parents' ids, siblings by their start; those without a parent by ""."""
+    ids = {span.span_id for span in spans}
+    children: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in sorted(spans, key=lambda each: each.started_nanos):
+        children[span.parent_id if span.parent_id in ids else ""].append(span)
+    return children
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from shop_cli.local.otlp_receiver import Sink, Span, spans_of
+from shop_cli.local.otlp_receiver import Sink, Span, children_by_parent, spans_of
 
 MAX_TRACES = 500
 MAX_SPANS = 1_000
@@ -158,15 +158,12 @@ def summarize(spans: Sequence[Span]) -> TraceSummary:
 
 def tree_order(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
     """Yield each span with its depth: parents before their children, siblings by their start."""
-    ids = {span.span_id for span in spans}
-    children: defaultdict[str, list[Span]] = defaultdict(list)
-    for span in sorted(spans, key=lambda each: each.started_nanos, reverse=True):
-        children[span.parent_id if span.parent_id in ids else ""].append(span)
-    pending = [(0, span) for span in children.pop("", [])]
+    children = children_by_parent(spans)
+    pending = [(0, span) for span in reversed(children.pop("", []))]
     while pending:
         depth, span = pending.pop()
         yield depth, span
-        pending += [(depth + 1, child) for child in children.pop(span.span_id, [])]
+        pending += [(depth + 1, child) for child in reversed(children.pop(span.span_id, []))]
 
 
 def _first(spans: Sequence[Span]) -> Span:

@@ -1,12 +1,11 @@
 """Render a trace as a tree: which service called which method, and how long each call took."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from rich.text import Text
 from rich.tree import Tree
 
-from shop_cli.local.otlp_receiver import Span
+from shop_cli.local.otlp_receiver import Span, children_by_parent
 
 _WIDTH = 68
 _DURATION_WIDTH = 10
@@ -24,10 +23,7 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
 
     A call has a client span and a server span. Both are one line, with the server's service and the client's duration.
     """
-    ids = {span.span_id for span in spans}
-    children: defaultdict[str, list[Span]] = defaultdict(list)
-    for span in sorted(spans, key=lambda each: each.started_nanos):
-        children[span.parent_id if span.parent_id in ids else ""].append(span)
+    children = children_by_parent(spans)
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     tree = Tree(Text(f"{len(spans)} spans, {(end - start) / 1e6:.1f} ms", style="bold"), guide_style="dim")

@@ -13,6 +13,7 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import CreditCardInfo
+from shop_cli.clients import is_replayed
 from shop_cli.prove.customer_plan import Intent, Line
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.histories import Histories, Times
@@ -20,7 +21,6 @@ from shop_cli.prove.ledgers import CARD_MONTH
 
 PATIENCE_SECONDS = 60.0
 DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
-_REPLAYED = ("order-replayed", "true")
 
 
 class CustomerCalls:
@@ -56,7 +56,7 @@ class CustomerCalls:
             self._record_response(intent, error.reason.encode(), started)
             raise
         self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
-        self.replays += _REPLAYED in tuple(await call.trailing_metadata() or ())
+        self.replays += await is_replayed(call)
         return response.order
 
     def _record_response(self, intent: Intent, response: bytes, started: float) -> None:

@@ -1,0 +1,34 @@
+"""The order of commands that are given no details: its address, and a card that is never charged."""
+
+import re
+from datetime import UTC, datetime
+
+from chassis.errors import InvalidArgument
+from shop.address_pb2 import Address
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.payment_pb2 import CreditCardInfo
+
+# Payment providers document this number as a test card; it is never issued.
+TEST_CARD = "4242 4242 4242 4242"
+TEST_CVV = 123
+ADDRESS = Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095)
+
+
+def sample_order(user_id: str, email: str) -> PlaceOrderRequest:
+    """Return a request that orders the contents of a user's cart in EUR."""
+    return PlaceOrderRequest(
+        user_id=user_id, user_currency="EUR", email=email, address=ADDRESS, credit_card=card_info()
+    )
+
+
+def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:
+    """Return a card that expires in a month (YYYY-MM), by default December of next year. Raise InvalidArgument."""
+    expires = expires or f"{datetime.now(UTC).year + 1}-12"
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}", expires):
+        raise InvalidArgument.field("expires", "must be a year and a month such as 2031-12")
+    return CreditCardInfo(
+        credit_card_number=number,
+        credit_card_cvv=cvv,
+        credit_card_expiration_year=int(expires[:4]),
+        credit_card_expiration_month=int(expires[5:]),
+    )
