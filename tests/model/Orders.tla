@@ -200,6 +200,8 @@ Charge(t) ==
 \* The end of resolve() in saga.py: behind a new fence only.
 Resolve(t) ==
     LET entry == charges[Key(t)]
+        isOwn == IF Without = "fingerprint of charges" THEN entry.content.price = tasks[t].content.price
+                                                       ELSE entry.content = tasks[t].content
         after == IF tasks[t].after # "ABANDONED" \/ entry.state = "FENCED" THEN tasks[t].after ELSE entry.state
     IN
     /\ tasks[t].pc = "Resolve"
@@ -207,9 +209,8 @@ Resolve(t) ==
        THEN /\ EndAs(t, "CHARGING", tasks[t].after)
             /\ IF Without = "fence" THEN UNCHANGED peers ELSE Record(Key(t), "FENCED", NoContent)
        ELSE /\ UNCHANGED peers
-            /\ CASE entry.state = "CHARGED" /\ entry.content.price = tasks[t].content.price ->
-                        Continue(t, [pc |-> "Ship", resumed |-> ~HasManifest])
-                 [] entry.state = "CHARGED" /\ entry.content.price # tasks[t].content.price ->
+            /\ CASE entry.state = "CHARGED" /\ isOwn -> Continue(t, [pc |-> "Ship", resumed |-> ~HasManifest])
+                 [] entry.state = "CHARGED" /\ ~isOwn ->
                         Continue(t, [pc |-> "ResolveShipment", why |-> "displaced"])
                  [] entry.state = "FENCED" /\ Without = "report of fences" -> EndAs(t, "CHARGING", after)
                  [] OTHER ->

@@ -106,7 +106,7 @@ class Peers:
     def resolve(self, key: str, content: Content) -> Any:
         existing = key in self.charges
         state, charged = self.charges.setdefault(key, ("FENCED", None))
-        if state == "CHARGED" and charged and charged.price != content.price:
+        if state == "CHARGED" and charged != content:
             return KeyReused(key)
         outcomes = {"CHARGED": Charged(key), "DECLINED": Refused(REFUSAL), "VOIDED": Released()}
         return outcomes.get(state) or Fenced(existing)

@@ -11,6 +11,7 @@ from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderItem, OrderResult
 from shop_cli.prove.customer_plan import Customer, Intent, Line, OrderKind
 from shop_cli.prove.evidence import (
+    NEEDS_REVIEW,
     CartEvidence,
     ClientOutcome,
     Confirmation,
@@ -258,6 +259,24 @@ def test_an_order_that_the_journal_lost_has_at_most_one_effect_of_each_kind(
     lost: OrderEvidence, invariant: str
 ) -> None:
     assert invariant in violated_after_losses(lost)
+
+
+def test_an_order_recorded_again_with_other_contents_is_compared_with_its_response_only() -> None:
+    record = JournalRecord("order-id", NEEDS_REVIEW, Money.of("EUR", 20))
+    flagged = replace(PLACED, journal_record=record, intent=replace(INTENT, max_tries=1), repeated=None)
+    unanswered = replace(flagged, response=UNKNOWN)
+    assert violated_after_losses(unanswered) == violated_after_losses(flagged) == set()
+    assert violated_after_losses(replace(flagged, charges=(Money.of("EUR", 20),))) == {"I8"}
+    assert "I8" in violated(unanswered)
+
+
+def test_an_order_recorded_again_after_its_response_had_been_lost() -> None:
+    contradiction = replace(PLACED.response, contradictions=("a repetition returned CART_EMPTY",), received_at=10.0)
+    again = replace(PLACED, response=contradiction, journal_record=JournalRecord("order-id", "DONE", TOTAL, 11.0))
+    assert violated_after_losses(again) == set()
+    assert violated(again) == {"I5"}
+    earlier = replace(again, journal_record=JournalRecord("order-id", "DONE", TOTAL, 9.0))
+    assert violated_after_losses(earlier) == {"I5"}
 
 
 def of_one_cart(*orders: OrderEvidence, key: str | None) -> tuple[OrderEvidence, ...]:

@@ -197,6 +197,24 @@ async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(
     assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
 
 
+async def test_recovery_does_not_ship_to_one_address_what_another_request_has_paid(
+    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None], run_sql: RunSql
+) -> None:
+    await checkout.place(request_of())
+    lose()
+    peers.shipping.shipments.clear()
+    peers.payment.faults["Charge"] = Fault(DOWN)
+    other = payment_pb2.CreditCardInfo(credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035)
+    await refusal(checkout.place(request_of(credit_card=other)))
+    run_sql("UPDATE orders SET lease_until = 0")
+
+    async def ended() -> bool:
+        return bool(await checkout.states() == ["VOIDED"])
+
+    await until(ended)
+    assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
+
+
 async def test_another_card_for_a_cart_whose_order_was_lost_is_not_charged(
     checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
 ) -> None:

@@ -136,15 +136,15 @@ class Payment:
             return KeyReused()
         return {"charged": Charged(key), "declined": Refused(REFUSAL), "voided": Released()}[state]
 
-    def resolve(self, key: str, amount: Money) -> Any:
+    def resolve(self, key: str, amount: Money, card: str) -> Any:
         if not self.has_ledger:
             return Unsupported()
         existing = key in self.ledger
-        state, charged, _ = self.ledger.get(key, ("fenced", None, ""))
+        state, *charged = self.ledger.get(key, ("fenced", None, ""))
         if self.fences:
             self.ledger.setdefault(key, ("fenced", None, ""))
         if state == "charged":
-            return Charged(key) if charged == amount else KeyReused(key)
+            return Charged(key) if charged == [amount, card] else KeyReused(key)
         return {"fenced": Fenced(existing), "declined": Refused(REFUSAL), "voided": Released()}[state]
 
     def void(self, key: str) -> Any:
@@ -199,6 +199,7 @@ class Task:
 
     steps: saga.Saga
     order: Order
+    fingerprint: str
     claim: Claim
     card: str
     new: NewOrder | None
@@ -259,7 +260,7 @@ class World:
         new = self.new_order(card)
         entry = now(self.journal.find(SCOPE))
         if entry is None:
-            self.begin(saga.place(), new.order, new.claim, card, new)
+            self.begin(saga.place(), new, card)
         elif entry.fingerprint != card:
             if entry.state in RELEASED_CART:
                 self.resume(now(self.journal.reopen(entry, new)), card)
@@ -271,7 +272,7 @@ class World:
             self.resume(now(self.journal.reopen(entry, replace(new, order=entry.order))), card)
         elif entry.state is State.CHARGING and not entry.leased:
             taken = now(self.journal.take_over(entry))
-            self.begin(saga.take_over(taken), taken.order, taken.claim, card)
+            self.begin(saga.take_over(taken), taken, card)
 
     def new_order(self, card: str) -> NewOrder:
         self.orders += 1
@@ -283,17 +284,18 @@ class World:
 
     def resume(self, taken: Entry | None, card: str) -> None:
         if taken is not None:
-            self.begin(saga.charge(resumed=False), taken.order, taken.claim, card)
+            self.begin(saga.charge(resumed=False), taken, card)
 
     def recover(self) -> None:
         """Run one turn of a recovery loop."""
         for state, failed in product(OPEN, (False, True)):
             for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
-                self.begin(saga.recover(entry), entry.order, entry.claim)
+                self.begin(saga.recover(entry), entry)
 
-    def begin(self, steps: saga.Saga, order: Order, claim: Claim, card: str = "", new: NewOrder | None = None) -> None:
+    def begin(self, steps: saga.Saga, held: NewOrder | Entry, card: str = "") -> None:
         if len(self.tasks) < MAX_TASKS:
-            task = Task(steps, order, claim, card, new)
+            new = held if isinstance(held, NewOrder) else None
+            task = Task(steps, held.order, held.fingerprint, held.claim, card, new)
             task.command = next(steps)
             self.tasks.append(task)
 
@@ -329,7 +331,7 @@ class World:
             case saga.Charge():
                 return lambda: self.payment.charge(charge_key, order.total, card)
             case saga.Resolve():
-                return lambda: self.payment.resolve(charge_key, order.total)
+                return lambda: self.payment.resolve(charge_key, order.total, task.fingerprint)
             case saga.Void():
                 return lambda: self.payment.void(charge_key)
             case saga.ResolveShipment():
@@ -397,6 +399,10 @@ class World:
         captured, shipped = len(self.payment.captured), len(self.shipping.shipped)
         if captured > 1 or shipped > captured:
             raise Broken(f"{captured} charges, {shipped} shipments")
+        for ship_key, order in self.shipping.shipped.items():
+            card = self.payment.ledger[ship_key if ":" in ship_key else f"{ship_key}:1"][2]
+            if order.address.street_address != f"{card} street":
+                raise Broken("shipped to the address of one request, charged to the card of another")
         if entry.state not in FINAL or (captured and entry.state in RELEASED_CART):
             raise Broken(f"ended as {entry.state} with {captured} charges")
         if entry.state is State.SHIPPED and (not shipped or {entry.placed} != self.answers):

@@ -25,6 +25,7 @@ async def test_an_entry_is_read_back_as_recorded(ledger: Ledger) -> None:
         CHARGE,
         Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), Decline.BRAND_NOT_ACCEPTED),
         Entry("fenced", State.FENCED),
+        Entry("for a request", State.CHARGED, replace(PAYMENT, request_fingerprint="f" * 64)),
         Entry("k" * 255, State.CHARGED, replace(PAYMENT, amount=Money.of("JPY", MAX_UNITS, MAX_NANOS))),
     ]
     for entry in entries:

@@ -38,8 +38,9 @@ class Payments:
     public: PaymentServiceStub
     internal: PaymentLedgerStub
 
-    async def charge(self, charge: ChargeRequest, key: str | None = None) -> str:
-        metadata = () if key is None else (("idempotency-key", key),)
+    async def charge(self, charge: ChargeRequest, key: str | None = None, fingerprint: str | None = None) -> str:
+        given = {"idempotency-key": key, "request-fingerprint": fingerprint}
+        metadata = tuple((name, value) for name, value in given.items() if value is not None)
         response = await self.public.Charge(charge_to_wire(charge), metadata=metadata)
         return response.transaction_id
 
@@ -142,6 +143,20 @@ async def test_resolving_a_charge_returns_its_transaction_and_amount(
     transaction_id = await payments.charge(make_request(), "key")
     amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
     assert (await payments.resolve("key")).charged == ledger_pb2.Charged(transaction_id=transaction_id, amount=amount)
+
+
+async def test_resolving_a_charge_returns_the_fingerprint_of_its_first_request(
+    payments: Payments, make_request: MakeRequest
+) -> None:
+    for fingerprint in ("first", "second", None):
+        await payments.charge(make_request(), "key", fingerprint)
+    assert (await payments.resolve("key")).charged.request_fingerprint == "first"
+
+
+async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+    with pytest.raises(grpc.aio.AioRpcError, match="request-fingerprint: must"):
+        await payments.charge(make_request(), "key", "f" * 65)
+    await payments.charge(make_request(), "key", "f" * 64)
 
 
 async def test_resolving_an_unused_key_fences_it(payments: Payments, make_request: MakeRequest) -> None:

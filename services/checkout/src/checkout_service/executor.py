@@ -34,6 +34,7 @@ class Work:
     """An order that this worker holds.
 
     Attributes:
+        fingerprint: of the request.
         claim: as it is when the work begins.
         card: None in recovery.
         new: to be recorded first; None if the order is in the journal already.
@@ -42,6 +43,7 @@ class Work:
     """
 
     order: Order
+    fingerprint: str
     claim: Claim
     card: Card | None = None
     new: NewOrder | None = None
@@ -162,9 +164,11 @@ class Executor:
             case saga.Insert() if work.new is not None:
                 performing = self._insert(run, work.new)
             case saga.Charge(retry) if work.card is not None:
-                performing = self._payment.charge(claim.charge_key, order.total, work.card, retry=retry)
+                performing = self._payment.charge(
+                    claim.charge_key, order.total, work.card, fingerprint=work.fingerprint, retry=retry
+                )
             case saga.Resolve():
-                performing = self._payment.resolve(claim.charge_key, order.total)
+                performing = self._payment.resolve(claim.charge_key, order.total, fingerprint=work.fingerprint)
             case saga.Void():
                 performing = self._payment.void(claim.charge_key)
             case saga.Ship():

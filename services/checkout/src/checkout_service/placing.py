@@ -171,7 +171,8 @@ class OrderPlacer:
         """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
         run: Run | None
         if released is None:
-            run = self._executor.start(Work(new.order, new.claim, card, new, self._retry_seconds), saga.place())
+            work = Work(new.order, new.fingerprint, new.claim, card, new, self._retry_seconds)
+            run = self._executor.start(work, saga.place())
         else:
             run = await self._reopen(released, new, card)
         if run is not None:
@@ -253,7 +254,7 @@ class OrderPlacer:
         return None
 
     def _continue(self, taken: Entry, card: Card, steps: Saga) -> Run:
-        work = Work(taken.order, taken.claim, card, retry_seconds=self._retry_seconds)
+        work = Work(taken.order, taken.fingerprint, taken.claim, card, retry_seconds=self._retry_seconds)
         return self._executor.start(work, steps)
 
 

@@ -312,11 +312,17 @@ class Quotes(Protocol):
 class Payment(Protocol):
     """Charges cards, once per key."""
 
-    async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
-        """Charge the card. Return Unsupported for a retry if the peer may not deduplicate by key."""
+    async def charge(self, key: str, amount: Money, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
+        """Charge the card, for the request with this fingerprint.
 
-    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
-        """Return the outcome of the key's charge; if there is none, fence the key. KeyReused: it has another amount."""
+        Return Unsupported for a retry if the peer may not deduplicate by key.
+        """
+
+    async def resolve(self, key: str, amount: Money, *, fingerprint: str) -> ChargeOutcome:
+        """Return the outcome of the key's charge; if there is none, fence the key.
+
+        KeyReused: it has another amount, or was made for another request.
+        """
 
     async def void(self, key: str) -> VoidOutcome:
         """Release the key's charge."""

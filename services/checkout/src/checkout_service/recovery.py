@@ -106,7 +106,7 @@ def recovery_work(entry: Entry, failures: int) -> Work:
 
     After `failures` failed attempts the next worker takes it over with a delay.
     """
-    return Work(entry.order, entry.claim, release_delay_seconds=retry_delay_seconds(failures))
+    return Work(entry.order, entry.fingerprint, entry.claim, release_delay_seconds=retry_delay_seconds(failures))
 
 
 def _links(entry: Entry) -> list[Link]:

@@ -65,12 +65,14 @@ class Payment:
         card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
         hmac_key_id: of that key; None in entries of older releases.
         brand: None for a number of no known brand, which is declined.
+        request_fingerprint: what the caller's request for this charge was, in the caller's terms; empty if not given.
     """
 
     amount: Money
     card_hmac: bytes
     hmac_key_id: str | None
     brand: str | None
+    request_fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,17 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChargeRequest:
-    """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card."""
+    """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card.
+
+    Attributes:
+        fingerprint: stored with the charge, for callers that resolve it. Repeats need not have the same one.
+    """
 
     currency_code: str
     units: int
     nanos: int
     card: Card
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +202,8 @@ class PaymentProcessor:
         if amount.total_nanos <= 0:
             raise InvalidArgument.field("amount", "must be more than zero")
         cards.check_format(request.card, "credit_card")
-        payment = Payment(amount, card_hmac, self.hmac_keys.current_id, cards.brand_of(request.card.digits))
+        brand = cards.brand_of(request.card.digits)
+        payment = Payment(amount, card_hmac, self.hmac_keys.current_id, brand, request.fingerprint)
         decline = cards.decline_reason(request.card, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 from chassis import paging
 from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
-from chassis.fields import parse_idempotency_key, require_present, require_text
+from chassis.fields import limit_text, parse_idempotency_key, require_present, require_text
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from payment_service.cards import Card
@@ -28,6 +28,7 @@ from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
+_MAX_FINGERPRINT_LENGTH = 64
 
 
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
@@ -40,7 +41,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
     @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         key = _idempotency_key(context)
-        charge = _charge_from_wire(request)
+        charge = _charge_from_wire(request, _request_fingerprint(context))
         await self._failpoints.reach(BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
         log.debug("charged", transaction_id=entry.transaction_id)
@@ -91,7 +92,13 @@ def _idempotency_key(context: ServicerContext) -> str:
     return str(uuid.uuid4()) if given is None else parse_idempotency_key(given)
 
 
-def _charge_from_wire(request: payment_pb2.ChargeRequest) -> ChargeRequest:
+def _request_fingerprint(context: ServicerContext) -> str:
+    fingerprint = metadata_value(context, "request-fingerprint") or ""
+    limit_text(fingerprint, "request-fingerprint", max_length=_MAX_FINGERPRINT_LENGTH)
+    return fingerprint
+
+
+def _charge_from_wire(request: payment_pb2.ChargeRequest, fingerprint: str) -> ChargeRequest:
     """Convert the request; raise InvalidArgument if amount or card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
@@ -100,6 +107,7 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest) -> ChargeRequest:
         request.amount.units,
         request.amount.nanos,
         _card_from_wire(request.credit_card),
+        fingerprint,
     )
 
 
@@ -120,7 +128,11 @@ def _recorded_to_wire(found: Recorded) -> ledger_pb2.ResolveOrFenceResponse:
         return ledger_pb2.ResolveOrFenceResponse(declined=ledger_pb2.Declined(reason=entry.reason))
     if entry.state is State.VOIDED:
         return ledger_pb2.ResolveOrFenceResponse(voided=ledger_pb2.Voided(transaction_id=entry.transaction_id))
-    charged = ledger_pb2.Charged(transaction_id=entry.transaction_id, amount=money_to_wire(entry.payment.amount))
+    charged = ledger_pb2.Charged(
+        transaction_id=entry.transaction_id,
+        amount=money_to_wire(entry.payment.amount),
+        request_fingerprint=entry.payment.request_fingerprint,
+    )
     return ledger_pb2.ResolveOrFenceResponse(charged=charged)
 
 

@@ -194,7 +194,7 @@ class CustomerSimulator(CustomerCalls):
                 reason = error.reason
                 await asyncio.sleep(intent.returns_after_seconds or rng.uniform(0.05, 0.3))
             else:
-                response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1)
+                response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1, received_at=time.time())
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
             tries += 1
         self._unanswered += intent.max_tries is None

@@ -1,5 +1,6 @@
 """What is known about each order and cart after a run: the customer's view and the ledgers' entries."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -34,6 +35,7 @@ class OrderResponse:
 
     Attributes:
         order: from the first OK response.
+        received_at: when that was received, in seconds since 1970; infinite without one.
         reason: of the refusal, or of the last failure.
         contradictions: responses to the same request that do not agree with the first one, in words.
     """
@@ -43,6 +45,7 @@ class OrderResponse:
     reason: str = ""
     tries: int = 0
     contradictions: tuple[str, ...] = ()
+    received_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,12 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """An order in checkout's own journal."""
+    """An order in checkout's own journal; `created_at` is in seconds since 1970."""
 
     order_id: str
     state: str
     total: Money
+    created_at: float = 0.0
 
     @property
     def is_flagged(self) -> bool:
@@ -111,8 +115,13 @@ class OrderEvidence:
 
     @property
     def needs_reconciliation(self) -> bool:
-        """Whether the order had an effect and is not in the journal, or is left to operators."""
-        return self.is_flagged or (self.journal_record is None and bool(self.charges or self.shipments))
+        """Whether the order is left to operators, or the journal has lost it after an effect.
+
+        A record that is younger than the response was made by a repeated request after the loss.
+        """
+        if self.journal_record is None:
+            return bool(self.charges or self.shipments)
+        return self.is_flagged or self.journal_record.created_at > self.response.received_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def _sums_agree(evidence: Evidence) -> Iterator[str]:
     charged: Counter[str] = Counter()
     ordered: Counter[str] = Counter()
     for order in evidence.orders:
-        expected = _expected_charge(order)
+        expected = _expected_charge(evidence, order)
         if expected is None and _is_excused(evidence, order):
             continue
         for charge in order.charges:
@@ -239,11 +239,17 @@ def _sums_agree(evidence: Evidence) -> Iterator[str]:
             yield f"charges add up to {Money(code, nanos)}, orders to {Money(code, ordered[code])}"
 
 
-def _expected_charge(order: OrderEvidence) -> Money | None:
-    """Return the total in the response, without one the total in the journal, None if there is neither."""
+def _expected_charge(evidence: Evidence, order: OrderEvidence) -> Money | None:
+    """Return the total in the response, without one the total in the journal, None if there is neither.
+
+    An order that the journal had lost may have been recorded again with other contents than were charged: it is left to
+    operators, and its total in the journal means nothing.
+    """
     if order.response.order is not None:
         return order_total(order.response.order)
-    return None if order.journal_record is None else order.journal_record.total
+    if order.journal_record is None or _is_excused(evidence, order):
+        return None
+    return order.journal_record.total
 
 
 def order_total(order: OrderResult) -> Money:

@@ -22,7 +22,9 @@ E = TypeVar("E")
 
 CARD_MONTH = 12
 _CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
-_ORDERS = "SELECT email, order_id, state, currency_code, total_units, total_nanos FROM orders ORDER BY created_at"
+_ORDERS = (
+    "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at FROM orders ORDER BY created_at"
+)
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 _SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
@@ -124,8 +126,9 @@ def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
 def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
     """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
     records: dict[str, list[JournalRecord]] = {}
-    for recipient, order_id, state, code, units, nanos in query(database_url, _ORDERS):
-        records.setdefault(recipient, []).append(JournalRecord(order_id, state, Money.of(code, units, nanos)))
+    for recipient, order_id, state, code, units, nanos, created_at in query(database_url, _ORDERS):
+        record = JournalRecord(order_id, state, Money.of(code, units, nanos), created_at)
+        records.setdefault(recipient, []).append(record)
     return records
 
 

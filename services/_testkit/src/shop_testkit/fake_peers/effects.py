@@ -97,6 +97,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         super().__init__()
         self.ledger: dict[str, str] = {}
         self.requests: dict[str, payment_pb2.ChargeRequest] = {}
+        self.fingerprints: dict[str, str] = {}
         self.seconds_left = 0.0
 
     @property
@@ -110,6 +111,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         await self.begin("Charge")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         state = self.ledger.setdefault(key, "charged")
+        self.fingerprints.setdefault(key, metadata_value(context, "request-fingerprint") or "")
         if state == "fenced":
             raise Aborted("the key is fenced", reason="CHARGE_FENCED")
         if self.requests.setdefault(key, request) != request:
@@ -127,6 +129,7 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         super().__init__()
         self._ledger = payment.ledger
         self._requests = payment.requests
+        self._fingerprints = payment.fingerprints
 
     @override
     async def ResolveOrFence(
@@ -138,7 +141,11 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         match self._ledger.setdefault(key, "fenced"):
             case "charged":
                 amount = self._requests[key].amount
-                charged = payment_ledger_pb2.Charged(transaction_id=f"transaction-{key}", amount=amount)
+                charged = payment_ledger_pb2.Charged(
+                    transaction_id=f"transaction-{key}",
+                    amount=amount,
+                    request_fingerprint=self._fingerprints.get(key, ""),
+                )
                 return payment_ledger_pb2.ResolveOrFenceResponse(charged=charged)
             case "voided":
                 return payment_ledger_pb2.ResolveOrFenceResponse(voided=payment_ledger_pb2.Voided())

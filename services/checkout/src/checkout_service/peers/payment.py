@@ -40,18 +40,19 @@ class PaymentClient(Payment):
         self._ledger_service = InternalService("shop.internal.PaymentLedger")
 
     @override
-    async def charge(self, key: str, amount: Money, card: Card, *, retry: bool) -> ChargeOutcome:
+    async def charge(self, key: str, amount: Money, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         request = payment_pb2.ChargeRequest(amount=money_to_wire(amount), credit_card=card_to_wire(card))
         try:
             if retry and not await self._deduplicates():
                 return Unsupported()
-            reply = await self._charges.Charge(request, metadata=(("idempotency-key", key),))
+            metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))
+            reply = await self._charges.Charge(request, metadata=metadata)
         except DomainError as error:
             return _outcome_of_error(error)
         return Charged(reply.transaction_id)
 
     @override
-    async def resolve(self, key: str, amount: Money) -> ChargeOutcome:
+    async def resolve(self, key: str, amount: Money, *, fingerprint: str) -> ChargeOutcome:
         request = payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key)
         try:
             reply = await self._ledger_service.call(self._ledger.ResolveOrFence, request)
@@ -59,7 +60,7 @@ class PaymentClient(Payment):
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        return _outcome_from_wire(reply, amount)
+        return _outcome_from_wire(reply, amount, fingerprint)
 
     @override
     async def void(self, key: str) -> VoidOutcome:
@@ -88,12 +89,16 @@ class PaymentClient(Payment):
         return self._ledger_service.found
 
 
-def _outcome_from_wire(reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money) -> ChargeOutcome:
+def _outcome_from_wire(
+    reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money, fingerprint: str
+) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
-        case "charged" if reply.charged.amount != money_to_wire(amount):
-            return KeyReused(reply.charged.transaction_id)
         case "charged":
-            return Charged(reply.charged.transaction_id)
+            charged = reply.charged
+            # A payment of an older release stores no fingerprints.
+            same_request = charged.request_fingerprint in {"", fingerprint}
+            outcome = Charged if same_request and charged.amount == money_to_wire(amount) else KeyReused
+            return outcome(charged.transaction_id)
         case "fenced":
             return Fenced(reply.fenced.existing)
         case "voided":

@@ -16,7 +16,7 @@ _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # no
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
         %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(hmac_key_id)s, %(brand)s,
-        %(reason)s, %(transaction_id)s
+        %(reason)s, %(request_fingerprint)s, %(transaction_id)s
     ) ON CONFLICT DO NOTHING RETURNING charge_key
 """  # noqa: S608
 _VOID = f"""

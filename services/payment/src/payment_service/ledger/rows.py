@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from chassis.money import Money
 from payment_service.domain import CapturedCharge, Entry, Payment, State
 
-COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason"
+COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint"
 """The columns that `entry_from_row` reads."""
 
 
@@ -28,6 +28,7 @@ def entry_to_row(entry: Entry) -> dict[str, Any]:
         "hmac_key_id": payment and payment.hmac_key_id,
         "brand": payment and payment.brand,
         "reason": entry.reason,
+        "request_fingerprint": payment and payment.request_fingerprint,
         "transaction_id": entry.transaction_id,
     }
 
@@ -37,7 +38,8 @@ def entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
-        payment = Payment(amount, bytes(row["card_hmac"]), row["hmac_key_id"], row["brand"])
+        fingerprint = row["request_fingerprint"] or ""
+        payment = Payment(amount, bytes(row["card_hmac"]), row["hmac_key_id"], row["brand"], fingerprint)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"])
 
 

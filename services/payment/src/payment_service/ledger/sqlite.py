@@ -16,7 +16,8 @@ from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_r
 _FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = :charge_key"  # noqa: S608 - a constant
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
-        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand, :reason, :transaction_id
+        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand, :reason,
+        :request_fingerprint, :transaction_id
     ) ON CONFLICT DO NOTHING
 """  # noqa: S608
 _VOID = """
