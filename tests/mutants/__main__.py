@@ -75,6 +75,8 @@ def main() -> int:
     parser.add_argument("--prove", type=Path, metavar="FILE", help="of results: runs that it contains are not repeated")
     parser.add_argument("--jobs", type=int, default=1, help="runs of prove at a time")
     given = parser.parse_args()
+    if unknown := set(given.names) - {device.name for device in DEVICES}:
+        parser.error(f"no such device: {', '.join(sorted(unknown))}")
     devices = [device for device in DEVICES if not given.names or device.name in given.names]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = copy_repository(Path(folder))

@@ -139,7 +139,7 @@ DEVICES = (
         LATE,
     ),
     Device(
-        "a charge that recovery finds was made for the order's request",
+        "a charge is adopted by its own request only",
         f"{_CHECKOUT}/peers/payment.py",
         'charged.request_fingerprint in {"", fingerprint}',
         "True",
