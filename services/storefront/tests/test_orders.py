@@ -134,6 +134,23 @@ async def test_a_stream_ends_in_time_and_survives_an_outage_of_checkout(
     assert "event: end" not in stream
 
 
+async def test_further_streams_are_refused_until_one_ends(
+    visitor: Visitor, backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storefront_service.pages.orders._MAX_STREAMS", 1)
+    backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
+    path = await placed(visitor)
+    (found,) = backends.checkout.orders.values()
+    reads = backends.checkout_peer.calls
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(visitor.get(f"{path}/events"))
+        await wait_until(lambda: reads["GetOrder"] >= 2)
+        assert (await visitor.get(f"{path}/events")).status_code == 503
+        found.order.state = orders_pb2.ORDER_STATE_DONE
+    assert first.result().status_code == 200
+    assert (await visitor.get(f"{path}/events")).status_code == 200
+
+
 async def test_the_e_mail_is_shown_as_text_and_framed_without_rights(visitor: Visitor, backends: Backends) -> None:
     backends.checkout.mail = MAIL
     path = await placed(visitor)

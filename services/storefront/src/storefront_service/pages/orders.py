@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -20,6 +21,8 @@ from storefront_service.web.headers import PERSONAL
 # Below the grace period of a drain, so that a stream never delays the end of the process; browsers reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
+# Each stream reads the order several times a second, and holds a connection: a visitor can open any number of them.
+_MAX_STREAMS = 100
 # Spans are exported in batches every few seconds.
 _TRACE_POLL_SECONDS = 1.0
 _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
@@ -39,6 +42,7 @@ class OrderPages:
         self._orders = orders
         self._mails = mails
         self._traces = traces
+        self._streams = 0
 
     def routes(self) -> list[Route]:
         return [
@@ -74,10 +78,15 @@ class OrderPages:
         )
 
     async def events(self, request: Request) -> Response:
-        """Stream the order's progress as server-sent events, until it changes no more or the stream's time is over."""
+        """Stream the order's progress as server-sent events, until it changes no more or the stream's time is over.
+
+        Refused while there are too many streams: the page remains as it was when it was loaded.
+        """
         order = await self._find(request)
+        if self._streams >= _MAX_STREAMS:
+            raise HTTPException(503, "too many pages are updated live")
         headers = {"cache-control": PERSONAL, "x-accel-buffering": "no"}
-        return StreamingResponse(self._events(order), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._counted(self._events(order)), media_type="text/event-stream", headers=headers)
 
     async def email(self, request: Request) -> Response:
         mail, frame = await asyncio.gather(self._mail(request), self._pages.frame(request))
@@ -97,6 +106,14 @@ class OrderPages:
     async def _mail(self, request: Request) -> Mail | None:
         order = await self._find(request)
         return await require("email", self._mails.find(order.order_id))
+
+    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self._streams -= 1
 
     async def _events(self, order: Order) -> AsyncIterator[str]:
         until = time.monotonic() + _STREAM_SECONDS
