@@ -2,6 +2,8 @@ from typing import Any
 
 import pytest
 
+from checkout_service.reconciliation.__main__ import DISAGREE
+
 
 def environment(manifests: Any) -> dict[str, Any]:
     job = manifests.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
@@ -24,9 +26,11 @@ def test_the_job_exports_its_metrics(render: Any) -> None:
     assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
 
 
-def test_a_job_that_found_a_mismatch_is_not_repeated(render: Any) -> None:
+def test_a_job_is_repeated_unless_it_found_a_mismatch(render: Any) -> None:
     job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
-    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [DISAGREE])
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (3, "Never")
 
 
 def test_without_email_the_other_records_are_compared(render: Any) -> None:
