@@ -38,7 +38,7 @@ def _only(options: str) -> Prove:
 NO_FAULTS = _only("--orders 300")
 KILLS = _only("--orders 160 --kills 8")
 MANY_KILLS = _only("--orders 400 --kills 20")
-PAUSES = _only("--orders 160 --pauses 4")
+PAUSES = _only("--orders 240 --pauses 8")
 STALLS = _only("--orders 96 --stalls 2")
 REFUSALS = _only("--orders 240 --replaced 9")
 OPERATORS = _only("--orders 160 --operators 4")
@@ -96,7 +96,7 @@ DEVICES = (
         "found = await self.ledger.find(key)\n"
         "        return Recorded(found or Entry(key, State.FENCED), existing=found is not None)",
         _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
-        LATE,
+        MANY_LATE,
     ),
     Device(
         "one ledger entry per key, SQLite",
