@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +19,14 @@ from rich.table import Table
 
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import default_ports, discover_services, root
+from shop_cli.local.workspace import Program, default_ports, discover, discover_services, root
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import disk
 import employees
 import orders
+import pages
 import reads
 from measure import running_script
 
@@ -40,13 +41,19 @@ Rows = dict[str, dict[str, float]]
 
 @asynccontextmanager
 async def running(
-    telemetry: Mapping[str, str], *, modules: Mapping[str, str] | None = None
+    telemetry: Mapping[str, str],
+    *,
+    modules: Mapping[str, str] | None = None,
+    programs: Sequence[Program] = (),
 ) -> AsyncIterator[tuple[Shop, int, float]]:
     """Run a whole shop on its embedded defaults; yield it, a free port and the seconds until all of it served.
 
-    `modules` replaces what `python -m` runs, by a service's name.
+    Args:
+        telemetry: environment variables of all processes.
+        modules: replaces what `python -m` runs, by a service's name.
+        programs: by default the gRPC services.
     """
-    found = discover_services()
+    found = programs or discover_services()
     programs = [replace(program, module=(modules or {}).get(program.name, program.module)) for program in found]
     here = Path(__file__).parent
     names = default_ports(programs)
@@ -108,6 +115,10 @@ async def measure_all() -> dict[str, Rows]:
             show(title, found[title])
     found["orders, 10 % sampled"] = await order_runs()
     show("orders, 10 % sampled", found["orders, 10 % sampled"])
+    with_storefront = [program for program in discover() if program.name != "employee-api"]
+    async with running(_SAMPLED, programs=with_storefront) as (shop, _, _):
+        found["pages, 10 % sampled"] = await pages.measure(shop)
+        show("pages, 10 % sampled", found["pages, 10 % sampled"])
     async with running(_SAMPLED) as (shop, _, _):
         found["memory"] = await reads.memory_under_load(shop)
         show("memory after so many calls, and after as many again", found["memory"])
