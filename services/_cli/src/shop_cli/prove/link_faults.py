@@ -7,11 +7,8 @@ from contextlib import contextmanager
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _DELAY_SECONDS = 0.15
-_SLOW_SECONDS, _COLLECT_SECONDS = 0.3, 0.3
-"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off.
-
-Not longer: the orders that begin before the next fault would be finished before they are held.
-"""
+_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
+"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
 
 
 async def disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> None:
