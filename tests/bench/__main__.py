@@ -53,14 +53,16 @@ async def running(
         modules: replaces what `python -m` runs, by a service's name.
         programs: by default the gRPC services.
     """
-    found = programs or discover_services()
-    programs = [replace(program, module=(modules or {}).get(program.name, program.module)) for program in found]
+    chosen = [
+        replace(program, module=(modules or {}).get(program.name, program.module))
+        for program in programs or discover_services()
+    ]
     here = Path(__file__).parent
-    names = default_ports(programs)
+    names = default_ports(chosen)
     with reserved(len(names) + 2) as ports, tempfile.TemporaryDirectory() as folder:
         *own, sink, spare = ports
         environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
-        shop = Shop(programs, Path(folder), dict(zip(names, own, strict=True)), environment)
+        shop = Shop(chosen, Path(folder), dict(zip(names, own, strict=True)), environment)
         async with running_script(here / "sink_service.py", sink), shop:
             begun = min(process.started_at for process in shop)
             await shop.wait_until_serving()

@@ -19,9 +19,9 @@ from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_cli.local.processes import Shop
 
-PRODUCT_PAGE, CALLS = "product page", "the calls of a product page"
+_CALLS = "the calls of a product page"
 _PRODUCT, _CATEGORY = "copper-kettle", "kitchen"
-_PATHS = {"home page": "/", PRODUCT_PAGE: f"/products/{_PRODUCT}", "cart page": "/cart"}
+_PATHS = {"home page": "/", "product page": f"/products/{_PRODUCT}", "cart page": "/cart"}
 _ROUNDS = 3
 _VISITS = 200
 
@@ -37,13 +37,13 @@ async def measure(shop: Shop) -> dict[str, dict[str, float]]:
         visitor = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://{shop['storefront'].address}"))
         await visitor.get("/")
         visits = {name: _page(visitor, path) for name, path in _PATHS.items()}
-        visits[CALLS] = await _calls(shop, visitor.cookies["session"].partition(".")[0], stack)
+        visits[_CALLS] = await _calls(shop, visitor.cookies["session"].partition(".")[0], stack)
         rounds: dict[str, list[dict[str, float]]] = {name: [] for name in visits}
         for _ in range(_ROUNDS):
             for name, visit in visits.items():
-                rounds[name].append(await _round(shop, visit, with_client=name == CALLS))
+                rounds[name].append(await _round(shop, visit, with_client=name == _CALLS))
     rows = {name: {key: median(each[key] for each in made) for key in made[0]} for name, made in rounds.items()}
-    calls = rows[CALLS]["cpu_milliseconds"]
+    calls = rows[_CALLS]["cpu_milliseconds"]
     for row in rows.values():
         row["of_calls"] = row["cpu_milliseconds"] / calls
     return {name: {key: round(value, 2) for key, value in row.items()} for name, row in rows.items()}

@@ -65,7 +65,7 @@ class Payment:
         card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
         hmac_key_id: of that key; None in entries of older releases.
         brand: None for a number of no known brand, which is declined.
-        request_fingerprint: what the caller's request for this charge was, in the caller's terms; empty if not given.
+        request_fingerprint: identifies for the caller what it charged for; opaque, empty if it was not given.
     """
 
     amount: Money

@@ -94,8 +94,7 @@ def _idempotency_key(context: ServicerContext) -> str:
 
 def _request_fingerprint(context: ServicerContext) -> str:
     fingerprint = metadata_value(context, "request-fingerprint") or ""
-    limit_text(fingerprint, "request-fingerprint", max_length=_MAX_FINGERPRINT_LENGTH)
-    return fingerprint
+    return limit_text(fingerprint, "request-fingerprint", max_length=_MAX_FINGERPRINT_LENGTH)
 
 
 def _charge_from_wire(request: payment_pb2.ChargeRequest, fingerprint: str) -> ChargeRequest:

@@ -7,7 +7,7 @@ import typer
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.commands.watch import watch
-from shop_cli.output.order_states import PREFIX, order_state_name
+from shop_cli.output.order_states import STATE_PREFIX, order_state_name
 from shop_cli.output.printing import (
     amount,
     console,
@@ -96,8 +96,8 @@ async def requeue_notifications(
 
 def _parse_state(name: str) -> orders_pb2.OrderState.ValueType:
     states = orders_pb2.OrderState.keys()
-    if (full_name := PREFIX + name.upper()) not in states:
-        expected = ", ".join(each.removeprefix(PREFIX) for each in states[1:])
+    if (full_name := STATE_PREFIX + name.upper()) not in states:
+        expected = ", ".join(each.removeprefix(STATE_PREFIX) for each in states[1:])
         raise typer.BadParameter(f"unknown state {name}: expected one of {expected}", param_hint="--state")
     return orders_pb2.OrderState.Value(full_name)
 

@@ -2,8 +2,8 @@
 
 from shop_internal.orders_pb2 import OrderState
 
-PREFIX = "ORDER_STATE_"
+STATE_PREFIX = "ORDER_STATE_"
 
 
 def order_state_name(state: OrderState.ValueType) -> str:
-    return OrderState.Name(state).removeprefix(PREFIX)
+    return OrderState.Name(state).removeprefix(STATE_PREFIX)
