@@ -6,7 +6,7 @@ import re
 import shutil
 import struct
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -32,10 +32,12 @@ def resident_megabytes(pid: int) -> float:
 
 
 @asynccontextmanager
-async def running_script(script: Path, port: int) -> AsyncIterator[int]:
+async def running_script(
+    script: Path, port: int, environment: Mapping[str, str] = os.environ
+) -> AsyncIterator[int]:
     """Run a script that serves gRPC on a port; yield its process id."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), env={**os.environ, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
+        sys.executable, str(script), env={**environment, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
     )
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -1,27 +1,36 @@
-"""End-to-end orders: latency one at a time, throughput with several in flight, CPU over all processes."""
+"""Orders from a compiled client: latency one at a time, throughput with several in flight, CPU over all servers."""
 
 import asyncio
-import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
-from statistics import median, quantiles
 
+import ghz
 import grpc
-from measure import cpu_seconds
+import rounds
+from rounds import Figures, Row, Rows
+from shops import Running
 
 from shop import (
     address_pb2,
     cart_pb2,
     cart_pb2_grpc,
     checkout_pb2,
-    checkout_pb2_grpc,
     empty_pb2,
     payment_pb2,
     product_catalog_pb2_grpc,
 )
 from shop_cli.local.processes import Shop
+from shop_cli.local.workspace import root
 
+METHOD = "shop.CheckoutService.PlaceOrder"
+PROTO = root() / "protos" / "shop" / "checkout.proto"
+CPU, P50, P99 = "cpu_milliseconds", "p50_milliseconds", "p99_milliseconds"
+_CARTS_AT_ONCE = 8
+# Confirmations and telemetry in the background are part of the cost of orders, filling carts is not.
+_BACKGROUND_SECONDS = 1.0
 _CARD = payment_pb2.CreditCardInfo(
     credit_card_number="4242424242424242",
     credit_card_cvv=123,
@@ -33,59 +42,81 @@ _ADDRESS = address_pb2.Address(
 )
 
 
+@dataclass(frozen=True)
+class Shape:
+    """How orders are placed: so many, with so many lines each, so many of them in flight."""
+
+    lines: int
+    in_flight: int
+    orders: int
+
+    def __str__(self) -> str:
+        return f"{self.lines} lines, " + ("alone" if self.in_flight == 1 else f"{self.in_flight} in flight")
+
+
+async def compare(shops: Mapping[str, Running], shapes: Sequence[Shape], number_of_rounds: int) -> Rows:
+    """Return the figures of each shop and shape, with ratios to those of the first shop."""
+    for running in shops.values():
+        await run(running, Shape(9, 16, 200))
+    rows: Rows = {}
+    for shape in shapes:
+        measurements = {name: partial(run, running, shape) for name, running in shops.items()}
+        made = await rounds.interleaved(measurements, number_of_rounds)
+        (first, baseline), *others = made.items()
+        rows[f"{shape}: {first}"] = rounds.row(baseline)
+        for name, figures in others:
+            rows[f"{shape}: {name}"] = rounds.row(figures) | _ratios(figures, baseline)
+    return rows
+
+
+def _ratios(figures: Sequence[Figures], baseline: Sequence[Figures]) -> Row:
+    return {f"{name.partition('_')[0]}_ratio": rounds.ratio(figures, baseline, name) for name in (CPU, P50)}
+
+
 async def product_ids(shop: Shop) -> list[str]:
     async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
         listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
     return [product.id for product in listed.products]
 
 
-async def _fill(address: str, users: Sequence[str], product_ids: Sequence[str], lines: int) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = cart_pb2_grpc.CartServiceStub(channel)
-        for user in users:
-            await asyncio.gather(
-                *(
-                    stub.AddItem(
-                        cart_pb2.AddItemRequest(user_id=user, item=cart_pb2.CartItem(product_id=product, quantity=2))
-                    )
-                    for product in islice(cycle(product_ids), lines)
-                )
-            )
-
-
-async def _place(address: str, users: Sequence[str], in_flight: int) -> list[float]:
-    """Place an order for each user; return the seconds that each took."""
+async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderRequest]:
+    """Fill a cart for each order; return the orders' requests."""
+    users = [uuid.uuid4().hex for _ in range(shape.orders)]
+    products = list(islice(cycle(await product_ids(shop)), shape.lines))
     waiting = iter(users)
-    seconds: list[float] = []
+    async with grpc.aio.insecure_channel(shop["cart"].address) as channel:
+        stub = cart_pb2_grpc.CartServiceStub(channel)
 
-    async def client(stub: checkout_pb2_grpc.CheckoutServiceStub) -> None:
-        for user in waiting:
-            request = checkout_pb2.PlaceOrderRequest(
-                user_id=user, user_currency="EUR", address=_ADDRESS, email="bench@example.com", credit_card=_CARD
-            )
-            started = time.perf_counter()
-            await stub.PlaceOrder(request, timeout=30)
-            seconds.append(time.perf_counter() - started)
+        async def fill() -> None:
+            for user in waiting:
+                for product in products:
+                    item = cart_pb2.CartItem(product_id=product, quantity=2)
+                    await stub.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item))
 
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = checkout_pb2_grpc.CheckoutServiceStub(channel)
-        await asyncio.gather(*(client(stub) for _ in range(in_flight)))
-    return seconds
+        await asyncio.gather(*(fill() for _ in range(_CARTS_AT_ONCE)))
+    return [
+        checkout_pb2.PlaceOrderRequest(
+            user_id=user, user_currency="EUR", address=_ADDRESS, email="bench@example.com", credit_card=_CARD
+        )
+        for user in users
+    ]
 
 
-async def run(shop: Shop, product_ids: Sequence[str], *, lines: int, in_flight: int, orders: int) -> dict[str, float]:
-    """Place orders and return their figures; carts are filled before the clock starts."""
-    users = [uuid.uuid4().hex for _ in range(orders)]
-    await _fill(shop["cart"].address, users, product_ids, lines)
-    pids = [process.pid for process in shop if process.pid]
-    cpu, started = cpu_seconds(pids), time.perf_counter()
-    seconds = await _place(shop["checkout"].address, users, in_flight)
-    elapsed = time.perf_counter() - started
-    await asyncio.sleep(1)  # confirmations and telemetry in the background are part of the cost
-    percentiles = quantiles(seconds, n=100)
+async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> ghz.Result:
+    return await ghz.run(shop["checkout"].address, METHOD, requests, in_flight, PROTO)
+
+
+async def run(running: Running, shape: Shape) -> Figures:
+    """Place orders; return their figures, CPU per order over all servers and the client's apart."""
+    requests = await prepare(running.shop, shape)
+    await asyncio.sleep(_BACKGROUND_SECONDS / 2)
+    before = running.cpu_seconds()
+    result = await place(running.shop, requests, shape.in_flight)
+    await asyncio.sleep(_BACKGROUND_SECONDS)
     return {
-        "orders_a_second": round(orders / elapsed),
-        "p50_milliseconds": round(median(seconds) * 1000, 1),
-        "p99_milliseconds": round(percentiles[98] * 1000, 1),
-        "cpu_milliseconds": round((cpu_seconds(pids) - cpu) / orders * 1000, 2),
+        "orders_a_second": result.calls_a_second,
+        P50: result.p50_milliseconds,
+        P99: result.p99_milliseconds,
+        CPU: (running.cpu_seconds() - before) / shape.orders * 1000,
+        "client_cpu_milliseconds": result.client_cpu_seconds / shape.orders * 1000,
     }

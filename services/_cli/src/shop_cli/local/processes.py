@@ -64,10 +64,17 @@ class Process(ControllableProcess):
         folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
         internal_port: that of its internal services, if it has any; 0 for a free one.
+        python: the interpreter that runs the program; this process's own by default.
     """
 
     def __init__(
-        self, program: Program, port: int, environment: Mapping[str, str], folder: Path, internal_port: int = 0
+        self,
+        program: Program,
+        port: int,
+        environment: Mapping[str, str],
+        folder: Path,
+        internal_port: int = 0,
+        python: str = sys.executable,
     ) -> None:
         self.program = program
         self.name = program.name
@@ -84,6 +91,7 @@ class Process(ControllableProcess):
         self.started_at = 0.0
         self.paused = False
         self._folder = folder
+        self._python = python
         self._child: asyncio.subprocess.Process | None = None
 
     @property
@@ -112,7 +120,7 @@ class Process(ControllableProcess):
         with self.log_path.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid())),
-                *(sys.executable, "-P", "-m", self.program.module),
+                *(self._python, "-P", "-m", self.program.module),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -200,6 +208,7 @@ class Shop:
         ports: by program name; see `workspace.default_ports` for those of internal services.
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
+        python: the interpreter of all processes, such as that of another checkout; this process's own by default.
     """
 
     def __init__(
@@ -209,6 +218,7 @@ class Shop:
         ports: Mapping[str, int],
         environment: Mapping[str, str] | None = None,
         overrides: Mapping[str, Mapping[str, str]] | None = None,
+        python: str = sys.executable,
     ) -> None:
         common = {
             **inherited(os.environ if environment is None else environment),
@@ -216,7 +226,7 @@ class Shop:
         }
         variables = {program.name: {**common, **(overrides or {}).get(program.name, {})} for program in programs}
         self._processes = {
-            name: Process(program, ports[name], variables[name], folder, ports.get(internal_name(name), 0))
+            name: Process(program, ports[name], variables[name], folder, ports.get(internal_name(name), 0), python)
             for name, program in ((program.name, program) for program in programs)
         }
 

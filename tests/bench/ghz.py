@@ -1,0 +1,79 @@
+"""Drives gRPC calls with ghz, a compiled client, so that the client's own CPU time disturbs the servers little."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+from statistics import median, quantiles
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+_INSTALL = "go install github.com/bojand/ghz/cmd/ghz@v0.121.0"
+_TIMEOUT = "30s"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What ghz reports of one run."""
+
+    calls_a_second: float
+    p50_milliseconds: float
+    p99_milliseconds: float
+    client_cpu_seconds: float
+
+
+def find() -> str:
+    """Return the path of ghz: on PATH, or where `go install` puts programs. End the program if it is missing."""
+    gopath = Path(os.environ.get("GOPATH") or Path.home() / "go").joinpath("bin")
+    folders = [os.environ.get("PATH", ""), os.environ.get("GOBIN", ""), str(gopath)]
+    program = shutil.which("ghz", path=os.pathsep.join(filter(None, folders)))
+    if program is None:
+        sys.exit(f"make bench needs ghz: install it with `{_INSTALL}`")
+    return program
+
+
+async def run(
+    address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path, calls_a_second: int = 0
+) -> Result:
+    """Send each request once. End the program unless all calls succeed.
+
+    Args:
+        address: of the server.
+        method: such as `shop.CheckoutService.PlaceOrder`.
+        requests: in this order.
+        in_flight: how many calls run at once.
+        proto: the file that defines the method; its imports are found from its folder's parent.
+        calls_a_second: a fixed rate; 0 for as fast as the server responds.
+    """
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump([MessageToDict(each, preserving_proto_field_name=True) for each in requests], file)
+        file.flush()
+        options = ["--insecure", "--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
+        options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
+        options += ["--rps", str(calls_a_second)] if calls_a_second else []
+        before = _children_cpu_seconds()
+        child = await asyncio.create_subprocess_exec(find(), *options, address, stdout=asyncio.subprocess.PIPE)
+        output = (await child.communicate())[0]
+    return parse(json.loads(output), len(requests), _children_cpu_seconds() - before)
+
+
+def parse(report: dict[str, Any], calls: int, client_cpu_seconds: float) -> Result:
+    """Return the figures of ghz's JSON report. End the program unless all calls succeeded."""
+    if report["statusCodeDistribution"] != {"OK": calls}:
+        sys.exit(f"ghz: {calls} calls, {report['statusCodeDistribution']}: {report['errorDistribution']}")
+    milliseconds = [each["latency"] / 1e6 for each in report["details"]]
+    return Result(report["rps"], median(milliseconds), quantiles(milliseconds, n=100)[98], client_cpu_seconds)
+
+
+def _children_cpu_seconds() -> float:
+    """Return the CPU time of this process's children that have ended."""
+    usage = getrusage(RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
