@@ -8,13 +8,10 @@ from dataclasses import dataclass
 REST = "other"
 GRPC = "gRPC and wake-ups"
 CORE = "gRPC's own threads"
-# By the beginning of a thread's name. All other threads are split by CATEGORIES.
-THREADS = {
-    "commit": "commits on their thread",
-    "journal": "journal reads on their threads",
-    "Otel": "telemetry",
-    "Thread-1 (_poll_wrapper)": GRPC,
-}
+COMMITS, READS = "commits on their thread", "journal reads on their threads"
+# By the beginning of a thread's name: its category. Work of ELSEWHERE_TOO is recognised on any thread.
+THREADS = {"commit": COMMITS, "journal": READS, "Otel": "telemetry", "Thread-1 (_poll_wrapper)": GRPC}
+ELSEWHERE_TOO = ("rendering", "spool", "validation", "protobuf and codec", "uuid and hash", "logs", "telemetry")
 # By the beginning of a module's path or, after a colon, of a function in it; the first that matches counts. A stack
 # belongs to the category of its innermost frame that has one, so the standard library's work is its caller's.
 CATEGORIES = {
@@ -127,13 +124,20 @@ def shares(samples: Iterable[Sample]) -> dict[int, dict[str, float]]:
     counts: dict[int, Counter[str]] = {}
     for sample in samples:
         thread = counts.setdefault(sample.thread_id, Counter())
-        named = next((each for name, each in THREADS.items() if sample.thread.startswith(name)), None)
-        if named or not is_blocked(sample.frames):
-            thread[named or category(sample.frames)] += sample.count
+        if not is_blocked(sample.frames):
+            thread[category_of_sample(sample)] += sample.count
     return {
-        thread_id: {name: count / found.total() for name, count in found.items()} if found else {REST: 1.0}
+        thread_id: {name: count / found.total() for name, count in found.items()}
         for thread_id, found in counts.items()
+        if found
     }
+
+
+def category_of_sample(sample: Sample) -> str:
+    """Return the category of a stack on its thread."""
+    found = category(sample.frames)
+    named = next((each for name, each in THREADS.items() if sample.thread.startswith(name)), None)
+    return found if named is None or found in ELSEWHERE_TOO else named
 
 
 def category(frames: Iterable[str]) -> str:

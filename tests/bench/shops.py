@@ -71,7 +71,7 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
     programs = [
         replace(program, module=variant.modules.get(program.name, program.module))
         for program in discover(variant.checkout or root())
-        if program.protocol == "grpc" or (variant.storefront and program.name == "storefront")
+        if program.name not in ({"employee-api"} if variant.storefront else {"employee-api", "storefront"})
     ]
     names = default_ports(programs)
     async with AsyncExitStack() as stack:
