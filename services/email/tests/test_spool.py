@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from chassis import database
-from email_service.letters import Letter, LetterState, Spool
+from email_service.letters import Letter, LetterState, NewLetter, Spool
 from email_service.spool import sql, sqlite, statements
 from email_service.spool.opening import MIGRATIONS, open_spool
 
@@ -18,7 +18,7 @@ IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED
 
 
 async def add(spool: Spool, letter_id: str = "o-1") -> LetterState:
-    return await spool.add(letter_id, "jane@example.com", b"text\x00\xff")
+    return (await spool.add([NewLetter(letter_id, "jane@example.com", b"text\x00\xff")]))[letter_id]
 
 
 async def claim(spool: Spool) -> Letter:
@@ -39,7 +39,7 @@ async def test_a_letter_is_claimed_as_it_was_added(spool: Spool) -> None:
 
 async def test_a_letter_added_again_is_one_letter(spool: Spool) -> None:
     await add(spool)
-    assert await spool.add("o-1", "other@example.com", b"another text") is QUEUED
+    assert await spool.add([NewLetter("o-1", "other@example.com", b"another text")]) == {"o-1": QUEUED}
     assert (await claim(spool)).recipient == "jane@example.com"
 
 
