@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from chassis import database
@@ -41,6 +42,23 @@ async def test_a_letter_added_again_is_one_letter(spool: Spool) -> None:
     await add(spool)
     assert await spool.add([NewLetter("o-1", "other@example.com", b"another text")]) == {"o-1": QUEUED}
     assert (await claim(spool)).recipient == "jane@example.com"
+
+
+async def test_letters_added_together_have_the_states_of_their_ids(spool: Spool) -> None:
+    await add(spool, "sent")
+    await spool.finish(await claim(spool), SENT)
+    letters = [NewLetter(letter_id, "jane@example.com", b"text") for letter_id in ("sent", "o-2", "o-1")]
+    assert await spool.add(letters) == {"sent": SENT, "o-1": QUEUED, "o-2": QUEUED}
+
+
+async def test_replicas_that_add_the_same_letters_in_different_orders_do_not_deadlock(postgres_url: str) -> None:
+    letters = [NewLetter(f"o-{number}", "jane@example.com", b"text") for number in range(100)]
+    async with open_spool(postgres_url) as one, open_spool(postgres_url) as other:
+        for _ in range(10):
+            await asyncio.gather(one.add(letters), other.add(letters[::-1]))
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        assert found.fetchone() == (0,)
 
 
 async def test_a_sent_letter_added_again_is_not_sent_again(spool: Spool) -> None:
