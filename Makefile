@@ -42,7 +42,7 @@ LOCKED := requirements.lock images.lock load-generator.lock
 LOCKS :=
 
 lock: | $(UV)
-	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart) --output-file=$(LOCKS)requirements.lock \
+	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart bench) --output-file=$(LOCKS)requirements.lock \
 		$(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
 		$(addsuffix /pyproject.toml,$(SHIPPED))
@@ -104,8 +104,8 @@ test: setup  ## Run every test
 	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-bench: setup  ## Measure speed, memory and disk space: tables and bench.json (needs h2load)
-	python tests/bench
+bench: setup  ## Measure speed, memory and disk space: tables and bench.json (AGAINST=commit; needs ghz and h2load)
+	python tests/bench $(if $(AGAINST),--against $(AGAINST))
 
 # --- images and clusters ---
 IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api

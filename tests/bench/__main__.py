@@ -1,155 +1,115 @@
 """`make bench`: speed, memory and disk space of the whole shop, as tables and as bench.json.
 
-Absolute figures depend on the machine; compare the ratios to the bare echo of the same run.
+Each figure is a median over interleaved rounds, with the range in brackets. Absolute figures depend on the machine:
+compare ratios to the baseline of the same run.
 """
 
+import argparse
 import asyncio
 import json
 import os
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, default_ports, discover, discover_services, root
+sys.path[0] = str(Path(__file__).parents[1])
 
-sys.path.insert(0, str(Path(__file__).parent))
+from bench import checkouts, costs, ghz, interpreters  # noqa: E402
+from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
+from bench.sections import SECTIONS, SHORT, Plan  # noqa: E402
+from bench.shops import Variant  # noqa: E402
+from shop_cli.local.workspace import root  # noqa: E402
 
-import disk
-import employees
-import orders
-import pages
-import reads
-from measure import running_script
-
-_WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
-_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
-_ALWAYS = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
-_ORDER_ROUNDS = 3
-_CONSOLE = Console(width=110)
-
-Rows = dict[str, dict[str, float]]
-
-
-@asynccontextmanager
-async def running(
-    telemetry: Mapping[str, str],
-    *,
-    modules: Mapping[str, str] | None = None,
-    programs: Sequence[Program] = (),
-) -> AsyncIterator[tuple[Shop, int, float]]:
-    """Run a whole shop on its embedded defaults; yield it, a free port and the seconds until all of it served.
-
-    Args:
-        telemetry: environment variables of all processes.
-        modules: replaces what `python -m` runs, by a service's name.
-        programs: by default the gRPC services.
-    """
-    chosen = [
-        replace(program, module=(modules or {}).get(program.name, program.module))
-        for program in programs or discover_services()
-    ]
-    here = Path(__file__).parent
-    names = default_ports(chosen)
-    with reserved(len(names) + 2) as ports, tempfile.TemporaryDirectory() as folder:
-        *own, sink, spare = ports
-        environment = {**os.environ, **telemetry, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
-        shop = Shop(chosen, Path(folder), dict(zip(names, own, strict=True)), environment)
-        async with running_script(here / "sink_service.py", sink), shop:
-            begun = min(process.started_at for process in shop)
-            await shop.wait_until_serving()
-            yield shop, spare, asyncio.get_running_loop().time() - begun
-
-
-async def start_times() -> Rows:
-    """Return seconds from exec to SERVING: each service alone, median of three; then the whole shop at once."""
-    rows: Rows = {}
-    async with running(_SAMPLED) as (shop, _, whole):
-        for process in shop:
-            seconds = []
-            for _ in range(3):
-                await process.stop()
-                await process.start()
-                seconds.append(await process.wait_until_serving())
-            rows[process.name] = {"seconds": round(median(seconds), 2)}
-    return {**rows, "whole shop": {"seconds": round(whole, 2)}}
-
-
-async def order_runs() -> Rows:
-    """Return medians of interleaved runs: lines x orders in flight, with the journal and without."""
-    variants = {
-        "3 lines, alone": ("on", {"lines": 3, "in_flight": 1, "orders": 300}),
-        "3 lines, 16 in flight": ("on", {"lines": 3, "in_flight": 16, "orders": 1000}),
-        "9 lines, alone": ("on", {"lines": 9, "in_flight": 1, "orders": 300}),
-        "9 lines, 16 in flight": ("on", {"lines": 9, "in_flight": 16, "orders": 1000}),
-        "3 lines, alone, no journal": ("off", {"lines": 3, "in_flight": 1, "orders": 300}),
-        "3 lines, 16 in flight, no journal": ("off", {"lines": 3, "in_flight": 16, "orders": 1000}),
-    }
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in variants}
-    async with (
-        running(_SAMPLED) as (with_journal, _, _),
-        running(_SAMPLED, modules=_WITHOUT_JOURNAL) as (without, _, _),
-    ):
-        ids = await orders.product_ids(with_journal)
-        for shop in (with_journal, without):
-            await orders.run(shop, ids, lines=9, in_flight=16, orders=200)
-        for _ in range(_ORDER_ROUNDS):
-            for name, (journal, shape) in variants.items():
-                shop = with_journal if journal == "on" else without
-                runs[name].append(await orders.run(shop, ids, **shape))
-    return {name: {key: round(median(run[key] for run in made), 2) for key in made[0]} for name, made in runs.items()}
-
-
-async def measure_all() -> dict[str, Rows]:
-    """Measure and show all sections, one after the other."""
-    found: dict[str, Rows] = {}
-    for title, telemetry in (("reads, 10 % sampled", _SAMPLED), ("reads, all sampled", _ALWAYS)):
-        async with running(telemetry) as (shop, spare, _):
-            found[title] = await reads.measure(shop, spare)
-            show(title, found[title])
-    found["orders, 10 % sampled"] = await order_runs()
-    show("orders, 10 % sampled", found["orders, 10 % sampled"])
-    with_storefront = [program for program in discover() if program.name != "employee-api"]
-    async with running(_SAMPLED, programs=with_storefront) as (shop, _, _):
-        found["pages, 10 % sampled"] = await pages.measure(shop)
-        show("pages, 10 % sampled", found["pages, 10 % sampled"])
-    async with running(_SAMPLED) as (shop, _, _):
-        found["memory"] = await reads.memory_under_load(shop)
-        show("memory after so many calls, and after as many again", found["memory"])
-    found["start"] = await start_times()
-    show("seconds from exec to SERVING", found["start"])
-    return found
-
-
-def show(title: str, rows: Rows) -> None:
-    """Print one section as a table."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    columns = list(next(iter(rows.values())))
-    for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
-    for name, row in rows.items():
-        table.add_row(name, *(f"{row[column]:g}" for column in columns))
-    _CONSOLE.print(table)
+_CONSOLE = Console(width=max(150, Console().width))
 
 
 def main() -> None:
-    """Measure everything and write bench.json to the repository's root."""
-    found = asyncio.run(measure_all())
-    found["bytes on disk"] = disk.main()
-    show("bytes on disk per finished order", found["bytes on disk"])
-    found["employee-api"] = employees.main()
+    """Measure the chosen sections and write bench.json to the repository's root."""
+    options = _options()
+    ghz.find()  # before anything takes time
+    costs.py_spy()
+    started = time.monotonic()
+    with ExitStack() as stack:
+        variants = _variants(options.against, stack) if "orders" in options.section else {}
+        plan = replace(SHORT if options.short else Plan(), variants=variants)
+        builds = _describe(plan)
+        found: dict[str, Rows] = {}
+        for name in options.section:
+            title, measure = SECTIONS[name]
+            found[name] = asyncio.run(measure(plan))
+            _show(title, found[name])
+    minutes = (time.monotonic() - started) / 60
     path = root() / "bench.json"
-    path.write_text(json.dumps(found, indent=2) + "\n")
-    _CONSOLE.print(f"written to {path.name}")
+    path.write_text(
+        json.dumps({"interpreters": builds, "minutes": round(minutes, 1), **_as_json(found)}, indent=2) + "\n"
+    )
+    _CONSOLE.print(f"{minutes:.1f} minutes; written to {path.name}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python tests/bench", description=__doc__)
+    parser.add_argument("section", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("--against", metavar="COMMIT", help="measure orders on that commit's code as well")
+    parser.add_argument("--short", action="store_true", help="one small round each, to try the benchmarks themselves")
+    options = parser.parse_args()
+    options.section = options.section or list(SECTIONS)
+    for name in options.section:
+        if name not in SECTIONS:
+            parser.error(f"{name!r} is no section: choose from {', '.join(SECTIONS)}")
+    return options
+
+
+def _variants(against: str | None, stack: ExitStack) -> dict[str, Variant]:
+    """Prepare what this code on this interpreter is compared with."""
+    variants = {}
+    if against:
+        name = checkouts.short_hash(against)
+        _CONSOLE.print(f"building {name} ...")
+        folder = stack.enter_context(checkouts.worktree(against))
+        variants[name] = Variant(checkout=folder, python=str(folder / ".venv" / "bin" / "python"))
+    for version, python in interpreters.others().items():
+        if python is None:
+            _CONSOLE.print(f"Python {version} is not installed, so orders are not measured on it (set PYTHONS)")
+        else:
+            _CONSOLE.print(f"installing the packages for Python {version} ...")
+            variants[f"Python {version}"] = Variant(python=stack.enter_context(checkouts.environment(python)))
+    return variants
+
+
+def _describe(plan: Plan) -> dict[str, str]:
+    """Print and return which interpreters run the variants, and how they were built."""
+    variants = {"this": Variant(), **plan.variants}
+    builds = {name: str(interpreters.build_of(variant.python)) for name, variant in variants.items()}
+    _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
+    for name, build in builds.items():
+        _CONSOLE.print(f"{name}: {build}")
+    return builds
+
+
+def _show(title: str, rows: Rows) -> None:
+    """Print one section as a table; rows may have different columns."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(str(row.get(column, "")) for column in columns))
+    _CONSOLE.print(table)
+
+
+def _as_json(found: Mapping[str, Rows]) -> dict[str, Any]:
+    return {
+        section: {name: {figure: asdict(spread) for figure, spread in row.items()} for name, row in rows.items()}
+        for section, rows in found.items()
+    }
 
 
 main()

@@ -1,4 +1,4 @@
-"""The baseline of the cost table: a bare grpc.aio server on uvloop that makes an order's calls, without an order's work.
+"""The baseline of the cost table: a bare grpc.aio server on uvloop that makes the calls of an order and nothing else.
 
 With `CALLS`, such as `127.0.0.1:7071/shop.CartService/GetCart,…`, PlaceOrder makes those calls one after the other.
 """
@@ -16,7 +16,7 @@ class Bare(grpc.GenericRpcHandler):
 
     def __init__(self, calls: list[tuple[str, str]]) -> None:
         channels = {address: grpc.aio.insecure_channel(address) for address, _ in calls}
-        self._calls = [channels[address].unary_unary(method) for address, method in calls]
+        self._calls: list[Any] = [channels[address].unary_unary(method) for address, method in calls]
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
         return grpc.unary_unary_rpc_method_handler(self._respond)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import interpreters
-
+from bench import interpreters
 from shop_cli.local.workspace import root
 
 # Variables by which `make bench` would configure the make of another folder, and its own virtual environment.

@@ -92,7 +92,17 @@ _FRAME = re.compile(r"(?P<function>.*) \((?P<path>[^()]*?)(?::\d+)?\)$")
 _IMPORT_ROOT = re.compile(r".*/(?:site-packages|dist-packages|src|gen|lib-dynload|lib/python3\.\d+)/")
 _THREAD = re.compile(r"thread \((\d+)\): (.*)")
 # Where a thread gives up the processor: such samples are no CPU time.
-_BLOCKING = ("epoll_wait", "epoll_pwait", "poll", "select", "fdatasync", "fsync", "clock_nanosleep", "nanosleep", "read")
+_BLOCKING = (
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "select",
+    "fdatasync",
+    "fsync",
+    "clock_nanosleep",
+    "nanosleep",
+    "read",
+)
 _WAITING = ("PyThread_acquire_lock", "pthread_cond_timedwait", "pthread_cond_wait", "sem_wait", "sem_clockwait")
 _SYSTEM = ("libc.so", "ld-linux")
 

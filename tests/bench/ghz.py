@@ -41,7 +41,7 @@ def find() -> str:
 
 
 async def run(
-    address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path, calls_a_second: int = 0
+    address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path, *, calls_a_second: int = 0
 ) -> Result:
     """Send each request once. End the program unless all calls succeed.
 

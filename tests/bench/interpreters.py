@@ -13,7 +13,9 @@ from typing import Any
 
 # The oldest and the newest version that the shop supports.
 VERSIONS = ("3.11", "3.13")
-_PROGRAM = "import json, platform, sysconfig; print(json.dumps([platform.python_version(), sysconfig.get_config_vars()]))"
+_PROGRAM = (
+    "import json, platform, sysconfig; print(json.dumps([platform.python_version(), sysconfig.get_config_vars()]))"
+)
 _FLAGS = ("PY_CFLAGS_NODIST", "PY_LDFLAGS_NODIST", "PY_CORE_CFLAGS", "PY_CORE_LDFLAGS")
 
 

@@ -32,9 +32,7 @@ def resident_megabytes(pid: int) -> float:
 
 
 @asynccontextmanager
-async def running_script(
-    script: Path, port: int, environment: Mapping[str, str] = os.environ
-) -> AsyncIterator[int]:
+async def running_script(script: Path, port: int, environment: Mapping[str, str] = os.environ) -> AsyncIterator[int]:
     """Run a script that serves gRPC on a port; yield its process id."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, str(script), env={**environment, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 
-import ghz
 import grpc
-import rounds
-from rounds import Figures, Row, Rows
-from shops import Running
 
+from bench import ghz, rounds
+from bench.rounds import Figures, Row, Rows
+from bench.shops import Running
 from shop import (
     address_pb2,
     cart_pb2,

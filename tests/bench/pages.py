@@ -4,13 +4,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from http import HTTPStatus
 from statistics import median, quantiles
 
 import grpc
 import httpx2
-from measure import cpu_seconds
 
+from bench import rounds
+from bench.rounds import Figures, Rows
+from bench.shops import Running
 from shop.ad_pb2 import AdRequest
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2 import GetCartRequest
@@ -22,31 +25,31 @@ from shop_cli.local.processes import Shop
 _CALLS = "the calls of a product page"
 _PRODUCT, _CATEGORY = "copper-kettle", "kitchen"
 _PATHS = {"home page": "/", "product page": f"/products/{_PRODUCT}", "cart page": "/cart"}
-_ROUNDS = 3
-_VISITS = 200
+_VISITS = 100
+_CPU = "cpu_milliseconds"
 
 Visit = Callable[[], Awaitable[None]]
 
 
-async def measure(shop: Shop) -> dict[str, dict[str, float]]:
-    """Return medians of interleaved rounds, one page after the other, with warm caches.
+async def measure(running: Running, number_of_rounds: int) -> Rows:
+    """Return the figures of each page with warm caches.
 
     `of_calls` is the CPU of a page divided by that of the calls of a product page, this client's included.
     """
+    shop = running.shop
     async with AsyncExitStack() as stack:
         visitor = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://{shop['storefront'].address}"))
         await visitor.get("/")
         visits = {name: _page(visitor, path) for name, path in _PATHS.items()}
         visits[_CALLS] = await _calls(shop, visitor.cookies["session"].partition(".")[0], stack)
-        rounds: dict[str, list[dict[str, float]]] = {name: [] for name in visits}
-        for _ in range(_ROUNDS):
-            for name, visit in visits.items():
-                rounds[name].append(await _round(shop, visit, with_client=name == _CALLS))
-    rows = {name: {key: median(each[key] for each in made) for key in made[0]} for name, made in rounds.items()}
-    calls = rows[_CALLS]["cpu_milliseconds"]
-    for row in rows.values():
-        row["of_calls"] = row["cpu_milliseconds"] / calls
-    return {name: {key: round(value, 2) for key, value in row.items()} for name, row in rows.items()}
+        measurements = {
+            name: partial(_round, running, visit, with_client=name == _CALLS) for name, visit in visits.items()
+        }
+        made = await rounds.interleaved(measurements, number_of_rounds)
+    return {
+        name: {**rounds.row(figures), "of_calls": rounds.ratio(figures, made[_CALLS], _CPU)}
+        for name, figures in made.items()
+    }
 
 
 def _page(visitor: httpx2.AsyncClient, path: str) -> Visit:
@@ -76,9 +79,8 @@ async def _calls(shop: Shop, user_id: str, stack: AsyncExitStack) -> Visit:
     return visit
 
 
-async def _round(shop: Shop, visit: Visit, *, with_client: bool) -> dict[str, float]:
-    pids = [process.pid for process in shop if process.pid]
-    before, own, seconds = cpu_seconds(pids), time.process_time(), []
+async def _round(running: Running, visit: Visit, *, with_client: bool) -> Figures:
+    before, own, seconds = running.cpu_seconds(), time.process_time(), []
     for _ in range(_VISITS):
         started = time.perf_counter()
         await visit()
@@ -87,5 +89,5 @@ async def _round(shop: Shop, visit: Visit, *, with_client: bool) -> dict[str, fl
     return {
         "p50_milliseconds": median(seconds) * 1000,
         "p99_milliseconds": quantiles(seconds, n=100)[98] * 1000,
-        "cpu_milliseconds": (cpu_seconds(pids) - before + own) / _VISITS * 1000,
+        _CPU: (running.cpu_seconds() - before + own) / _VISITS * 1000,
     }

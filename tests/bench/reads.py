@@ -1,25 +1,29 @@
 """Every service's smoke call beside a bare echo in the same run: calls per second, CPU per call, memory."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 from google.protobuf.message import Message
-from measure import cpu_seconds, load, resident_megabytes, running_script
 
+from bench import rounds
+from bench.measure import cpu_seconds, load, resident_megabytes, running_script
+from bench.rounds import Figures, Row, Rows, Spread
+from bench.shops import Running
 from shop.cart_pb2 import GetCartRequest
+from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_testkit.smoke import smoke_calls
 
 ECHO = "echo"
 MEMORY_CALLS = 100_000
-MEMORY_SECONDS = 60
-_ROUNDS = 5
-_ROUND_CALLS = 6_000
-# A service that writes to disk gets fewer calls: as many as it answers in this time.
-_ROUND_SECONDS = 3
+# A service that writes to disk gets fewer calls: as many as it answers in this time, alone.
+MEMORY_SECONDS = 30
+_ROUND_CALLS = 4_000
+_ROUND_SECONDS = 2
 _WARM_UP_CALLS = 500
+_CPU = "cpu_microseconds"
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,6 @@ class Target:
         return max(1, int(await self.load(_WARM_UP_CALLS) * seconds))
 
 
-@dataclass
-class Figures:
-    """One service's figures, one of each per round."""
-
-    calls_a_second: list[float] = field(default_factory=list)
-    cpu_microseconds: list[float] = field(default_factory=list)
-
-
 def targets_in(shop: Shop) -> dict[str, Target]:
     """Return a target for each service whose smoke call can be repeated as it is, which excludes orders."""
     calls = {name: call for name, call in smoke_calls("bench").items() if not call.setup}
@@ -56,43 +52,39 @@ def targets_in(shop: Shop) -> dict[str, Target]:
     }
 
 
-async def measure(shop: Shop, echo_port: int) -> dict[str, dict[str, float]]:
-    """Return medians of interleaved rounds; `of_echo` is the echo's CPU per call divided by the service's."""
-    async with running_script(Path(__file__).with_name("echo_service.py"), echo_port) as echo_pid:
-        echo = Target(f"127.0.0.1:{echo_port}", echo_pid, "shop.CartService/GetCart", GetCartRequest(user_id="bench"))
-        targets = {ECHO: echo, **targets_in(shop)}
-        figures = {name: Figures() for name in targets}
-        calls = {name: min(_ROUND_CALLS, await target.calls_in(_ROUND_SECONDS)) for name, target in targets.items()}
-        for _ in range(_ROUNDS):
-            for name, target in targets.items():
-                await _round(figures[name], target, calls[name])
-        return {name: _summary(figures[name], figures[ECHO], target.pid) for name, target in targets.items()}
-
-
-async def _round(figures: Figures, target: Target, calls: int) -> None:
-    before = cpu_seconds([target.pid])
-    figures.calls_a_second.append(await target.load(calls))
-    await asyncio.sleep(0.3)  # exporting the telemetry of these calls is part of their cost
-    figures.cpu_microseconds.append((cpu_seconds([target.pid]) - before) / calls * 1e6)
-
-
-def _summary(figures: Figures, echo: Figures, pid: int) -> dict[str, float]:
+async def measure(running: Running, number_of_rounds: int) -> Rows:
+    """Compare with the echo; `of_echo` is the echo's CPU per call divided by the service's in the same round."""
+    script = Path(__file__).with_name("echo_service.py")
+    with reserved(1) as (port,):
+        async with running_script(script, port) as pid:
+            echo = Target(f"127.0.0.1:{port}", pid, "shop.CartService/GetCart", GetCartRequest(user_id="bench"))
+            targets = {ECHO: echo, **targets_in(running.shop)}
+            calls = {name: min(_ROUND_CALLS, await target.calls_in(_ROUND_SECONDS)) for name, target in targets.items()}
+            measurements = {name: partial(_round, target, calls[name]) for name, target in targets.items()}
+            made = await rounds.interleaved(measurements, number_of_rounds)
     return {
-        "calls_a_second": round(median(figures.calls_a_second)),
-        "cpu_microseconds": round(median(figures.cpu_microseconds)),
-        "of_echo": round(median(echo.cpu_microseconds) / median(figures.cpu_microseconds), 2),
-        "rss_megabytes": round(resident_megabytes(pid), 1),
+        name: {**rounds.row(figures), "of_echo": rounds.ratio(made[ECHO], figures, _CPU)}
+        for name, figures in made.items()
     }
 
 
-async def memory_under_load(shop: Shop) -> dict[str, dict[str, float]]:
-    """Return each service's resident memory after MEMORY_CALLS calls, or those of MEMORY_SECONDS, and as many again."""
-    rows: dict[str, dict[str, float]] = {}
-    for name, target in targets_in(shop).items():
-        calls = min(MEMORY_CALLS, await target.calls_in(MEMORY_SECONDS))
-        await target.load(calls)
-        first = resident_megabytes(target.pid)
-        await target.load(calls)
-        second = resident_megabytes(target.pid)
-        rows[name] = {"calls": calls, "megabytes": round(first, 1), "megabytes_later": round(second, 1)}
-    return rows
+async def _round(target: Target, calls: int) -> Figures:
+    before = cpu_seconds([target.pid])
+    calls_a_second = await target.load(calls)
+    await asyncio.sleep(0.3)  # exporting the telemetry of these calls is part of their cost
+    return {"calls_a_second": calls_a_second, _CPU: (cpu_seconds([target.pid]) - before) / calls * 1e6}
+
+
+async def memory_under_load(running: Running, calls: int = MEMORY_CALLS) -> Rows:
+    """Return each service's resident memory in the middle and after so many calls to all of them at once."""
+
+    async def after(target: Target) -> Row:
+        half = min(calls, await target.calls_in(MEMORY_SECONDS)) // 2
+        found = {"calls": 2.0 * half}
+        for when in ("megabytes_midway", "megabytes"):
+            await target.load(half)
+            found[when] = resident_megabytes(target.pid)
+        return {name: Spread.of([value]) for name, value in found.items()}
+
+    targets = targets_in(running.shop)
+    return dict(zip(targets, await asyncio.gather(*map(after, targets.values())), strict=True))

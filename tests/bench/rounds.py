@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Self
 
-from noise import Noise
+from bench.noise import Noise
 
 NOISE = "noise_percent"
 # Of one core. A noisier round is repeated; if the noise lasts, its least noisy measurement counts.
 NOISE_LIMIT = 10.0
-_REPETITIONS = 2
+_REPETITIONS = 1
 
 Figures = dict[str, float]
 Measurement = Callable[[], Awaitable[Figures]]
@@ -30,7 +30,7 @@ class Spread:
 
     def __str__(self) -> str:
         low, middle, high = (_short(value) for value in (self.low, self.median, self.high))
-        return middle if low == high else f"{middle} ({low}–{high})"
+        return middle if low == high else f"{middle} ({low} to {high})"
 
 
 Row = dict[str, Spread]
@@ -68,4 +68,4 @@ def ratio(rounds: Sequence[Figures], baseline: Sequence[Figures], figure: str) -
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - digits, not a limit
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

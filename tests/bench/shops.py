@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from measure import running_script
-from noise import cpu_seconds_by_process
-
+from bench.measure import running_script
+from bench.noise import cpu_seconds_by_process
 from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
@@ -83,7 +82,9 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
         environment = {**os.environ, **variant.environment, **endpoint}
         ports = dict(zip(names, own, strict=True))
         begun = time.monotonic()
-        shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides, variant.python))
+        shop = await stack.enter_async_context(
+            Shop(programs, folder, ports, environment, overrides, python=variant.python)
+        )
         await shop.wait_until_serving()
         yield Running(shop, time.monotonic() - begun, stores)
 

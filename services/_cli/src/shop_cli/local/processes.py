@@ -74,6 +74,7 @@ class Process(ControllableProcess):
         environment: Mapping[str, str],
         folder: Path,
         internal_port: int = 0,
+        *,
         python: str = sys.executable,
     ) -> None:
         self.program = program
@@ -218,6 +219,7 @@ class Shop:
         ports: Mapping[str, int],
         environment: Mapping[str, str] | None = None,
         overrides: Mapping[str, Mapping[str, str]] | None = None,
+        *,
         python: str = sys.executable,
     ) -> None:
         common = {
@@ -226,7 +228,9 @@ class Shop:
         }
         variables = {program.name: {**common, **(overrides or {}).get(program.name, {})} for program in programs}
         self._processes = {
-            name: Process(program, ports[name], variables[name], folder, ports.get(internal_name(name), 0), python)
+            name: Process(
+                program, ports[name], variables[name], folder, ports.get(internal_name(name), 0), python=python
+            )
             for name, program in ((program.name, program) for program in programs)
         }
 

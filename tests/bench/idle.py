@@ -1,0 +1,56 @@
+"""CPU that a running shop uses without load: `shop up` with its control room, and all its services."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bench.measure import cpu_seconds
+from bench.noise import cpu_seconds_by_process
+from bench.rounds import Figures, Rows, interleaved, row
+from shop_cli.local.run_file import read_run
+from shop_testkit.waiting import wait_until
+
+SECONDS = 5
+_SETTLING_SECONDS = 10
+
+
+async def measure(number_of_rounds: int) -> Rows:
+    """Return milliseconds of CPU a second of all processes together, and of that of `shop up` itself."""
+    async with _shop_up() as pid:
+        await asyncio.sleep(_SETTLING_SECONDS)
+        made = await interleaved({"": lambda: _round(pid)}, number_of_rounds)
+    return {"shop up with all services": row(made[""])}
+
+
+async def _round(pid: int) -> Figures:
+    before, before_alone = cpu_seconds_by_process({"": pid})[""], cpu_seconds([pid])
+    await asyncio.sleep(SECONDS)
+    return {
+        "cpu_milliseconds_a_second": (cpu_seconds_by_process({"": pid})[""] - before) / SECONDS * 1000,
+        "of_shop_up_itself": (cpu_seconds([pid]) - before_alone) / SECONDS * 1000,
+    }
+
+
+@asynccontextmanager
+async def _shop_up() -> AsyncIterator[int]:
+    """Run `shop up` on free ports; yield its process id once everything serves."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        log = folder / "up.log"
+        with log.open("wb") as output:
+            child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", name), stdout=output, stderr=output
+            )
+        try:
+            await wait_until(lambda: read_run(folder) is not None or child.returncode is not None)
+            if child.returncode is not None:
+                sys.exit(f"shop up ended: {log.read_text()}")
+            yield child.pid
+        finally:
+            if child.returncode is None:
+                child.send_signal(signal.SIGTERM)
+            await child.wait()
