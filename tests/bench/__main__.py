@@ -97,12 +97,18 @@ def _show(title: str, rows: Rows) -> None:
     """Print one section as a table; rows may have different columns."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     table = Table(title=title, title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(_abbreviated(column), justify="right")
     for name, row in rows.items():
         table.add_row(name, *(str(row.get(column, "")) for column in columns))
     _CONSOLE.print(table)
+
+
+def _abbreviated(column: str) -> str:
+    for word, unit in {"_": " ", "milliseconds": "ms", "microseconds": "µs", "megabytes": "MB"}.items():
+        column = column.replace(word, unit)
+    return column
 
 
 def _as_json(found: Mapping[str, Rows]) -> dict[str, Any]:

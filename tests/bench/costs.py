@@ -28,29 +28,26 @@ from shop import checkout_pb2
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import inherited
 
-SHAPE = Shape(lines=3, in_flight=16, orders=500)
 BARE = "bare calls at the same rate"
 TOTAL = "all"
-_ROUNDS = 3
 _SAMPLES_A_SECOND = 100
 _ATTACH_SECONDS = 1.5
 _LEAST_MILLISECONDS = 0.05
-# The calls that an order makes besides its own, by the process that answers them.
+# The calls that every order makes besides its own, by the process that answers them.
 CALLS = {
     "cart": ["shop.CartService/GetCart", "shop.CartService/EmptyCart"],
     "payment": ["shop.PaymentService/Charge"],
     "shipping": ["shop.ShippingService/ShipOrder"],
-    "email": ["shop.EmailService/SendOrderConfirmation"],
 }
 
 Threads = dict[int, float]
 
 
-async def measure(shape: Shape = SHAPE, rounds: int = _ROUNDS) -> Rows:
+async def measure(variant: Variant, shape: Shape, number_of_rounds: int) -> Rows:
     """Return milliseconds of CPU per order: a row for each category, a column for each process."""
-    async with running(Variant()) as shop:
+    async with running(variant) as shop:
         await orders.run(shop, Shape(9, 16, 200))
-        plain = [await _plain_round(shop, shape) for _ in range(rounds)]
+        plain = [await _plain_round(shop, shape) for _ in range(number_of_rounds)]
         totals = {name: median(each.processes[name] for each in plain) for name in plain[0].processes}
         used = [name for name, milliseconds in totals.items() if milliseconds >= _LEAST_MILLISECONDS]
         table: dict[str, dict[str, float]] = defaultdict(dict)
@@ -59,8 +56,10 @@ async def measure(shape: Shape = SHAPE, rounds: int = _ROUNDS) -> Rows:
                 thread: median(each.threads[name].get(thread, 0.0) for each in plain)
                 for thread in plain[-1].threads[name]
             }
-            found = await _profile(shop, name, shape)
-            for category, milliseconds in divide(totals[name], threads, found).items():
+            is_store = name in {store.name for store in shop.stores}
+            found = {} if is_store else await _profile(shop, name, shape)
+            parts = {"database servers": totals[name]} if is_store else divide(totals[name], threads, found)
+            for category, milliseconds in parts.items():
                 table[category][name] = milliseconds
         rate = median(each.orders_a_second for each in plain)
     ordered = dict(sorted(table.items(), key=lambda item: -sum(item[1].values())))

@@ -109,8 +109,8 @@ async def _idle(plan: Plan) -> Rows:
     return await idle.measure(plan.fewer_rounds)
 
 
-async def _costs(plan: Plan) -> Rows:
-    return await costs.measure(plan.shape(3, 16), plan.fewer_rounds)
+async def _costs(variant: Variant, plan: Plan) -> Rows:
+    return await costs.measure(variant, plan.shape(3, 16), plan.fewer_rounds)
 
 
 async def _disk(_plan: Plan) -> Rows:
@@ -127,7 +127,8 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "journal": ("orders with and without the journal", _journal),
     "sampling": ("orders by sampling ratio", _sampling),
     "stores": ("orders by stores", _stores),
-    "costs": ("CPU milliseconds per order, three lines, 16 in flight", _costs),
+    "costs": ("CPU milliseconds per order, three lines, 16 in flight", partial(_costs, Variant())),
+    "costs-stores": ("the same on PostgreSQL and Valkey", partial(_costs, Variant(stores=True))),
     "reads": ("reads, 10 % sampled", partial(_reads, SAMPLED)),
     "reads-all": ("reads, all sampled", partial(_reads, ALL_SAMPLED)),
     "pages": ("pages, 10 % sampled", _pages),
