@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-_INSTALL = "go install github.com/bojand/ghz/cmd/ghz@v0.121.0"
+_INSTALL = "go install github.com/bojand/ghz/cmd/ghz@latest"
 _TIMEOUT = "30s"
 
 

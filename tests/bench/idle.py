@@ -11,11 +11,13 @@ from pathlib import Path
 from bench.measure import cpu_seconds
 from bench.noise import cpu_seconds_by_process
 from bench.rounds import Figures, Rows, interleaved, row
+from shop_cli.local.health import is_serving
 from shop_cli.local.run_file import read_run
+from shop_cli.local.workspace import discover
 from shop_testkit.waiting import wait_until
 
 SECONDS = 5
-_SETTLING_SECONDS = 10
+_START_SECONDS, _SETTLING_SECONDS = 60, 5
 
 
 async def measure(number_of_rounds: int) -> Rows:
@@ -40,17 +42,22 @@ async def _shop_up() -> AsyncIterator[int]:
     """Run `shop up` on free ports; yield its process id once everything serves."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        log = folder / "up.log"
-        with log.open("wb") as output:
+        with (folder / "up.log").open("wb") as output:
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", name), stdout=output, stderr=output
             )
         try:
-            await wait_until(lambda: read_run(folder) is not None or child.returncode is not None)
-            if child.returncode is not None:
-                sys.exit(f"shop up ended: {log.read_text()}")
+            await wait_until(lambda: _serves(folder), _START_SECONDS)
             yield child.pid
         finally:
             if child.returncode is None:
                 child.send_signal(signal.SIGTERM)
             await child.wait()
+
+
+async def _serves(folder: Path) -> bool:
+    run = read_run(folder)
+    if run is None:
+        return False
+    states = [is_serving(program, run.addresses[program.name]) for program in discover()]
+    return all(await asyncio.gather(*states))

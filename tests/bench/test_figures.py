@@ -1,0 +1,69 @@
+"""The arithmetic of the benchmarks."""
+
+import pytest
+
+from bench import costs, rounds
+from bench.noise import Noise, busy_seconds, tree_seconds
+from bench.rounds import NOISE, Figures, Spread, interleaved, ratio
+
+
+def stat(pid: int, parent: int, *ticks: int) -> str:
+    """Return a line as that of /proc/PID/stat, of a process with a difficult name."""
+    return f"{pid} (a (b) c) S {parent} 1 1 0 -1 0 0 0 0 0 {' '.join(map(str, ticks))} 20 0 1 0"
+
+
+def test_a_spread_has_the_median_and_the_range() -> None:
+    assert Spread.of([3, 1, 2, 10]) == Spread(2.5, 1, 10)
+
+
+def test_a_ratio_compares_figures_of_the_same_round() -> None:
+    # The machine was slower in the second round; the ratio was the same.
+    assert ratio([{"cpu": 2}, {"cpu": 4}], [{"cpu": 4}, {"cpu": 8}], "cpu") == Spread(0.5, 0.5, 0.5)
+
+
+async def test_every_other_round_is_in_reverse_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    async def measure(name: str) -> Figures:
+        made.append(name)
+        return {"value": 1}
+
+    monkeypatch.setattr(rounds, "NOISE_LIMIT", float("inf"))
+    await interleaved({"a": lambda: measure("a"), "b": lambda: measure("b")}, 3)
+    assert made == ["a", "b", "b", "a", "a", "b"]
+
+
+async def test_of_a_noisy_round_and_its_repetition_the_quieter_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = iter([50.0, 20.0])
+    values = iter([1.0, 2.0, 3.0])
+    monkeypatch.setattr(Noise, "percent", lambda _self: next(noise))
+
+    async def measure() -> Figures:
+        return {"value": next(values)}
+
+    assert await rounds.quietly(measure) == {"value": 2.0, NOISE: 20.0}
+
+
+async def test_a_quiet_round_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Noise, "percent", lambda _self: 1.0)
+    values = iter([1.0, 2.0])
+
+    async def measure() -> Figures:
+        return {"value": next(values)}
+
+    assert await rounds.quietly(measure) == {"value": 1.0, NOISE: 1.0}
+
+
+def test_the_machine_is_busy_while_it_neither_idles_nor_waits_for_a_disk() -> None:
+    # user, nice, system, idle, iowait, irq, softirq, steal; guest time is contained in user time.
+    assert busy_seconds("cpu  100 200 300 9999 9999 10 20 70 50 0\ncpu0 1 2 3") == 7.0
+
+
+def test_a_tree_has_the_time_of_all_descendants_and_of_those_that_ended() -> None:
+    stats = [stat(1, 0, 500, 0, 0, 0), stat(7, 1, 10, 20, 30, 40), stat(8, 7, 100, 0, 0, 0), stat(9, 8, 0, 0, 0, 100)]
+    assert tree_seconds(stats, 7) == 3.0
+
+
+def test_a_threads_time_is_divided_as_its_samples_are() -> None:
+    found = costs.divide(10, {1: 6.0, 2: 3.0}, {1: {"logs": 0.5, "telemetry": 0.5}})
+    assert found == {"logs": 3.0, "telemetry": 3.0, "gRPC's own threads": 3.0, "other": 1.0}

@@ -1,0 +1,37 @@
+"""ghz's report."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import ghz
+
+
+def report(*latencies: float, status: str = "OK") -> dict[str, Any]:
+    return {
+        "statusCodeDistribution": {status: len(latencies)},
+        "errorDistribution": {},
+        "rps": 120.0,
+        "details": [{"latency": milliseconds * 1e6} for milliseconds in latencies],
+    }
+
+
+def test_latencies_are_in_milliseconds() -> None:
+    result = ghz.parse(report(*range(1, 100)), 99, 0.5)
+    assert (result.p50_milliseconds, result.p99_milliseconds) == (50, 99)
+    assert (result.calls_a_second, result.client_cpu_seconds) == (120, 0.5)
+
+
+def test_a_failed_call_ends_the_benchmark() -> None:
+    with pytest.raises(SystemExit, match="UNAVAILABLE"):
+        ghz.parse(report(1, 2, status="UNAVAILABLE"), 2, 0.5)
+
+
+def test_a_missing_ghz_ends_the_benchmark_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("PATH", "GOBIN", "GOPATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(SystemExit, match="go install"):
+        ghz.find()
