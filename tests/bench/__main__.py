@@ -26,6 +26,7 @@ from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
 from bench.sections import SECTIONS, SHORT, Plan  # noqa: E402
 from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
+from shop_testkit.python_builds import build_of  # noqa: E402
 
 _CONSOLE = Console(width=max(150, Console().width))
 
@@ -86,7 +87,7 @@ def _variants(against: str | None, stack: ExitStack) -> dict[str, Variant]:
 def _describe(plan: Plan) -> dict[str, str]:
     """Print and return which interpreters run the variants, and how they were built."""
     variants = {"this": Variant(), **plan.variants}
-    builds = {name: str(interpreters.build_of(variant.python)) for name, variant in variants.items()}
+    builds = {name: str(build_of(variant.python)) for name, variant in variants.items()}
     _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
     for name, build in builds.items():
         _CONSOLE.print(f"{name}: {build}")

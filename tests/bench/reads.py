@@ -1,6 +1,8 @@
 """Every service's smoke call beside a bare echo in the same run: calls per second, CPU per call, memory."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,16 +54,21 @@ def targets_in(shop: Shop) -> dict[str, Target]:
     }
 
 
+@asynccontextmanager
+async def bare_echo() -> AsyncIterator[Target]:
+    """Run the baseline: a grpc.aio server that does nothing but echo."""
+    with reserved(1) as (port,):
+        async with running_script(Path(__file__).with_name("echo_service.py"), port) as pid:
+            yield Target(f"127.0.0.1:{port}", pid, "shop.CartService/GetCart", GetCartRequest(user_id="bench"))
+
+
 async def measure(running: Running, number_of_rounds: int) -> Rows:
     """Compare with the echo; `of_echo` is the echo's CPU per call divided by the service's in the same round."""
-    script = Path(__file__).with_name("echo_service.py")
-    with reserved(1) as (port,):
-        async with running_script(script, port) as pid:
-            echo = Target(f"127.0.0.1:{port}", pid, "shop.CartService/GetCart", GetCartRequest(user_id="bench"))
-            targets = {ECHO: echo, **targets_in(running.shop)}
-            calls = {name: min(_ROUND_CALLS, await target.calls_in(_ROUND_SECONDS)) for name, target in targets.items()}
-            measurements = {name: partial(_round, target, calls[name]) for name, target in targets.items()}
-            made = await rounds.interleaved(measurements, number_of_rounds)
+    async with bare_echo() as echo:
+        targets = {ECHO: echo, **targets_in(running.shop)}
+        calls = {name: min(_ROUND_CALLS, await target.calls_in(_ROUND_SECONDS)) for name, target in targets.items()}
+        measurements = {name: partial(_round, target, calls[name]) for name, target in targets.items()}
+        made = await rounds.interleaved(measurements, number_of_rounds)
     return {
         name: {**rounds.row(figures), "of_echo": rounds.ratio(made[ECHO], figures, _CPU)}
         for name, figures in made.items()
@@ -86,5 +93,6 @@ async def memory_under_load(running: Running, calls: int = MEMORY_CALLS) -> Rows
             found[when] = resident_megabytes(target.pid)
         return {name: Spread.of([value]) for name, value in found.items()}
 
-    targets = targets_in(running.shop)
-    return dict(zip(targets, await asyncio.gather(*map(after, targets.values())), strict=True))
+    async with bare_echo() as echo:
+        targets = {ECHO: echo, **targets_in(running.shop)}
+        return dict(zip(targets, await asyncio.gather(*map(after, targets.values())), strict=True))

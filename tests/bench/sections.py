@@ -1,5 +1,6 @@
 """What `make bench` measures: each section compares its variants in interleaved rounds."""
 
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 
 from bench import costs, disk, employees, idle, orders, pages, reads, rounds
 from bench.orders import Shape
-from bench.rounds import Figures, Rows
+from bench.rounds import Figures, Measurement, Rows
 from bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
 
 _WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
@@ -99,10 +100,17 @@ async def _start(plan: Plan) -> Rows:
             await shop.shop[name].start()
             return {"seconds": await shop.shop[name].wait_until_serving()}
 
-        measurements = {process.name: partial(alone, process.name) for process in shop.shop}
+        measurements: dict[str, Measurement] = {reads.ECHO: _bare_start}
+        measurements |= {process.name: partial(alone, process.name) for process in shop.shop}
         made = await rounds.interleaved(measurements, plan.fewer_rounds)
     made |= await rounds.interleaved({"whole shop": whole}, plan.fewer_rounds)
     return {name: rounds.row(figures) for name, figures in made.items()}
+
+
+async def _bare_start() -> Figures:
+    started = time.monotonic()
+    async with reads.bare_echo():
+        return {"seconds": time.monotonic() - started}
 
 
 async def _idle(plan: Plan) -> Rows:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bench.interpreters import Build, build_of, optimisations
+from shop_testkit.python_builds import Build, build_of, optimisations
 
 
 @pytest.mark.parametrize(
