@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
 from shop_testkit.python_builds import build_of  # noqa: E402
 
+_RESULTS = root() / "bench.json"
 _CONSOLE = Console(width=max(150, Console().width))
 
 
@@ -40,18 +40,15 @@ def main() -> None:
     with ExitStack() as stack:
         variants = _variants(options.against, stack) if "orders" in options.section else {}
         plan = replace(SHORT if options.short else Plan(), variants=variants)
-        builds = _describe(plan)
-        found: dict[str, Rows] = {}
+        found: dict[str, Any] = {"interpreters": _describe(plan)}
         for name in options.section:
             title, measure = SECTIONS[name]
-            found[name] = asyncio.run(measure(plan))
-            _show(title, found[name])
-    minutes = (time.monotonic() - started) / 60
-    path = root() / "bench.json"
-    path.write_text(
-        json.dumps({"interpreters": builds, "minutes": round(minutes, 1), **_as_json(found)}, indent=2) + "\n"
-    )
-    _CONSOLE.print(f"{minutes:.1f} minutes; written to {path.name}")
+            rows = asyncio.run(measure(plan))
+            _show(title, rows)
+            found[name] = _as_json(rows)
+            found["minutes"] = round((time.monotonic() - started) / 60, 1)
+            _RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    _CONSOLE.print(f"{found['minutes']} minutes; written to {_RESULTS.name}")
 
 
 def _options() -> argparse.Namespace:
@@ -112,11 +109,8 @@ def _abbreviated(column: str) -> str:
     return column
 
 
-def _as_json(found: Mapping[str, Rows]) -> dict[str, Any]:
-    return {
-        section: {name: {figure: asdict(spread) for figure, spread in row.items()} for name, row in rows.items()}
-        for section, rows in found.items()
-    }
+def _as_json(rows: Rows) -> dict[str, Any]:
+    return {name: {figure: asdict(spread) for figure, spread in row.items()} for name, row in rows.items()}
 
 
 main()

@@ -63,7 +63,8 @@ def sizes(urls: Urls) -> dict[str, int]:
     found = {}
     for store, service in STORES.items():
         if sqlite_path(urls[service]) is None:
-            ((found[store],),) = execute(urls[service], _POSTGRES_BYTES)
+            ((size,),) = execute(urls[service], _POSTGRES_BYTES)  # a Decimal
+            found[store] = int(size)
         else:
             ((pages,),), ((page,),) = (execute(urls[service], f"PRAGMA {name}") for name in ("page_count", "page_size"))
             found[store] = pages * page

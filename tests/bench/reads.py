@@ -1,7 +1,7 @@
 """Every service's smoke call beside a bare echo in the same run: calls per second, CPU per call, memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,14 +85,19 @@ async def _round(target: Target, calls: int) -> Figures:
 async def memory_under_load(running: Running, calls: int = MEMORY_CALLS) -> Rows:
     """Return each service's resident memory in the middle and after so many calls to all of them at once."""
 
-    async def after(target: Target) -> Row:
+    async def load_twice(target: Target) -> Row:
         half = min(calls, await target.calls_in(MEMORY_SECONDS)) // 2
-        found = {"calls": 2.0 * half}
-        for when in ("megabytes_midway", "megabytes"):
-            await target.load(half)
-            found[when] = resident_megabytes(target.pid)
-        return {name: Spread.of([value]) for name, value in found.items()}
+        return await memory(target.pid, half, lambda: target.load(half))
 
     async with bare_echo() as echo:
         targets = {ECHO: echo, **targets_in(running.shop)}
-        return dict(zip(targets, await asyncio.gather(*map(after, targets.values())), strict=True))
+        return dict(zip(targets, await asyncio.gather(*map(load_twice, targets.values())), strict=True))
+
+
+async def memory(pid: int, calls: int, load_once: Callable[[], Awaitable[object]]) -> Row:
+    """Return the resident memory of a process after so many calls, and after as many again."""
+    found = {"calls": 2.0 * calls}
+    for when in ("megabytes_midway", "megabytes"):
+        await load_once()
+        found[when] = resident_megabytes(pid)
+    return {name: Spread.of([value]) for name, value in found.items()}

@@ -12,6 +12,8 @@ from bench.orders import Shape
 from bench.rounds import Figures, Measurement, Rows
 from bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
 
+# Orders take longer than other calls, so checkout gets fewer.
+_CALLS_AN_ORDER = 50
 _WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
 
 
@@ -82,8 +84,12 @@ async def _pages(plan: Plan) -> Rows:
 
 
 async def _memory(plan: Plan) -> Rows:
+    """Return megabytes of each service; orders come last, for they use the other services as well."""
+    shape = Shape(3, 16, plan.calls // _CALLS_AN_ORDER)
     async with running(Variant()) as shop:
-        return await reads.memory_under_load(shop, plan.calls)
+        rows = await reads.memory_under_load(shop, plan.calls)
+        checkout = await reads.memory(shop.pids["checkout"], shape.orders, lambda: orders.run(shop, shape))
+        return {**rows, "checkout": checkout}
 
 
 async def _start(plan: Plan) -> Rows:

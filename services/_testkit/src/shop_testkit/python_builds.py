@@ -37,7 +37,8 @@ class Build:
 
 def build_of(python: str) -> Build:
     """Return how an interpreter was built."""
-    return parse(subprocess.run([python, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout)
+    ran = subprocess.run([python, "-c", PROGRAM], capture_output=True, text=True, check=True)  # noqa: S603 - an interpreter
+    return parse(ran.stdout)
 
 
 def parse(output: str) -> Build:
