@@ -22,7 +22,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 
 from bench import checkouts, costs, ghz, interpreters  # noqa: E402
 from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
-from bench.sections import SECTIONS, SHORT, Plan  # noqa: E402
+from bench.sections import SECTIONS, SHORT, THIS, Plan  # noqa: E402
 from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
 from shop_testkit.python_builds import build_of  # noqa: E402
@@ -38,8 +38,9 @@ def main() -> None:
     costs.py_spy()
     started = time.monotonic()
     with ExitStack() as stack:
-        variants = _variants(options.against, stack) if "orders" in options.section else {}
-        plan = replace(SHORT if options.short else Plan(), variants=variants)
+        plan = SHORT if options.short else Plan()
+        if "orders" in options.section:
+            plan = replace(plan, older=_older(options.against, stack), other_pythons=_other_pythons(stack))
         found: dict[str, Any] = {"interpreters": _describe(plan)}
         for name in options.section:
             title, measure = SECTIONS[name]
@@ -64,14 +65,19 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _variants(against: str | None, stack: ExitStack) -> dict[str, Variant]:
-    """Prepare what this code on this interpreter is compared with."""
+def _older(commit: str | None, stack: ExitStack) -> dict[str, Variant]:
+    """Build another commit's code."""
+    if not commit:
+        return {}
+    name = checkouts.short_hash(commit)
+    _CONSOLE.print(f"building {name} ...")
+    folder = stack.enter_context(checkouts.worktree(commit))
+    return {name: Variant(checkout=folder, python=str(folder / ".venv" / "bin" / "python"))}
+
+
+def _other_pythons(stack: ExitStack) -> dict[str, Variant]:
+    """Install the packages for other versions of Python."""
     variants = {}
-    if against:
-        name = checkouts.short_hash(against)
-        _CONSOLE.print(f"building {name} ...")
-        folder = stack.enter_context(checkouts.worktree(against))
-        variants[name] = Variant(checkout=folder, python=str(folder / ".venv" / "bin" / "python"))
     for version, python in interpreters.others().items():
         if python is None:
             _CONSOLE.print(f"Python {version} is not installed, so orders are not measured on it (set PYTHONS)")
@@ -83,7 +89,7 @@ def _variants(against: str | None, stack: ExitStack) -> dict[str, Variant]:
 
 def _describe(plan: Plan) -> dict[str, str]:
     """Print and return which interpreters run the variants, and how they were built."""
-    variants = {"this": Variant(), **plan.variants}
+    variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
     builds = {name: str(build_of(variant.python)) for name, variant in variants.items()}
     _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
     for name, build in builds.items():

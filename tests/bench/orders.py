@@ -53,18 +53,26 @@ class Shape:
         return f"{self.lines} lines, " + ("alone" if self.in_flight == 1 else f"{self.in_flight} in flight")
 
 
-async def compare(shops: Mapping[str, Running], shapes: Sequence[Shape], number_of_rounds: int) -> Rows:
-    """Return the figures of each shop and shape, with ratios to those of the first shop."""
+async def compare(
+    shops: Mapping[str, Running], baselines: Mapping[str, str], shapes: Sequence[Shape], number_of_rounds: int
+) -> Rows:
+    """Return the figures of each shop and shape.
+
+    Args:
+        shops: by name.
+        baselines: the name of the shop with which another is compared, by the other's name.
+        shapes: of the orders.
+        number_of_rounds: for each shape.
+    """
     for running in shops.values():
         await run(running, Shape(9, 16, 200))
     rows: Rows = {}
     for shape in shapes:
         measurements = {name: partial(run, running, shape) for name, running in shops.items()}
         made = await rounds.interleaved(measurements, number_of_rounds)
-        (first, baseline), *others = made.items()
-        rows[f"{shape}: {first}"] = rounds.row(baseline)
-        for name, figures in others:
-            rows[f"{shape}: {name}"] = rounds.row(figures) | _ratios(figures, baseline)
+        for name, figures in made.items():
+            ratios = _ratios(figures, made[baselines[name]]) if name in baselines else {}
+            rows[f"{shape}: {name}"] = rounds.row(figures) | ratios
     return rows
 
 

@@ -12,6 +12,7 @@ from bench.orders import Shape
 from bench.rounds import Figures, Measurement, Rows
 from bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
 
+THIS = "this code"
 # Orders take longer than other calls, so checkout gets fewer.
 _CALLS_AN_ORDER = 50
 _WITHOUT_JOURNAL = {"checkout": "shop_testkit.checkout_without_journal"}
@@ -22,14 +23,16 @@ class Plan:
     """How much to measure, and with what to compare.
 
     Attributes:
-        variants: other code or another interpreter, for the section `orders`.
+        older: another commit's code, with which the section `orders` compares this code.
+        other_pythons: this code on other interpreters, for the same section.
         rounds: of the section `orders`; other sections have `fewer_rounds`.
         alone: orders of a round with one at a time.
         in_flight: orders of a round with 16 in flight.
         calls: to each service before its memory is read.
     """
 
-    variants: Mapping[str, Variant] = field(default_factory=dict)
+    older: Mapping[str, Variant] = field(default_factory=dict)
+    other_pythons: Mapping[str, Variant] = field(default_factory=dict)
     rounds: int = 5
     fewer_rounds: int = 3
     alone: int = 100
@@ -47,30 +50,40 @@ Section = Callable[[Plan], Coroutine[Any, Any, Rows]]
 
 async def _orders(plan: Plan) -> Rows:
     shapes = [plan.shape(lines, in_flight) for lines in (3, 9) for in_flight in (16, 1)]
-    # Ratios are those to the first.
-    return await _compare({**plan.variants, "this": Variant()}, shapes, plan.rounds)
+    variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
+    baselines = dict.fromkeys(plan.other_pythons, THIS)
+    if plan.older:
+        (baselines[THIS],) = plan.older
+    return await _compare(variants, baselines, shapes, plan.rounds)
 
 
 async def _journal(plan: Plan) -> Rows:
     variants = {"with journal": Variant(), "without journal": Variant(modules=_WITHOUT_JOURNAL)}
-    return await _compare(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
+    return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
 
 
 async def _sampling(plan: Plan) -> Rows:
     shares = {"none sampled": NONE_SAMPLED, "10 % sampled": SAMPLED, "all sampled": ALL_SAMPLED}
     variants = {name: Variant(variables) for name, variables in shares.items()}
-    return await _compare(variants, [plan.shape(3, 16)], plan.fewer_rounds)
+    return await _compare_with_first(variants, [plan.shape(3, 16)], plan.fewer_rounds)
 
 
 async def _stores(plan: Plan) -> Rows:
     variants = {"embedded": Variant(), "PostgreSQL, Valkey": Variant(stores=True)}
-    return await _compare(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
+    return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
 
 
-async def _compare(variants: Mapping[str, Variant], shapes: list[Shape], number_of_rounds: int) -> Rows:
+async def _compare_with_first(variants: Mapping[str, Variant], shapes: list[Shape], number_of_rounds: int) -> Rows:
+    first, *others = variants
+    return await _compare(variants, dict.fromkeys(others, first), shapes, number_of_rounds)
+
+
+async def _compare(
+    variants: Mapping[str, Variant], baselines: Mapping[str, str], shapes: list[Shape], number_of_rounds: int
+) -> Rows:
     async with AsyncExitStack() as stack:
         shops = {name: await stack.enter_async_context(running(variant)) for name, variant in variants.items()}
-        return await orders.compare(shops, shapes, number_of_rounds)
+        return await orders.compare(shops, baselines, shapes, number_of_rounds)
 
 
 async def _reads(telemetry: Mapping[str, str], plan: Plan) -> Rows:
