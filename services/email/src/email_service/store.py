@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import structlog
@@ -38,16 +39,18 @@ class Outbox(Mailer, MailIndex):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._sender = sender
-        self._writes = GroupCommit[_File, None](self._write)
+        self._writes = GroupCommit[Sequence[_File], None](self._write)
 
     @override
-    async def accept(self, email: ConfirmationEmail) -> None:
-        file = _File(self._path(email.order_id).name, to_mime(email, self._sender, datetime.now(UTC)))
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
+        now = datetime.now(UTC)
+        files = [_File(self._path(email.order_id).name, to_mime(email, self._sender, now)) for email in emails]
         try:
-            await self._writes.run(file)
+            await self._writes.run(files)
         except OSError as error:
             log.warning("email not stored", error=type(error).__name__, errno=error.errno)
             raise MailNotSent("the outbox can't be written") from error
+        return ()
 
     @override
     async def find(self, order_id: str) -> MailRecord | None:
@@ -73,13 +76,13 @@ class Outbox(Mailer, MailIndex):
         """Finish pending writes."""
         await self._writes.close()
 
-    def _write(self, files: Sequence["_File"]) -> Sequence[None]:
+    def _write(self, batches: Sequence[Sequence["_File"]]) -> Sequence[None]:
         """Write missing files atomically: readers never see a partial one. All are durable when this returns."""
-        for file in files:
+        for file in chain.from_iterable(batches):
             if not (self._folder / file.name).exists():
                 self._write_one(file)
         self._sync_folder()
-        return [None] * len(files)
+        return [None] * len(batches)
 
     def _write_one(self, file: "_File") -> None:
         temporary = self._folder / f".{file.name}.{uuid.uuid4().hex}.tmp"
