@@ -10,11 +10,12 @@ from chassis.client import channel
 from chassis.errors import FailedPrecondition, Unavailable
 from shop.address_pb2 import Address
 from shop.email_pb2 import SendOrderConfirmationRequest
-from shop.email_pb2_grpc import EmailServiceStub
 from shop.order_pb2 import OrderResult
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
 from shop_cli.prove.peer_stubs import PeerStubs, Stub, serve_peer_stubs
+from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2 import RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_internal.payment_ledger_pb2 import ResolveOrFenceRequest, VoidRequest
@@ -49,12 +50,12 @@ async def test_a_refusing_ledger_releases_no_charge_and_records_the_order(stubs:
 
 
 async def test_a_refusing_email_accepts_no_confirmation(stubs: PeerStubs) -> None:
-    stub = stubs.refusing["email"]
-    async with connect(stub, "shop.EmailService") as opened:
-        with pytest.raises(FailedPrecondition):
-            await EmailServiceStub(opened).SendOrderConfirmation(
-                SendOrderConfirmationRequest(order=OrderResult(order_id="order-id"))
-            )
+    stub = stubs.refusing["email-internal"]
+    confirmation = SendOrderConfirmationRequest(order=OrderResult(order_id="order-id"))
+    async with connect(stub, "shop.internal.Confirmations") as opened:
+        request = AcceptConfirmationsRequest(confirmations=[confirmation])
+        response = await ConfirmationsStub(opened).AcceptConfirmations(request)
+    assert [refused.index for refused in response.refused] == [0]
     assert stub.refused == {"order-id"}
 
 

@@ -23,7 +23,7 @@ from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
-INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr")
+INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr", "email_internal_addr")
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
 

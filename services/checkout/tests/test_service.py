@@ -23,6 +23,7 @@ from checkout_service.peers import internal_service
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
+from shop_testkit.waiting import wait_until
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
@@ -118,7 +119,7 @@ async def test_the_confirmation_shows_the_same_order_as_the_response(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     placed = await checkout.place(request_of())
-    (mail,) = peers.email.sent
+    (mail,) = await wait_until(lambda: peers.email.sent)
     assert (mail.email, mail.order) == ("ann@mail.example", placed.response.order)
 
 

@@ -16,6 +16,7 @@ from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
 from checkout_service.ports import (
     EMAIL,
+    EMPTY_CART,
     NOTIFICATIONS,
     CartClearer,
     Journal,
@@ -28,6 +29,10 @@ from checkout_service.ports import (
 log = structlog.get_logger()
 
 SEND_NOW_SECONDS = 1.0
+"""How long the response to a caller waits for the cart."""
+
+SEND_EMAIL_SECONDS = 4.0
+"""How long the worker that placed an order tries to send its confirmation: other workers try after 5 s."""
 
 MAX_FAILURES = 100
 """An item that fails this often is a dead letter: after about eight hours."""
@@ -55,6 +60,8 @@ class Outbox:
         self._metrics = metrics
         self._failpoints = failpoints
         self._sent: deque[Sent] = deque()
+        self._unsettled = asyncio.Event()
+        self._sending: set[asyncio.Task[None]] = set()
         self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
         self._workers = [
             QueueWorker(circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone)
@@ -63,20 +70,11 @@ class Outbox:
         ]
 
     async def send_now(self, placed: PlacedOrder) -> None:
-        """Try both items in parallel for SEND_NOW_SECONDS. A failed item remains in the outbox."""
-        order_id = placed.order.order_id
-        try:
-            async with asyncio.timeout(SEND_NOW_SECONDS):
-                results = await asyncio.gather(
-                    *(self._try_once(kind, placed) for kind in NOTIFICATIONS), return_exceptions=True
-                )
-        except TimeoutError:
-            log.warning("left in the outbox", order_id=order_id, reason="TIMEOUT")
-            return
-        for failure in filter(None, results):
-            if not isinstance(failure, DomainError):
-                raise failure
-            log.warning("left in the outbox", order_id=order_id, reason=failure.reason)
+        """Remove the order's items from its cart, and begin to send its confirmation. A failed item remains here."""
+        sending = asyncio.create_task(self._try_once(EMAIL, placed, SEND_EMAIL_SECONDS))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        await self._try_once(EMPTY_CART, placed, SEND_NOW_SECONDS)
 
     async def run(self) -> None:
         """Send items that are due and settle sent ones, until cancelled."""
@@ -89,6 +87,7 @@ class Outbox:
         """Settle the items sent last. If that fails, they are sent again, without a second effect."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
+                await asyncio.gather(*self._sending)
                 await log_unexpected_errors(self.settle(), "settling the outbox failed")
 
     async def settle(self) -> None:
@@ -105,9 +104,11 @@ class Outbox:
                 return
             for order_id in done:
                 self._metrics.record_change(order_id, State.DONE)
+        self._unsettled.clear()
 
     async def _settle_periodically(self) -> None:
         while True:
+            await self._unsettled.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
             await log_unexpected_errors(self._settle_with_timeout(), "settling the outbox failed")
 
@@ -119,16 +120,25 @@ class Outbox:
         except TimeoutError:
             log.warning("settling the outbox takes too long")
 
-    async def _try_once(self, kind: str, placed: PlacedOrder) -> None:
-        """Send an item of a new order, even while the circuit is open. Raises DomainError."""
+    async def _try_once(self, kind: str, placed: PlacedOrder, within_seconds: float) -> None:
+        """Send an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
         try:
-            await self._send(kind, placed)
-        except JournalUnavailable:
-            raise
-        except DomainError:
-            self._circuits[kind].record_failure(failed=False)
-            raise
-        self._circuits[kind].record_success(failed=False)
+            async with asyncio.timeout(within_seconds):
+                await self._send(kind, placed)
+        except TimeoutError:
+            self._leave(kind, placed, "TIMEOUT")
+        except DomainError as error:
+            self._leave(kind, placed, error.reason)
+            if not isinstance(error, JournalUnavailable):
+                self._circuits[kind].record_failure(failed=False)
+        except Exception:
+            log.exception("left in the outbox", order_id=placed.order.order_id, kind=kind)
+        else:
+            self._circuits[kind].record_success(failed=False)
+
+    @staticmethod
+    def _leave(kind: str, placed: PlacedOrder, reason: str) -> None:
+        log.warning("left in the outbox", order_id=placed.order.order_id, kind=kind, reason=reason)
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
@@ -165,6 +175,7 @@ class Outbox:
         step, failpoint = ("email_sent", EMAIL_SENT) if kind == EMAIL else ("cart_emptied", CART_EMPTIED)
         await self._failpoints.reach(failpoint)
         self._sent.append(Sent(placed.order.order_id, kind, step))
+        self._unsettled.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)

@@ -14,9 +14,6 @@ from chassis.errors import DomainError, FailedPrecondition, Unavailable
 from chassis.serving import ServicerContext
 from chassis.status import to_status
 from shop import (
-    email_pb2,
-    email_pb2_grpc,
-    empty_pb2,
     money_pb2,
     payment_pb2,
     payment_pb2_grpc,
@@ -25,6 +22,8 @@ from shop import (
 )
 from shop_cli.local.ports import HOST
 from shop_internal import (
+    confirmations_pb2,
+    confirmations_pb2_grpc,
     ordered_cart_pb2,
     ordered_cart_pb2_grpc,
     payment_ledger_pb2,
@@ -47,10 +46,6 @@ class TooLateToVoid(FailedPrecondition):
     """The charge can no longer be released."""
 
 
-class AddressBlocked(FailedPrecondition):
-    """No e-mail is sent to this address."""
-
-
 class CartLocked(FailedPrecondition):
     """The cart cannot be changed."""
 
@@ -68,10 +63,14 @@ class Stub:
         self.address = ""
         self._changed = asyncio.Event()
 
+    def record(self, *identities: str) -> None:
+        """Record what is refused."""
+        self.refused.update(identities)
+        self._changed.set()
+
     async def refuse(self, identity: str, error: DomainError, context: ServicerContext) -> NoReturn:
         """Record a call, and abort it."""
-        self.refused.add(identity)
-        self._changed.set()
+        self.record(identity)
         await context.abort_with_status(to_status(error))
 
     async def wait_until_refused(self, count: int) -> None:
@@ -164,14 +163,17 @@ class RefusingLedger(Stub, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         await context.abort_with_status(_UNAVAILABLE)
 
 
-class RefusingEmail(Stub, email_pb2_grpc.EmailServiceServicer):
+class RefusingConfirmations(Stub, confirmations_pb2_grpc.ConfirmationsServicer):
     """Accepts no confirmation. Identities are the orders' ids."""
 
     @override
-    async def SendOrderConfirmation(
-        self, request: email_pb2.SendOrderConfirmationRequest, context: ServicerContext
-    ) -> empty_pb2.Empty:
-        await self.refuse(request.order.order_id, AddressBlocked("no e-mail is sent to this address"), context)
+    async def AcceptConfirmations(
+        self, request: confirmations_pb2.AcceptConfirmationsRequest, context: ServicerContext
+    ) -> confirmations_pb2.AcceptConfirmationsResponse:
+        self.record(*(confirmation.order.order_id for confirmation in request.confirmations))
+        places = range(len(request.confirmations))
+        refused = [confirmations_pb2.RefusedConfirmation(index=place, reason="ADDRESS_BLOCKED") for place in places]
+        return confirmations_pb2.AcceptConfirmationsResponse(refused=refused)
 
 
 class RefusingOrderedCart(Stub, ordered_cart_pb2_grpc.OrderedCartServicer):
@@ -204,13 +206,13 @@ async def serve_peer_stubs(shipping_address: str = "") -> AsyncIterator[PeerStub
     """Run the servers on free ports of loopback while in the context. Some requests are passed on to shipping."""
     payment, ledger = RefusingPayment(), RefusingLedger()
     shipping, doubtful = RefusingShipping(), DoubtfulShipping(shipping_address)
-    email, cart = RefusingEmail(), RefusingOrderedCart()
+    confirmations, cart = RefusingConfirmations(), RefusingOrderedCart()
     registrations: list[tuple[Callable[[Any, grpc.aio.Server], None], Stub]] = [
         (payment_pb2_grpc.add_PaymentServiceServicer_to_server, payment),
         (payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger),
         (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping),
         (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, doubtful),
-        (email_pb2_grpc.add_EmailServiceServicer_to_server, email),
+        (confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, confirmations),
         (ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, cart),
     ]
     async with AsyncExitStack() as stack:
@@ -219,7 +221,7 @@ async def serve_peer_stubs(shipping_address: str = "") -> AsyncIterator[PeerStub
             register(stub, server)
             stub.address = await _start(server, stack)
         refusing: dict[str, Stub] = {"payment": payment, "payment-internal": ledger, "shipping": shipping}
-        refusing |= {"email": email, "cart-internal": cart}
+        refusing |= {"email-internal": confirmations, "cart-internal": cart}
         yield PeerStubs(await _start(grpc.aio.server(), stack), refusing, doubtful)
 
 

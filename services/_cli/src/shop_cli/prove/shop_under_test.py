@@ -25,11 +25,11 @@ _DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "
 LINKED = ("cart", "shipping", "payment", "email")
 """The peers of checkout that have a proxy."""
 
-LATE_LINKS = ("payment", "shipping", "cart", "cart-internal", "email")
+LATE_LINKS = ("payment", "shipping", "cart", "cart-internal", "email-internal")
 """The ports at which a request has an effect."""
 
 REFUSERS = ("payment", "shipping")
-NOTIFIED = ("email", "cart-internal")
+NOTIFIED = ("email-internal", "cart-internal")
 RELEASERS = ("payment-internal",)
 
 _UNFLUSHED = {"wal_writer_delay": "10s"}

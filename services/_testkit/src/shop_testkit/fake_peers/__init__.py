@@ -13,8 +13,20 @@ from shop import (
     product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
-from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
-from shop_testkit.fake_peers.effects import FakeEmail, FakeLedger, FakeManifest, FakePayment, FakeShipping
+from shop_internal import (
+    confirmations_pb2_grpc,
+    ordered_cart_pb2_grpc,
+    payment_ledger_pb2_grpc,
+    shipment_manifest_pb2_grpc,
+)
+from shop_testkit.fake_peers.effects import (
+    FakeConfirmations,
+    FakeEmail,
+    FakeLedger,
+    FakeManifest,
+    FakePayment,
+    FakeShipping,
+)
 from shop_testkit.fake_peers.peer import FakePeer, Fault
 from shop_testkit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
 from shop_testkit.serving import Registration, serve
@@ -24,7 +36,7 @@ __all__ = ["FakePeer", "FakePeers", "Fault"]
 
 @dataclass
 class FakePeers:
-    """The six peers of checkout, and the internal services of cart, payment and shipping."""
+    """The six peers of checkout, and the internal services of cart, payment, shipping and email."""
 
     cart: FakeCart = field(default_factory=FakeCart)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -37,15 +49,20 @@ class FakePeers:
         self.ledger = FakeLedger(self.payment)
         self.manifest = FakeManifest(self.shipping)
         self.ordered_cart = FakeOrderedCart(self.cart)
+        self.confirmations = FakeConfirmations(self.email)
 
     @asynccontextmanager
-    async def serving(self, *, with_ledger: bool = True, with_ordered_cart: bool = True) -> AsyncIterator[str]:
+    async def serving(
+        self, *, with_ledger: bool = True, with_ordered_cart: bool = True, with_confirmations: bool = True
+    ) -> AsyncIterator[str]:
         """Serve all of them on one port; yield its address. A service that is left out responds UNIMPLEMENTED."""
         missing = Fault(Unimplemented("no such method"))
         if not with_ledger:
             self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
         if not with_ordered_cart:
             self.ordered_cart.faults.update(RemoveOrdered=missing)
+        if not with_confirmations:
+            self.confirmations.faults.update(AcceptConfirmations=missing)
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
@@ -56,6 +73,7 @@ class FakePeers:
             (ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, self.ordered_cart),
             (payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, self.ledger),
             (shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest),
+            (confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, self.confirmations),
         ]
         async with serve(*registrations) as address:
             yield address

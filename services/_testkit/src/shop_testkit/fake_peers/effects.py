@@ -6,7 +6,15 @@ import uuid
 from typing_extensions import override
 
 from chassis.calls import metadata_value
-from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound, Unimplemented
+from chassis.errors import (
+    REFUSALS,
+    Aborted,
+    FailedPrecondition,
+    IdempotencyKeyReused,
+    Internal,
+    NotFound,
+    Unimplemented,
+)
 from chassis.serving import ServicerContext
 from shop import (
     email_pb2,
@@ -18,6 +26,8 @@ from shop import (
     shipping_pb2_grpc,
 )
 from shop_internal import (
+    confirmations_pb2,
+    confirmations_pb2_grpc,
     payment_ledger_pb2,
     payment_ledger_pb2_grpc,
     shipment_manifest_pb2,
@@ -187,3 +197,24 @@ class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
             await asyncio.Event().wait()
         self.sent.append(request)
         return empty_pb2.Empty()
+
+
+class FakeConfirmations(FakePeer, confirmations_pb2_grpc.ConfirmationsServicer):
+    """The internal service of a fake email service: passes each confirmation to its public method."""
+
+    def __init__(self, email: FakeEmail) -> None:
+        super().__init__()
+        self._email = email
+
+    @override
+    async def AcceptConfirmations(
+        self, request: confirmations_pb2.AcceptConfirmationsRequest, context: ServicerContext
+    ) -> confirmations_pb2.AcceptConfirmationsResponse:
+        await self.begin("AcceptConfirmations")
+        response = confirmations_pb2.AcceptConfirmationsResponse()
+        for index, confirmation in enumerate(request.confirmations):
+            try:
+                await self._email.SendOrderConfirmation(confirmation, context)
+            except REFUSALS as error:
+                response.refused.add(index=index, reason=error.reason)
+        return response

@@ -19,6 +19,7 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
@@ -41,6 +42,7 @@ class Addresses(ServiceSettings):
     cart_internal_addr: str | None = None
     shipping_internal_addr: str | None = None
     payment_internal_addr: str | None = None
+    email_internal_addr: str | None = None
 
 
 class _NoInternalServices:
@@ -75,8 +77,9 @@ class Peers:
         payment = PaymentServiceStub(channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS))
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
+        confirmations = ConfirmationsStub(internal(at.email_internal_addr, "Confirmations", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping)
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
-        self.mailer = EmailClient(email)
+        self.mailer = EmailClient(email, confirmations)
         self.cart_clearer = CartClient(cart, ordered_cart)

@@ -1,0 +1,121 @@
+"""Confirmations of placed orders: many in one internal call, or one by one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from chassis.client import channel
+from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from checkout_service.domain import PlacedOrder
+from checkout_service.peers.notifications import EmailClient
+from checkout_service.ports import NewOrder
+from shop.email_pb2_grpc import EmailServiceStub
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
+from shop_testkit.fake_peers import FakePeers, Fault
+
+Placed = Callable[[str], PlacedOrder]
+
+
+@pytest.fixture
+def placed(new_order: Callable[..., NewOrder]) -> Placed:
+    """Make a placed order whose confirmation goes to this address."""
+    return lambda email: PlacedOrder(replace(new_order(email).order, email=email), "tracking")
+
+
+@asynccontextmanager
+async def client_of(peers: FakePeers, **left_out: bool) -> AsyncIterator[EmailClient]:
+    async with peers.serving(**left_out) as address:
+        public = channel(address, "shop.EmailService", timeout_seconds=20)
+        internal = channel(address, "shop.internal.Confirmations", timeout_seconds=20)
+        try:
+            yield EmailClient(EmailServiceStub(public), ConfirmationsStub(internal))
+        finally:
+            await public.close()
+            await internal.close()
+
+
+async def confirm_all(client: EmailClient, *orders: PlacedOrder) -> list[str | None]:
+    """Send the confirmations at the same time; return the reason of each that fails."""
+
+    async def confirm(order: PlacedOrder) -> str | None:
+        try:
+            await client.confirm(order)
+        except DomainError as error:
+            return error.reason
+        return None
+
+    return await asyncio.gather(*map(confirm, orders))
+
+
+def recipients(peers: FakePeers) -> list[str]:
+    return sorted(request.email for request in peers.email.sent)
+
+
+async def test_confirmations_of_the_same_moment_are_one_call(peers: FakePeers, placed: Placed) -> None:
+    async with client_of(peers) as client:
+        assert await confirm_all(client, placed("a@mail.example"), placed("b@mail.example")) == [None, None]
+    assert recipients(peers) == ["a@mail.example", "b@mail.example"]
+    assert peers.confirmations.calls["AcceptConfirmations"] == 1
+
+
+async def test_more_than_twenty_confirmations_are_several_calls(peers: FakePeers, placed: Placed) -> None:
+    async with client_of(peers) as client:
+        await confirm_all(client, *(placed(f"{number}@mail.example") for number in range(41)))
+    assert len(set(recipients(peers))) == len(peers.email.sent) == 41
+    assert peers.confirmations.calls["AcceptConfirmations"] == 3
+
+
+async def test_a_refused_confirmation_fails_only_its_own_order(peers: FakePeers, placed: Placed) -> None:
+    peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "must be known"), times=1)
+    async with client_of(peers) as client:
+        reasons = await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
+    assert reasons == ["INVALID_ARGUMENT", None]
+    assert recipients(peers) == ["b@mail.example"]
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), ResourceExhausted("busy")])
+async def test_a_peer_that_is_down_fails_every_order_of_a_call(
+    peers: FakePeers, placed: Placed, error: DomainError
+) -> None:
+    peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
+    async with client_of(peers) as client:
+        reasons = await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
+    assert reasons == [error.reason, error.reason]
+    assert peers.email.calls["SendOrderConfirmation"] == 0
+
+
+@pytest.mark.parametrize("error", [Internal("defect"), InvalidArgument.field("confirmations", "too many")])
+async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one(
+    peers: FakePeers, placed: Placed, error: DomainError
+) -> None:
+    peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
+    async with client_of(peers) as client:
+        assert await confirm_all(client, placed("a@mail.example"), placed("b@mail.example")) == [None, None]
+        assert recipients(peers) == ["a@mail.example", "b@mail.example"]
+        await client.confirm(placed("c@mail.example"))
+    assert peers.confirmations.calls["AcceptConfirmations"] == 2
+
+
+async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(peers: FakePeers, placed: Placed) -> None:
+    async with client_of(peers, with_confirmations=False) as client:
+        await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
+        await client.confirm(placed("c@mail.example"))
+    assert recipients(peers) == ["a@mail.example", "b@mail.example", "c@mail.example"]
+    assert peers.confirmations.calls["AcceptConfirmations"] == 1
+
+
+async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peers: FakePeers, placed: Placed) -> None:
+    gate = peers.confirmations.hold("AcceptConfirmations")
+    async with client_of(peers) as client:
+        cancelled = asyncio.create_task(client.confirm(placed("a@mail.example")))
+        other = asyncio.create_task(client.confirm(placed("b@mail.example")))
+        async with asyncio.timeout(20):
+            while not peers.confirmations.calls["AcceptConfirmations"]:  # noqa: ASYNC110 - counted by the peer
+                await asyncio.sleep(0.01)
+        cancelled.cancel()
+        gate.set()
+        await other
+    assert recipients(peers) == ["a@mail.example", "b@mail.example"]
