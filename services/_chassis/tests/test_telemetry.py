@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 from chassis import logging, otlp
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import connect
+from shop_testkit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -168,6 +170,26 @@ async def test_resident_memory_is_a_metric(collector: Collector) -> None:
     found = await exported(collector)
     (point,) = found.metrics["process.memory.usage"].gauge.data_points
     assert point.as_int > 1_000_000 or point.as_double > 1_000_000
+
+
+async def test_spans_and_log_records_are_exported_soon_after_they_were_recorded(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    monkeypatch.setenv("OTEL_BLRP_SCHEDULE_DELAY", "20")
+    telemetry = otlp.configure("cart")
+    logging.configure("cart", logger=telemetry.logger)
+
+    def received(count: int) -> bool:
+        kinds = [type(request) for request in collector.received]
+        traces, logs = trace_service_pb2.ExportTraceServiceRequest, logs_service_pb2.ExportLogsServiceRequest
+        return kinds.count(traces) == kinds.count(logs) == count
+
+    for count in (1, 2):
+        telemetry.tracer.start_span("a span").end()
+        structlog.get_logger().info("an event")
+        await wait_until(partial(received, count))
+    telemetry.shutdown()
 
 
 def test_without_an_endpoint_nothing_is_recorded() -> None:

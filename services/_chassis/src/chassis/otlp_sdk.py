@@ -11,7 +11,6 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.metrics import Exemplar, MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -27,7 +26,6 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBased
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -35,6 +33,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags,
 from typing_extensions import override
 
 from chassis.metrics import BOUNDS, Attributes, CallDurations, Series
+from chassis.otlp_batches import LogBatches, SpanBatches
 from chassis.telemetry import SCOPE, Telemetry, durations, http_durations, resident_bytes
 
 
@@ -44,10 +43,10 @@ def start_export(service_name: str) -> Telemetry:
     server, client, http = durations("server"), durations("client"), http_durations()
     metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client, http])
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    tracers.add_span_processor(SpanBatches(OTLPSpanExporter()))
     meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+    loggers.add_log_record_processor(LogBatches(OTLPLogExporter()))
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
     meter = meters.get_meter(SCOPE)
     _observe_memory(meter)
