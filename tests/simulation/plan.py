@@ -22,8 +22,10 @@ EFFECTS = (
     "/shop.internal.PaymentLedger/ResolveOrFence",
     "/shop.internal.PaymentLedger/Void",
     "/shop.internal.ShipmentManifest/ResolveOrFence",
+    "/shop.internal.Confirmations/AcceptConfirmations",
     "/shop.EmailService/SendOrderConfirmation",
     "/shop.CartService/EmptyCart",
+    "/shop.internal.OrderedCart/RemoveAllOrdered",
     "/shop.internal.OrderedCart/RemoveOrdered",
 )
 _CURRENCIES = ("EUR", "USD", "JPY")

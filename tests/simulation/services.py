@@ -1,6 +1,6 @@
 """Builds the simulated processes from the real services: the only module that depends on how these are built."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from functools import cache
@@ -22,6 +22,8 @@ from checkout_service.journal.database import Database
 from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Journal
+from email_service.acceptance import Acceptance
+from email_service.confirmations import Confirmations
 from email_service.domain import ConfirmationEmail, Mailer
 from email_service.product_names import NoNames
 from email_service.rendering import ConfirmationTemplates
@@ -47,7 +49,12 @@ from shop import (
 )
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.ledgers import CARD_MONTH
-from shop_internal import ordered_cart_pb2_grpc, payment_ledger_pb2_grpc, shipment_manifest_pb2_grpc
+from shop_internal import (
+    confirmations_pb2_grpc,
+    ordered_cart_pb2_grpc,
+    payment_ledger_pb2_grpc,
+    shipment_manifest_pb2_grpc,
+)
 from simulation.disk import Disk, Schema, schema_of
 from simulation.network import HandlerTable, Network
 from simulation.plan import PRODUCTS
@@ -130,7 +137,7 @@ def checkout_settings(replica: int) -> checkout.Settings:
     """Return the settings of one of the replicas."""
     peers = ("cart", "product_catalog", "shipping", "currency", "payment", "email")
     addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
-    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in ("cart", "shipping", "payment")}
+    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in ("cart", "shipping", "payment", "email")}
     values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
     return checkout.Settings.model_validate(values)
 
@@ -201,8 +208,10 @@ class MemoryMailer(Mailer):
         self.sent: dict[str, ConfirmationEmail] = {}
 
     @override
-    async def accept(self, email: ConfirmationEmail) -> None:
-        self.sent.setdefault(email.key, email)
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
+        for email in emails:
+            self.sent.setdefault(email.key, email)
+        return ()
 
 
 @cache
@@ -211,9 +220,9 @@ def _templates() -> ConfirmationTemplates:
 
 
 def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
-    service.add_servicer(
-        email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(_templates(), NoNames(), mailer, _NO_FAILPOINTS)
-    )
+    acceptance = Acceptance(_templates(), NoNames(), mailer, _NO_FAILPOINTS)
+    service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
+    service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance))
 
 
 async def _get_product(request: product_catalog_pb2.GetProductRequest) -> product_catalog_pb2.Product:

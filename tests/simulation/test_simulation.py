@@ -68,7 +68,7 @@ def test_orders_without_faults_are_placed() -> None:
 def set_back_plan(dialect: Dialect) -> Plan:
     """Return a plan in which e-mails wait in the outbox while the journal's clock is two hours ahead."""
     jumps = (ClockJump(0.0, "checkout", 7_200.0), ClockJump(4.0, "checkout", -7_200.0))
-    refusals = Refusals(0.0, "/shop.EmailService/SendOrderConfirmation", "Internal", 5.0)
+    refusals = Refusals(0.0, "/shop.internal.Confirmations/AcceptConfirmations", "ResourceExhausted", 5.0)
     return replace(quiet_plan(1), dialect=dialect, faults=(*jumps, refusals))
 
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from shop import cart_pb2 as shop_dot_cart__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/ordered_cart.proto\x12\rshop.internal\x1a\x0fshop/cart.proto\"f\n\x14RemoveOrderedRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x10\n\x08order_id\x18\x03 \x01(\t\x12\x1d\n\x05items\x18\x04 \x03(\x0b\x32\x0e.shop.CartItem\"\x17\n\x15RemoveOrderedResponse2i\n\x0bOrderedCart\x12Z\n\rRemoveOrdered\x12#.shop.internal.RemoveOrderedRequest\x1a$.shop.internal.RemoveOrderedResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n shop_internal/ordered_cart.proto\x12\rshop.internal\x1a\x0fshop/cart.proto\"f\n\x14RemoveOrderedRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\t\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x10\n\x08order_id\x18\x03 \x01(\t\x12\x1d\n\x05items\x18\x04 \x03(\x0b\x32\x0e.shop.CartItem\"\x17\n\x15RemoveOrderedResponse\"P\n\x17RemoveAllOrderedRequest\x12\x35\n\x08removals\x18\x01 \x03(\x0b\x32#.shop.internal.RemoveOrderedRequest\"J\n\x18RemoveAllOrderedResponse\x12.\n\x07refused\x18\x01 \x03(\x0b\x32\x1d.shop.internal.RefusedRemoval\"/\n\x0eRefusedRemoval\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xce\x01\n\x0bOrderedCart\x12Z\n\rRemoveOrdered\x12#.shop.internal.RemoveOrderedRequest\x1a$.shop.internal.RemoveOrderedResponse\x12\x63\n\x10RemoveAllOrdered\x12&.shop.internal.RemoveAllOrderedRequest\x1a\'.shop.internal.RemoveAllOrderedResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,6 +36,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMOVEORDEREDREQUEST']._serialized_end=170
   _globals['_REMOVEORDEREDRESPONSE']._serialized_start=172
   _globals['_REMOVEORDEREDRESPONSE']._serialized_end=195
-  _globals['_ORDEREDCART']._serialized_start=197
-  _globals['_ORDEREDCART']._serialized_end=302
+  _globals['_REMOVEALLORDEREDREQUEST']._serialized_start=197
+  _globals['_REMOVEALLORDEREDREQUEST']._serialized_end=277
+  _globals['_REMOVEALLORDEREDRESPONSE']._serialized_start=279
+  _globals['_REMOVEALLORDEREDRESPONSE']._serialized_end=353
+  _globals['_REFUSEDREMOVAL']._serialized_start=355
+  _globals['_REFUSEDREMOVAL']._serialized_end=402
+  _globals['_ORDEREDCART']._serialized_start=405
+  _globals['_ORDEREDCART']._serialized_end=611
 # @@protoc_insertion_point(module_scope)

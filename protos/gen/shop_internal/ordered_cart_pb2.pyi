@@ -63,3 +63,71 @@ class RemoveOrderedResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveOrderedResponse: _TypeAlias = RemoveOrderedResponse  # noqa: Y015
+
+@_typing.final
+class RemoveAllOrderedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoveOrderedRequest]:
+        """Up to 100, each as RemoveOrdered accepts it."""
+
+    def __init__(
+        self,
+        *,
+        removals: _abc.Iterable[Global___RemoveOrderedRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removals", b"removals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAllOrderedRequest: _TypeAlias = RemoveAllOrderedRequest  # noqa: Y015
+
+@_typing.final
+class RemoveAllOrderedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedRemoval]:
+        """Those that RemoveOrdered would refuse however often they were sent."""
+
+    def __init__(
+        self,
+        *,
+        refused: _abc.Iterable[Global___RefusedRemoval] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveAllOrderedResponse: _TypeAlias = RemoveAllOrderedResponse  # noqa: Y015
+
+@_typing.final
+class RefusedRemoval(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """The removal's place in the request, from 0."""
+    reason: _builtins.str
+    """A reason of the error, such as INVALID_ARGUMENT."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedRemoval: _TypeAlias = RefusedRemoval  # noqa: Y015

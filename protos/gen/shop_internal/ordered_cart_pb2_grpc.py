@@ -40,6 +40,11 @@ class OrderedCartStub(object):
                 request_serializer=shop__internal_dot_ordered__cart__pb2.RemoveOrderedRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_ordered__cart__pb2.RemoveOrderedResponse.FromString,
                 _registered_method=True)
+        self.RemoveAllOrdered = channel.unary_unary(
+                '/shop.internal.OrderedCart/RemoveAllOrdered',
+                request_serializer=shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedResponse.FromString,
+                _registered_method=True)
 
 
 class OrderedCartServicer(object):
@@ -55,6 +60,13 @@ class OrderedCartServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveAllOrdered(self, request, context):
+        """The same for several orders. An error applies to all of them, and they can be sent again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrderedCartServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +74,11 @@ def add_OrderedCartServicer_to_server(servicer, server):
                     servicer.RemoveOrdered,
                     request_deserializer=shop__internal_dot_ordered__cart__pb2.RemoveOrderedRequest.FromString,
                     response_serializer=shop__internal_dot_ordered__cart__pb2.RemoveOrderedResponse.SerializeToString,
+            ),
+            'RemoveAllOrdered': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveAllOrdered,
+                    request_deserializer=shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedRequest.FromString,
+                    response_serializer=shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +109,33 @@ class OrderedCart(object):
             '/shop.internal.OrderedCart/RemoveOrdered',
             shop__internal_dot_ordered__cart__pb2.RemoveOrderedRequest.SerializeToString,
             shop__internal_dot_ordered__cart__pb2.RemoveOrderedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveAllOrdered(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderedCart/RemoveAllOrdered',
+            shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedRequest.SerializeToString,
+            shop__internal_dot_ordered__cart__pb2.RemoveAllOrderedResponse.FromString,
             options,
             channel_credentials,
             insecure,

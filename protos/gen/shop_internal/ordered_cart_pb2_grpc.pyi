@@ -21,6 +21,8 @@ class OrderedCartStub:
     the cart has it. Once per order id: a repeat has no effect. If the cart is empty afterwards, GetCart returns the
     ordered etag in trailing metadata `ordered-etag`.
     """
+    RemoveAllOrdered: _aio.UnaryUnaryMultiCallable[_ordered_cart_pb2.RemoveAllOrderedRequest, _ordered_cart_pb2.RemoveAllOrderedResponse]
+    """The same for several orders. An error applies to all of them, and they can be sent again."""
 
 class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
     """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime."""
@@ -35,5 +37,13 @@ class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
         the cart has it. Once per order id: a repeat has no effect. If the cart is empty afterwards, GetCart returns the
         ordered etag in trailing metadata `ordered-etag`.
         """
+
+    @_abc_1.abstractmethod
+    def RemoveAllOrdered(
+        self,
+        request: _ordered_cart_pb2.RemoveAllOrderedRequest,
+        context: _aio.ServicerContext[_ordered_cart_pb2.RemoveAllOrderedRequest, _abc.Awaitable[_ordered_cart_pb2.RemoveAllOrderedResponse]],
+    ) -> _abc.Awaitable[_ordered_cart_pb2.RemoveAllOrderedResponse]:
+        """The same for several orders. An error applies to all of them, and they can be sent again."""
 
 def add_OrderedCartServicer_to_server(servicer: OrderedCartServicer, server: _aio.Server) -> None: ...

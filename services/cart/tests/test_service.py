@@ -14,7 +14,7 @@ from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
 from shop_internal.cart_lines_pb2 import SetQuantityRequest
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub, add_CartLinesServicer_to_server
-from shop_internal.ordered_cart_pb2 import RemoveOrderedRequest
+from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
 from shop_testkit.serving import connect, serve
 
@@ -200,6 +200,31 @@ async def test_an_invalid_removal_is_rejected_with_the_name_of_the_field(
     rejected = from_rpc_error(await refusal(ordered.RemoveOrdered(RemoveOrderedRequest(**{**valid, **changes}))))
     assert isinstance(rejected, InvalidArgument)
     assert [violation.field for violation in rejected.violations] == [field]
+
+
+async def test_ordered_items_of_several_carts_are_removed_in_one_call(
+    stub: CartServiceStub, ordered: OrderedCartStub
+) -> None:
+    removals = []
+    for user_id in ("ada", "bob"):
+        await stub.AddItem(cart_pb2.AddItemRequest(user_id=user_id, item=TWO_PANS))
+        call = stub.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
+        await call
+        etag = str(dict(await call.trailing_metadata())["etag"])
+        removals.append(RemoveOrderedRequest(user_id=user_id, etag=etag, order_id=f"of {user_id}", items=[TWO_PANS]))
+    refused = RemoveOrderedRequest(user_id="ada", etag="e", order_id="", items=[TWO_PANS])
+    request = RemoveAllOrderedRequest(removals=[removals[0], refused, removals[1]])
+    response = await ordered.RemoveAllOrdered(request)
+    assert [(each.index, each.reason) for each in response.refused] == [(1, "INVALID_ARGUMENT")]
+    carts = [await stub.GetCart(cart_pb2.GetCartRequest(user_id=user_id)) for user_id in ("ada", "bob")]
+    assert [list(cart.items) for cart in carts] == [[], []]
+
+
+async def test_too_many_removals_in_one_call_are_rejected(ordered: OrderedCartStub) -> None:
+    request = RemoveAllOrderedRequest(removals=[RemoveOrderedRequest()] * 101)
+    rejected = from_rpc_error(await refusal(ordered.RemoveAllOrdered(request)))
+    assert isinstance(rejected, InvalidArgument)
+    assert [violation.field for violation in rejected.violations] == ["removals"]
 
 
 async def test_a_repeated_key_takes_effect_once(stub: CartServiceStub) -> None:

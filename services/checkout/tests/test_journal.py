@@ -521,6 +521,16 @@ async def test_operators_queries_do_not_delay_orders_on_sqlite(tmp_path: Path, m
         await report
 
 
+async def test_a_writer_in_another_process_does_not_delay_queries(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with open_sqlite_database(path) as opened:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("CREATE TABLE unfinished (number INTEGER)")
+            query = opened.read("SELECT count(*) AS tables FROM sqlite_schema", {})
+            assert [row["tables"] for row in await query] == [0]
+
+
 # Retention
 
 

@@ -255,10 +255,11 @@ async def test_one_trace_contains_every_call_of_an_order(
 ) -> None:
     async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
         await checkout.place(request_of())
+        await wait_until(lambda: peers.email.sent)
     spans = recorded.spans()
     served = next(span for span in spans if span.name == "shop.CheckoutService/PlaceOrder")
     called = {span.name.rpartition("/")[2] for span in spans if span.parent and span.parent == served.context}
     assert called == {
-        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "SendOrderConfirmation",
-        "RemoveOrdered",
+        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "AcceptConfirmations",
+        "RemoveAllOrdered",
     }  # fmt: skip

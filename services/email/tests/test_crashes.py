@@ -12,12 +12,14 @@ from dataclasses import dataclass
 import grpc
 import pytest
 
-from email_service.failpoints import FAILPOINTS
+from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT, FAILPOINTS
 from shop.email_pb2 import SendOrderConfirmationRequest
 from shop.email_pb2_grpc import EmailServiceStub
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderResult
 from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_testkit.mail_relay import Inbox, relay
 from shop_testkit.waiting import wait_until
@@ -25,6 +27,14 @@ from shop_testkit.waiting import wait_until
 REQUEST = SendOrderConfirmationRequest(
     email="jane@example.com", order=OrderResult(order_id="o-1", shipping_cost=Money(currency_code="EUR", units=5))
 )
+ORDER_IDS = ("o-1", "o-2", "o-3")
+
+
+def batch() -> AcceptConfirmationsRequest:
+    request = AcceptConfirmationsRequest(confirmations=[REQUEST] * len(ORDER_IDS))
+    for confirmation, order_id in zip(request.confirmations, ORDER_IDS, strict=True):
+        confirmation.order.order_id = order_id
+    return request
 
 
 async def ports_of(running: asyncio.subprocess.Process) -> tuple[int, int]:
@@ -43,6 +53,7 @@ class Running:
 
     process: asyncio.subprocess.Process
     email: EmailServiceStub
+    confirmations: ConfirmationsStub
     spool: LetterSpoolStub
 
 
@@ -68,21 +79,21 @@ async def process(url: str, relay_port: int, failpoints: str = "") -> AsyncItera
             grpc.aio.insecure_channel(f"127.0.0.1:{port}") as public,
             grpc.aio.insecure_channel(f"127.0.0.1:{internal_port}") as internal,
         ):
-            yield Running(running, EmailServiceStub(public), LetterSpoolStub(internal))
+            yield Running(running, EmailServiceStub(public), ConfirmationsStub(internal), LetterSpoolStub(internal))
     finally:
         if running.returncode is None:
             running.terminate()
         await running.communicate()
 
 
-async def state_of(running: Running) -> str:
-    found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
+async def state_of(running: Running, letter_id: str = "o-1") -> str:
+    found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=letter_id))
     return spool_pb2.LetterState.Name(found.letter.state).removeprefix("LETTER_STATE_")
 
 
-async def wait_for_state(running: Running, *states: str) -> str:
+async def wait_for_state(running: Running, *states: str, letter_id: str = "o-1") -> str:
     async def reached() -> str | None:
-        state = await state_of(running)
+        state = await state_of(running, letter_id)
         return state if state in states else None
 
     return await wait_until(reached) or ""
@@ -101,6 +112,21 @@ async def test_a_letter_survives_a_kill_and_is_sent_at_most_once(sqlite_url: str
             state = await wait_for_state(running, "SENT", "IN_DOUBT")
     assert len(inbox.mails) == (0 if point == "email.sending.after" else 1)
     assert state == ("IN_DOUBT" if point in {"email.sending.after", "email.outcome.before"} else "SENT")
+
+
+@pytest.mark.parametrize("point", [BEFORE_ACCEPT, AFTER_ACCEPT])
+async def test_a_batch_repeated_after_a_kill_is_sent_once(sqlite_url: str, point: str) -> None:
+    inbox = Inbox()
+    async with relay(inbox) as relay_port:
+        async with process(sqlite_url, relay_port, f"{point}=kill") as running:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await running.confirmations.AcceptConfirmations(batch())
+            assert await running.process.wait() == -signal.SIGKILL
+        async with process(sqlite_url, relay_port) as running:
+            await running.confirmations.AcceptConfirmations(batch())
+            for order_id in ORDER_IDS:
+                await wait_for_state(running, "SENT", letter_id=order_id)
+    assert inbox.message_ids() == [f"<{order_id}@shop>" for order_id in ORDER_IDS]
 
 
 async def test_a_letter_that_was_accepted_is_sent_without_a_repeated_request(sqlite_url: str) -> None:

@@ -34,7 +34,7 @@ async def mail_of(index: MailIndex, order_id: str) -> mail_records_pb2.GetMailRe
 
 async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path, SENDER)
-    await outbox.accept(EMAIL)
+    await outbox.accept([EMAIL])
     (mail,) = await found(outbox, "order/1", "unknown")
     await outbox.close()
     assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
@@ -42,7 +42,7 @@ async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
 
 async def test_a_mail_in_the_outbox_folder_is_returned_with_its_text(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path, SENDER)
-    await outbox.accept(EMAIL)
+    await outbox.accept([EMAIL])
     got = await mail_of(outbox, "order/1")
     await outbox.close()
     assert got.mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
@@ -51,7 +51,7 @@ async def test_a_mail_in_the_outbox_folder_is_returned_with_its_text(tmp_path: P
 
 async def test_a_letter_is_returned_with_its_text_until_it_is_sent(spool: Spool) -> None:
     mailer = SpooledMailer(spool, SENDER, lambda: None)
-    await mailer.accept(EMAIL)
+    await mailer.accept([EMAIL])
     before = await mail_of(mailer, "order/1")
     (letter,) = await spool.claim(1)
     assert await spool.begin_sending(letter)
@@ -63,9 +63,9 @@ async def test_a_letter_is_returned_with_its_text_until_it_is_sent(spool: Spool)
 
 async def test_a_repeated_letter_does_not_change_the_first(spool: Spool) -> None:
     mailer = SpooledMailer(spool, SENDER, lambda: None)
-    await mailer.accept(EMAIL)
+    await mailer.accept([EMAIL])
     first = await mailer.read("order/1")
-    await mailer.accept(replace(EMAIL, text="other"))
+    await mailer.accept([replace(EMAIL, text="other")])
     assert await mailer.read("order/1") == first
 
 
@@ -88,7 +88,7 @@ async def test_letters_are_complete_since_their_retention_and_files_are_never_de
 
 async def test_an_accepted_letter_is_queued_until_it_is_sent(spool: Spool) -> None:
     mailer = SpooledMailer(spool, SENDER, lambda: None)
-    await mailer.accept(EMAIL)
+    await mailer.accept([EMAIL])
     before = await mailer.find("order/1")
     (letter,) = await spool.claim(1)
     assert await spool.begin_sending(letter)
@@ -102,7 +102,7 @@ async def test_an_accepted_letter_is_queued_until_it_is_sent(spool: Spool) -> No
 @pytest.mark.parametrize("state", [LetterState.REFUSED, LetterState.IN_DOUBT])
 async def test_a_letter_that_is_not_sent_again_has_failed(spool: Spool, state: LetterState) -> None:
     mailer = SpooledMailer(spool, SENDER, lambda: None)
-    await mailer.accept(EMAIL)
+    await mailer.accept([EMAIL])
     (letter,) = await spool.claim(1)
     assert await spool.begin_sending(letter)
     await spool.finish(letter, state, "RELAY_550")

@@ -12,7 +12,7 @@ from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
 from email_service import queue_runner
 from email_service.clients import Relay, SmtpRelay
-from email_service.domain import ConfirmationEmail, RecipientRefused
+from email_service.domain import ConfirmationEmail
 from email_service.letters import LetterState, Spool
 from email_service.metrics import LetterMetrics
 from email_service.mime import Sender
@@ -67,13 +67,13 @@ async def test_a_letter_is_accepted_before_a_slow_relay_responds_and_delivered_o
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
     async with relay(inbox) as port, running(spool_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await wait_until(lambda: inbox.received == 1)
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         assert await shop.state() is LetterState.SENDING
         responding.set()
         await shop.reaches(LetterState.SENT)
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await asyncio.sleep(1.5)  # longer than the runner's turn
     assert inbox.message_ids() == ["<o-1@shop>"]
 
@@ -83,7 +83,7 @@ async def test_a_relay_that_takes_its_time_gets_each_letter_once(sqlite_url: str
     emails = [replace(EMAIL, order_id=f"o-{number}") for number in range(5)]
     inbox = Inbox(before_response=after(seconds))
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await asyncio.gather(*map(shop.mailer.accept, emails))
+        await shop.mailer.accept(emails)
         for email in emails:
             await shop.reaches(LetterState.SENT, email.key)
     assert inbox.message_ids() == [f"<{email.key}@shop>" for email in emails]
@@ -93,9 +93,9 @@ async def test_a_relay_that_takes_its_time_gets_each_letter_once(sqlite_url: str
 async def test_a_letter_without_a_response_is_in_doubt_and_not_sent_again(spool_url: str) -> None:
     inbox = Inbox(hangs_up=True)
     async with relay(inbox) as port, running(spool_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.IN_DOUBT)
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await asyncio.sleep(1.5)  # longer than the runner's turn
     assert inbox.received == 1
 
@@ -103,7 +103,7 @@ async def test_a_letter_without_a_response_is_in_doubt_and_not_sent_again(spool_
 async def test_a_letter_in_doubt_is_sent_again_when_it_is_requeued(sqlite_url: str) -> None:
     inbox = Inbox(hangs_up=True)
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.IN_DOUBT)
         inbox.hangs_up = False
         assert await shop.spool.requeue("o-1")
@@ -117,7 +117,7 @@ async def test_letters_wait_for_a_relay_that_is_down(spool_url: str) -> None:
         pass
     async with running(spool_url, port) as shop:
         emails = [replace(EMAIL, order_id=f"o-{number}") for number in range(30)]
-        await asyncio.gather(*map(shop.mailer.accept, emails))
+        await shop.mailer.accept(emails)
 
         async def failed() -> bool:
             found = await shop.spool.list_letters(LetterState.QUEUED, 100)
@@ -136,23 +136,22 @@ async def test_a_deferred_letter_is_sent_later_and_delays_no_other(
     monkeypatch.setattr(queue_runner, "FIRST_LETTER_DELAY_SECONDS", 2.0)
     inbox = Inbox(data_responses=["451 greylisted"])
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await wait_until(lambda: inbox.received == 1)
-        await shop.mailer.accept(replace(EMAIL, order_id="o-2"))
+        await shop.mailer.accept([replace(EMAIL, order_id="o-2")])
         await shop.reaches(LetterState.SENT, "o-2")
         await shop.reaches(LetterState.SENT)
     assert [message["Message-ID"] for message in inbox.messages()] == ["<o-2@shop>", "<o-1@shop>"]
 
 
-async def test_a_refused_letter_is_visible_and_a_repeated_request_is_refused(spool_url: str) -> None:
+async def test_a_refused_letter_is_visible_and_is_reported_when_it_is_accepted_again(spool_url: str) -> None:
     inbox = Inbox(rcpt_response="550 no such user")
     async with relay(inbox) as port, running(spool_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.REFUSED)
         (found,) = await shop.spool.list_letters(LetterState.REFUSED, 10)
         assert found.reason == "RELAY_550"
-        with pytest.raises(RecipientRefused):
-            await shop.mailer.accept(EMAIL)
+        assert [*await shop.mailer.accept([EMAIL])] == [EMAIL.order_id]
 
 
 async def test_a_backlog_is_sent_concurrently(spool_url: str) -> None:
@@ -160,7 +159,7 @@ async def test_a_backlog_is_sent_concurrently(spool_url: str) -> None:
     inbox = Inbox(before_response=after(0.1))
     async with open_spool(spool_url) as spool:
         mailer = SpooledMailer(spool, SENDER, lambda: None)
-        await asyncio.gather(*(mailer.accept(replace(EMAIL, order_id=f"o-{number}")) for number in range(300)))
+        await mailer.accept([replace(EMAIL, order_id=f"o-{number}") for number in range(300)])
     async with relay(inbox) as port, running(spool_url, port):
         await wait_until(lambda: len(inbox.mails) == 300, timeout_seconds=20)
     assert len(set(inbox.message_ids())) == 300
@@ -170,7 +169,7 @@ async def test_two_replicas_send_each_letter_once(postgres_url: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as port, running(postgres_url, port) as one, running(postgres_url, port) as other:
         emails = [replace(EMAIL, order_id=f"o-{number}") for number in range(100)]
-        await asyncio.gather(*(shop.mailer.accept(email) for email in emails for shop in (one, other)))
+        await asyncio.gather(*(shop.mailer.accept([email]) for email in emails for shop in (one, other)))
         for email in emails:
             await one.reaches(LetterState.SENT, email.key)
     assert inbox.message_ids() == sorted(f"<{email.key}@shop>" for email in emails)
@@ -179,9 +178,9 @@ async def test_two_replicas_send_each_letter_once(postgres_url: str) -> None:
 async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as port, running(sqlite_url, port, "email.sending.before=error*1") as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await wait_until(lambda: shop.runner._failpoints._left["email.sending.before"] == 0)
-        await shop.mailer.accept(replace(EMAIL, order_id="o-2"))
+        await shop.mailer.accept([replace(EMAIL, order_id="o-2")])
         await shop.reaches(LetterState.SENT, "o-2")
 
 
@@ -189,7 +188,7 @@ async def test_letters_on_their_way_are_finished_before_the_runner_closes(sqlite
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await wait_until(lambda: inbox.received == 1)
         closing = asyncio.create_task(shop.runner.close(60.0))
         responding.set()
@@ -204,7 +203,7 @@ async def test_neither_address_nor_the_relay_s_text_is_logged(
         relay(Inbox(rcpt_response="550 jane@example.com is unknown")) as port,
         running(sqlite_url, port) as shop,
     ):
-        await shop.mailer.accept(EMAIL)
+        await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.REFUSED)
     output = capsys.readouterr().out
     assert "RELAY_550" in output

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from chassis.settings import load
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 from email_service.__main__ import Settings, build
+from email_service.acceptance import Acceptance
 from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
 from email_service.product_names import NoNames
 from email_service.rendering import ConfirmationTemplates
@@ -61,10 +62,11 @@ class FakeMailer(Mailer):
     failing: bool = False
 
     @override
-    async def accept(self, email: ConfirmationEmail) -> None:
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
         if self.failing:
             raise MailNotSent("the mailer fails")
-        self.accepted.append(email)
+        self.accepted += emails
+        return ()
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def mailer() -> FakeMailer:
 
 @pytest.fixture
 async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(ConfirmationTemplates(), NoNames(), mailer, Failpoints())
+    servicer = EmailService(Acceptance(ConfirmationTemplates(), NoNames(), mailer, Failpoints()))
     async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
         yield EmailServiceStub(channel)
 

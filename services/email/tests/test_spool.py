@@ -6,10 +6,11 @@ import sqlite3
 import time
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from chassis import database
-from email_service.letters import Letter, LetterState, Spool
+from email_service.letters import Letter, LetterState, NewLetter, Spool
 from email_service.spool import sql, sqlite, statements
 from email_service.spool.opening import MIGRATIONS, open_spool
 
@@ -18,7 +19,7 @@ IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED
 
 
 async def add(spool: Spool, letter_id: str = "o-1") -> LetterState:
-    return await spool.add(letter_id, "jane@example.com", b"text\x00\xff")
+    return (await spool.add([NewLetter(letter_id, "jane@example.com", b"text\x00\xff")]))[letter_id]
 
 
 async def claim(spool: Spool) -> Letter:
@@ -39,8 +40,25 @@ async def test_a_letter_is_claimed_as_it_was_added(spool: Spool) -> None:
 
 async def test_a_letter_added_again_is_one_letter(spool: Spool) -> None:
     await add(spool)
-    assert await spool.add("o-1", "other@example.com", b"another text") is QUEUED
+    assert await spool.add([NewLetter("o-1", "other@example.com", b"another text")]) == {"o-1": QUEUED}
     assert (await claim(spool)).recipient == "jane@example.com"
+
+
+async def test_letters_added_together_have_the_states_of_their_ids(spool: Spool) -> None:
+    await add(spool, "sent")
+    await spool.finish(await claim(spool), SENT)
+    letters = [NewLetter(letter_id, "jane@example.com", b"text") for letter_id in ("sent", "o-2", "o-1")]
+    assert await spool.add(letters) == {"sent": SENT, "o-1": QUEUED, "o-2": QUEUED}
+
+
+async def test_replicas_that_add_the_same_letters_in_different_orders_do_not_deadlock(postgres_url: str) -> None:
+    letters = [NewLetter(f"o-{number}", "jane@example.com", b"text") for number in range(100)]
+    async with open_spool(postgres_url) as one, open_spool(postgres_url) as other:
+        for _ in range(10):
+            await asyncio.gather(one.add(letters), other.add(letters[::-1]))
+    with psycopg.connect(postgres_url) as connection:
+        found = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        assert found.fetchone() == (0,)
 
 
 async def test_a_sent_letter_added_again_is_not_sent_again(spool: Spool) -> None:

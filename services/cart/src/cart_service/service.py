@@ -1,13 +1,18 @@
 """shop.CartService, shop.internal.CartLines and shop.internal.OrderedCart: map messages to the store and back."""
 
+import asyncio
+
 from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.calls import metadata_value
-from chassis.fields import require_present
+from chassis.errors import REFUSALS
+from chassis.fields import limit_count, require_present
 from chassis.serving import ServicerContext
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
+
+_MAX_REMOVALS = 100
 
 
 class CartService(cart_pb2_grpc.CartServiceServicer):
@@ -44,9 +49,29 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
     async def RemoveOrdered(
         self, request: ordered_cart_pb2.RemoveOrderedRequest, context: ServicerContext
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
-        lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
-        await self._carts.remove_ordered(Purchase(request.user_id, request.order_id, request.etag, lines))
+        await self._carts.remove_ordered(_purchase_from_wire(request))
         return ordered_cart_pb2.RemoveOrderedResponse()
+
+    @override
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        limit_count(request.removals, "removals", max_count=_MAX_REMOVALS)
+        reasons = await asyncio.gather(*map(self._refusal, request.removals))
+        refused = [
+            ordered_cart_pb2.RefusedRemoval(index=index, reason=reason)
+            for index, reason in enumerate(reasons)
+            if reason
+        ]
+        return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
+
+    async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
+        """Remove what one order bought. Return the reason if that is refused for good."""
+        try:
+            await self._carts.remove_ordered(_purchase_from_wire(request))
+        except REFUSALS as error:
+            return error.reason
+        return None
 
 
 class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
@@ -62,6 +87,11 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
         require_present(request.HasField("item"), "item")
         await self._carts.set_quantity(NewQuantity(request.user_id, request.item.product_id, request.item.quantity))
         return cart_lines_pb2.SetQuantityResponse()
+
+
+def _purchase_from_wire(request: ordered_cart_pb2.RemoveOrderedRequest) -> Purchase:
+    lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
+    return Purchase(request.user_id, request.order_id, request.etag, lines)
 
 
 def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:

@@ -1,5 +1,6 @@
 """Metrics and log lines about orders, for operators."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import structlog
@@ -25,7 +26,11 @@ class OrderMetrics:
     def __init__(self, telemetry: Telemetry) -> None:
         self.statistics = Statistics({}, 0.0, 0)
         meter = telemetry.meter
-        self._changes = meter.create_counter("checkout_order_changes", description="Changes of an order's state")
+        # Counted by hand: the SDK's counter takes ten times as long.
+        self._changes: Counter[State] = Counter()
+        meter.create_observable_counter(
+            "checkout_order_changes", [self._count], description="Changes of an order's state"
+        )
         meter.create_observable_gauge("checkout_orders", [self._orders], description="Unfinished orders by state")
         meter.create_observable_gauge(
             "checkout_oldest_open_order_age",
@@ -47,9 +52,13 @@ class OrderMetrics:
 
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
         """Count and log that an order reached a state."""
-        self._changes.add(1, {"state": state.value})
+        self._changes[state] += 1
         write = log.debug if state in _ROUTINE else log.error if state in NEEDS_OPERATOR else log.info
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
+
+    def _count(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for state, changes in [*self._changes.items()]:
+            yield Observation(changes, {"state": state.value})
 
     def _orders(self, _options: CallbackOptions) -> Iterable[Observation]:
         for state in (State.CHARGING, State.VOIDING, State.SHIPPED, *sorted(NEEDS_OPERATOR)):

@@ -11,7 +11,9 @@ from pydantic import AfterValidator, SecretStr
 
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
+from email_service.acceptance import Acceptance
 from email_service.clients import SmtpRelay, parse_relay
+from email_service.confirmations import Confirmations
 from email_service.domain import ProductNames
 from email_service.housekeeping import housekeep
 from email_service.letters import Spool
@@ -26,7 +28,7 @@ from email_service.spool.opening import MIGRATIONS, open_spool
 from email_service.spooling import SpooledMailer
 from email_service.store import Outbox
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
-from shop_internal import letter_spool_pb2_grpc, mail_records_pb2_grpc
+from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
@@ -69,8 +71,10 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings)
     async with _product_names(settings, service) as names, opened as mailer:
         templates = ConfirmationTemplates(settings.storefront_url)
-        servicer = EmailService(templates, names, mailer, service.failpoints)
-        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, servicer)
+        acceptance = Acceptance(templates, names, mailer, service.failpoints)
+        service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
+        confirmations = Confirmations(acceptance)
+        service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, confirmations)
         service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(mailer))
         yield
 

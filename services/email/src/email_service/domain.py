@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -117,8 +117,11 @@ class ProductNames(Protocol):
 class Mailer(Protocol):
     """Accepts e-mails for delivery. E-mails with the same key are one e-mail: the first that is accepted."""
 
-    async def accept(self, email: ConfirmationEmail) -> None:
-        """Return once the e-mail is on disk. Raise MailNotSent or RecipientRefused."""
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
+        """Return once all e-mails are on disk, after one flush. Raise MailNotSent.
+
+        Return the ids of those orders whose e-mails were accepted before and permanently refused by the relay.
+        """
 
 
 class MailState(StrEnum):

@@ -1,5 +1,6 @@
 """Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
+`accept` is reached once for each batch: all of its e-mails are rendered before it, and on disk after it.
 The relay has no complete letter before `sending` has begun, and has responded before `outcome`.
 """
 

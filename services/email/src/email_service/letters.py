@@ -37,6 +37,15 @@ class LetterState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NewLetter:
+    """A letter to be stored; its message is encoded, with CRLF line ends."""
+
+    letter_id: str
+    recipient: str
+    message: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Letter:
     """A letter that was claimed for sending.
 
@@ -78,8 +87,8 @@ class SpoolStatistics:
 class Spool(Protocol):
     """Stores letters durably: what a method returns is on disk. Every method raises SpoolUnavailable."""
 
-    async def add(self, letter_id: str, recipient: str, message: bytes) -> LetterState:
-        """Store a letter unless its id is stored. Return the state of the letter with this id."""
+    async def add(self, letters: Sequence[NewLetter]) -> Mapping[str, LetterState]:
+        """Store letters unless their ids are stored, all or none. Return the states of the letters with these ids."""
 
     async def claim(self, limit: int) -> Sequence[Letter]:
         """Claim letters that are due, for CLAIM_SECONDS: until then no other claim returns them."""

@@ -6,15 +6,11 @@ import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
-from chassis.failpoints import Failpoints
-from chassis.fields import limit_count, require_between, require_email_address, require_present
+from chassis.fields import limit_count, require_between
 from chassis.serving import ServicerContext
-from chassis.wire import parse_wire_money
-from email_service.domain import Address, Line, Mailer, Order, ProductNames
-from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
+from email_service.acceptance import Acceptance
 from email_service.letters import LetterNotFound, LetterRecord, LetterState, Spool
-from email_service.rendering import ConfirmationTemplates
-from shop import address_pb2, email_pb2, email_pb2_grpc, empty_pb2, order_pb2
+from shop import email_pb2, email_pb2_grpc, empty_pb2
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal import letter_spool_pb2_grpc as spool_pb2_grpc
 
@@ -25,28 +21,18 @@ _DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
 
 
 class EmailService(email_pb2_grpc.EmailServiceServicer):
-    """Renders confirmations, which a mailer accepts for delivery."""
+    """The public service."""
 
-    def __init__(
-        self, templates: ConfirmationTemplates, names: ProductNames, mailer: Mailer, failpoints: Failpoints
-    ) -> None:
-        self._templates = templates
-        self._names = names
-        self._mailer = mailer
-        self._failpoints = failpoints
+    def __init__(self, acceptance: Acceptance) -> None:
+        self._acceptance = acceptance
 
     @override
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, context: ServicerContext
     ) -> empty_pb2.Empty:
         """Return once the e-mail is on disk."""
-        recipient = require_email_address(request.email, "email")
-        require_present(request.HasField("order"), "order")
-        order = _order_from_wire(request.order)
-        email = self._templates.render(recipient, order, await self._names.current())
-        await self._failpoints.reach(BEFORE_ACCEPT)
-        await self._mailer.accept(email)
-        await self._failpoints.reach(AFTER_ACCEPT)
+        for error in (await self._acceptance.accept([request])).values():
+            raise error
         return empty_pb2.Empty()
 
 
@@ -110,24 +96,3 @@ def _timestamp(seconds: float) -> Timestamp:
     timestamp = Timestamp()
     timestamp.FromMicroseconds(round(seconds * 1_000_000))
     return timestamp
-
-
-def _order_from_wire(message: order_pb2.OrderResult) -> Order:
-    require_present(message.HasField("shipping_cost"), "order.shipping_cost")
-    return Order(
-        order_id=message.order_id,
-        tracking_id=message.shipping_tracking_id,
-        lines=[_line_from_wire(item, f"order.items[{index}]") for index, item in enumerate(message.items)],
-        shipping_cost=parse_wire_money(message.shipping_cost, field="order.shipping_cost"),
-        address=_address_from_wire(message.shipping_address),
-    )
-
-
-def _line_from_wire(message: order_pb2.OrderItem, field: str) -> Line:
-    require_present(message.HasField("item"), f"{field}.item")
-    require_present(message.HasField("cost"), f"{field}.cost")
-    return Line(message.item.product_id, message.item.quantity, parse_wire_money(message.cost, field=f"{field}.cost"))
-
-
-def _address_from_wire(message: address_pb2.Address) -> Address:
-    return Address(message.street_address, message.city, message.state, message.country, message.zip_code)

@@ -1,7 +1,7 @@
 """Accepts e-mails into the spool."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 
 from typing_extensions import override
@@ -13,11 +13,10 @@ from email_service.domain import (
     MailNotSent,
     MailRecord,
     MailState,
-    RecipientRefused,
     StoredMail,
     key_of,
 )
-from email_service.letters import RETENTION_SECONDS, LetterState, Spool, SpoolUnavailable
+from email_service.letters import RETENTION_SECONDS, LetterState, NewLetter, Spool, SpoolUnavailable
 from email_service.mime import Sender, to_mime
 
 _STATES = {
@@ -30,7 +29,7 @@ _STATES = {
 
 
 class SpooledMailer(Mailer, MailIndex):
-    """Stores e-mails in the spool; `notify` is called after each."""
+    """Stores e-mails in the spool; `notify` is called after each batch."""
 
     def __init__(self, spool: Spool, sender: Sender, notify: Callable[[], None]) -> None:
         self._spool = spool
@@ -38,15 +37,15 @@ class SpooledMailer(Mailer, MailIndex):
         self._notify = notify
 
     @override
-    async def accept(self, email: ConfirmationEmail) -> None:
-        message = to_mime(email, self._sender, datetime.now(UTC))
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
+        now = datetime.now(UTC)
+        letters = [NewLetter(email.key, email.recipient, to_mime(email, self._sender, now)) for email in emails]
         try:
-            state = await self._spool.add(email.key, email.recipient, message)
+            states = await self._spool.add(letters)
         except SpoolUnavailable as error:
             raise MailNotSent("the spool can't be written") from error
-        if state is LetterState.REFUSED:
-            raise RecipientRefused("the mail relay has refused this e-mail")
         self._notify()
+        return {email.order_id for email in emails if states[email.key] is LetterState.REFUSED}
 
     @override
     async def find(self, order_id: str) -> MailRecord | None:

@@ -185,6 +185,15 @@ class RefusingOrderedCart(Stub, ordered_cart_pb2_grpc.OrderedCartServicer):
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
         await self.refuse(request.order_id, CartLocked("this cart cannot be changed"), context)
 
+    @override
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        self.record(*(removal.order_id for removal in request.removals))
+        places = range(len(request.removals))
+        refused = [ordered_cart_pb2.RefusedRemoval(index=place, reason="CART_LOCKED") for place in places]
+        return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
+
 
 @dataclass(frozen=True)
 class PeerStubs:

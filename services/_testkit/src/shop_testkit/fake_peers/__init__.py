@@ -60,7 +60,7 @@ class FakePeers:
         if not with_ledger:
             self.ledger.faults.update(ResolveOrFence=missing, Void=missing)
         if not with_ordered_cart:
-            self.ordered_cart.faults.update(RemoveOrdered=missing)
+            self.ordered_cart.faults.update(RemoveOrdered=missing, RemoveAllOrdered=missing)
         if not with_confirmations:
             self.confirmations.faults.update(AcceptConfirmations=missing)
         registrations: list[Registration] = [

@@ -215,6 +215,8 @@ class FakeConfirmations(FakePeer, confirmations_pb2_grpc.ConfirmationsServicer):
         for index, confirmation in enumerate(request.confirmations):
             try:
                 await self._email.SendOrderConfirmation(confirmation, context)
+            except Unimplemented:
+                raise
             except REFUSALS as error:
                 response.refused.add(index=index, reason=error.reason)
         return response

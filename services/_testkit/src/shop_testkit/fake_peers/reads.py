@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing_extensions import override
 
 from chassis.calls import metadata_value
-from chassis.errors import InvalidArgument, NotFound
+from chassis.errors import REFUSALS, InvalidArgument, NotFound, Unimplemented
 from chassis.serving import ServicerContext
 from shop import (
     cart_pb2,
@@ -91,6 +91,21 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
             self._remove(request)
         await self.end("RemoveOrdered")
         return ordered_cart_pb2.RemoveOrderedResponse()
+
+    @override
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        await self.begin("RemoveAllOrdered")
+        response = ordered_cart_pb2.RemoveAllOrderedResponse()
+        for index, removal in enumerate(request.removals):
+            try:
+                await self.RemoveOrdered(removal, context)
+            except Unimplemented:
+                raise
+            except REFUSALS as error:
+                response.refused.add(index=index, reason=error.reason)
+        return response
 
     def _remove(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> None:
         cart, user_id = self._cart, request.user_id

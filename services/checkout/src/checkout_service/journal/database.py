@@ -61,7 +61,7 @@ class Database(Protocol):
         """
 
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
-        """Run a query."""
+        """Run a query that an index answers: it may run on the event loop."""
 
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
         """Run a query of operators, which may take long: it does not delay `read`."""

@@ -6,11 +6,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import structlog
 from opentelemetry import trace
 
-from chassis.errors import DomainError
+from chassis.errors import REFUSALS, DomainError, Internal, Unimplemented
 
 ItemT = TypeVar("ItemT")
+
+log = structlog.get_logger()
+
+MAX_ITEMS = 20
+"""An order of 1,000 lines takes up to 150 kB, and a call 4 MiB."""
+
+_ABSENT_SECONDS = 60.0
+_PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
+"""Errors of a whole call that one of its items may have caused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,55 +31,71 @@ class _Waiting(Generic[ItemT]):
 
     @property
     def sampled(self) -> bool:
-        span = self.context.run(trace.get_current_span)
-        return span.get_span_context().trace_flags.sampled
+        return self.context.run(trace.get_current_span).get_span_context().trace_flags.sampled
 
 
 class Batches(Generic[ItemT]):
-    """Collects items and sends them in batches.
+    """Collects items and sends MAX_ITEMS at most in one call; or each in its own, if the peer has no such call.
 
     Args:
-        send: sends a batch. Returns an error or None for each item, in their order; an error that it raises is that of
-            every item.
-        delay_seconds: how long the first item of a batch waits for others.
-        max_items: of a batch.
+        name: of the items, for logs.
+        together: sends items in one call; returns an error or None for each. An error that it raises is that of every
+            item, except that items are sent alone if one of them may have caused it.
+        alone: sends one item.
+        delay_seconds: how long an item waits for others.
+        eager: without a delay while no call is in progress.
     """
 
     def __init__(
         self,
-        send: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]],
+        name: str,
+        together: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]],
+        alone: Callable[[ItemT], Awaitable[None]],
         *,
         delay_seconds: float,
-        max_items: int,
+        eager: bool = False,
     ) -> None:
-        self._send = send
+        self._name = name
+        self._together = together
+        self._alone = alone
         self._delay_seconds = delay_seconds
-        self._max_items = max_items
+        self._eager = eager
+        self._absent_until = 0.0
         self._waiting: list[_Waiting[ItemT]] = []
-        self._sending: set[asyncio.Task[None]] = set()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def send(self, item: ItemT) -> None:
-        """Return when the item is sent. Raise its error. Cancelling the caller does not stop its batch."""
+        """Return when the item is sent. Raise its error. Cancelling the caller does not stop other items."""
         loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_later(self._delay_seconds, self._start)
+        if self._timer is None:
+            at_once = self._eager and not self._calls
+            self._timer = loop.call_later(0.0 if at_once else self._delay_seconds, self._start)
         waiting = _Waiting(item, loop.create_future())
         self._waiting.append(waiting)
         await waiting.sent
 
     def _start(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for start in range(0, len(waiting), self._max_items):
-            batch = waiting[start : start + self._max_items]
-            # The call is a part of one order's trace: of one that is sampled, if there is any.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = [each for each in self._waiting if not each.sent.done()], []
+        for first in range(0, len(waiting), MAX_ITEMS):
+            batch = waiting[first : first + MAX_ITEMS]
+            # The call is part of one order's trace: of one that is sampled, if there is any.
             context = next((each.context for each in batch if each.sampled), batch[0].context)
-            task = asyncio.get_running_loop().create_task(self._send_batch(batch), context=context)
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            call = asyncio.get_running_loop().create_task(self._send_batch(batch), context=context)
+            self._calls.add(call)
+            call.add_done_callback(self._end)
+
+    def _end(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if self._eager and self._waiting:
+            self._start()
 
     async def _send_batch(self, batch: Sequence[_Waiting[ItemT]]) -> None:
         try:
-            errors: Sequence[Exception | None] = await self._send([waiting.item for waiting in batch])
+            errors = await self._send_items([waiting.item for waiting in batch])
         except Exception as error:  # noqa: BLE001 - it reaches every caller
             errors = [error] * len(batch)
         for waiting, each in zip(batch, errors, strict=True):
@@ -79,3 +105,21 @@ class Batches(Generic[ItemT]):
                 waiting.sent.set_result(None)
             else:
                 waiting.sent.set_exception(each)
+
+    async def _send_items(self, items: Sequence[ItemT]) -> Sequence[Exception | None]:
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._absent_until:
+            try:
+                return await self._together(items)
+            except Unimplemented:
+                self._absent_until = loop.time() + _ABSENT_SECONDS
+            except _PERHAPS_FOR_ONE as error:
+                log.warning("sent one by one", items=self._name, reason=error.reason)
+        return await asyncio.gather(*map(self._send_alone, items))
+
+    async def _send_alone(self, item: ItemT) -> DomainError | None:
+        try:
+            await self._alone(item)
+        except DomainError as error:
+            return error
+        return None

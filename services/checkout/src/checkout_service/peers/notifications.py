@@ -1,12 +1,10 @@
 """The clients of what follows a placed order: its confirmation, and the removal of its items from the cart."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import structlog
 from typing_extensions import override
 
-from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
+from chassis.errors import DomainError, FailedPrecondition, Unimplemented
 from checkout_service.domain import PlacedOrder
 from checkout_service.peers.batches import Batches
 from checkout_service.peers.internal_service import InternalService
@@ -15,17 +13,11 @@ from checkout_service.ports import CartClearer, Mailer
 from shop import cart_pb2, cart_pb2_grpc, email_pb2, email_pb2_grpc
 from shop_internal import confirmations_pb2, confirmations_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
 
-BATCH_SECONDS = 0.05
+EMAIL_SECONDS = 0.05
 """How long a confirmation waits for those of other orders."""
 
-# A confirmation of 1,000 lines takes about 150 kB, and a call at most 4 MiB.
-_BATCH_ITEMS = 20
-_ABSENT_SECONDS = 60.0
-_PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
-"""Errors of a batch that may have been caused by one confirmation in it."""
-
-
-log = structlog.get_logger()
+CART_SECONDS = 0.02
+"""How long the removal from a cart waits for the call in progress, which other removals may follow together."""
 
 
 class EmailClient(Mailer):
@@ -40,48 +32,26 @@ class EmailClient(Mailer):
     ) -> None:
         self._emails = emails
         self._confirmations = confirmations
-        self._batches = Batches(self._accept, delay_seconds=BATCH_SECONDS, max_items=_BATCH_ITEMS)
-        self._absent_until = 0.0
+        self._batches = Batches("confirmations", self._accept, self._send, delay_seconds=EMAIL_SECONDS)
 
     @override
     async def confirm(self, placed: PlacedOrder) -> None:
         await self._batches.send(placed)
 
     async def _accept(self, batch: Sequence[PlacedOrder]) -> Sequence[DomainError | None]:
-        requests = [_confirmation_to_wire(placed) for placed in batch]
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._absent_until:
-            try:
-                return await self._accept_together(requests)
-            except Unimplemented:
-                self._absent_until = loop.time() + _ABSENT_SECONDS
-            except _PERHAPS_FOR_ONE as error:
-                log.warning("confirmations are sent one by one", reason=error.reason)
-        return await asyncio.gather(*map(self._accept_alone, requests))
-
-    async def _accept_together(
-        self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]
-    ) -> Sequence[DomainError | None]:
-        request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=requests)
+        request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=map(_confirmation_to_wire, batch))
         response = await self._confirmations.AcceptConfirmations(request)
-        errors: list[DomainError | None] = [None] * len(requests)
-        for refused in response.refused:
-            errors[refused.index] = FailedPrecondition("the confirmation was refused", reason=refused.reason)
-        return errors
+        return _errors(len(batch), ((refused.index, refused.reason) for refused in response.refused))
 
-    async def _accept_alone(self, request: email_pb2.SendOrderConfirmationRequest) -> DomainError | None:
-        try:
-            await self._emails.SendOrderConfirmation(request)
-        except DomainError as error:
-            return error
-        return None
+    async def _send(self, placed: PlacedOrder) -> None:
+        await self._emails.SendOrderConfirmation(_confirmation_to_wire(placed))
 
 
 class CartClient(CartClearer):
-    """Removes ordered items by the internal service.
+    """Removes the ordered items of many carts in one internal call.
 
-    A cart service without it, such as a foreign one, gets EmptyCart, which leaves a cart alone that has changed since
-    the order; without etags it empties the cart in any case.
+    A cart service without the internal service, such as a foreign one, gets EmptyCart, which leaves a cart alone that
+    has changed since the order; without etags it empties the cart in any case.
     """
 
     def __init__(
@@ -90,15 +60,23 @@ class CartClient(CartClearer):
         self._carts = carts
         self._ordered_carts = ordered_carts
         self._internal = InternalService("shop.internal.OrderedCart")
+        self._batches = Batches(
+            "removals from carts", self._remove_all, self._remove, delay_seconds=CART_SECONDS, eager=True
+        )
 
     @override
     async def remove_ordered(self, placed: PlacedOrder) -> None:
+        await self._batches.send(placed)
+
+    async def _remove_all(self, batch: Sequence[PlacedOrder]) -> Sequence[DomainError | None]:
+        request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))
+        response = await self._ordered_carts.RemoveAllOrdered(request)
+        return _errors(len(batch), ((refused.index, refused.reason) for refused in response.refused))
+
+    async def _remove(self, placed: PlacedOrder) -> None:
         order = placed.order
-        request = ordered_cart_pb2.RemoveOrderedRequest(
-            user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
-        )
         try:
-            await self._internal.call(self._ordered_carts.RemoveOrdered, request)
+            await self._internal.call(self._ordered_carts.RemoveOrdered, _removal_to_wire(placed))
         except Unimplemented:
             await self._empty(order.user_id, order.cart_etag)
 
@@ -109,3 +87,18 @@ class CartClient(CartClearer):
 
 def _confirmation_to_wire(placed: PlacedOrder) -> email_pb2.SendOrderConfirmationRequest:
     return email_pb2.SendOrderConfirmationRequest(email=placed.order.email, order=placed_order_to_wire(placed))
+
+
+def _removal_to_wire(placed: PlacedOrder) -> ordered_cart_pb2.RemoveOrderedRequest:
+    order = placed.order
+    return ordered_cart_pb2.RemoveOrderedRequest(
+        user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
+    )
+
+
+def _errors(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
+    """Return an error for each refused item of a call, None for the others."""
+    errors: list[DomainError | None] = [None] * count
+    for index, reason in refused:
+        errors[index] = FailedPrecondition("refused", reason=reason)
+    return errors

@@ -1,7 +1,7 @@
 """The interface between the spool's SQL and the databases that run it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,3 +34,6 @@ class Database(Protocol):
 
     async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Run a statement in a transaction; return its rows once they are on disk. Raise SpoolUnavailable."""
+
+    async def run_each(self, text: str, parameters: Sequence[Mapping[str, Any]]) -> list[Row]:
+        """Run a statement with each of the parameters, in one transaction; return all rows, as `run` does."""

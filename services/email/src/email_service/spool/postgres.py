@@ -1,6 +1,6 @@
 """The spool's database in PostgreSQL: shared by several replicas."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -35,9 +35,20 @@ class PostgresDatabase(Database):
 
     @override
     async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        return await self.run_each(text, [parameters])
+
+    @override
+    async def run_each(self, text: str, parameters: Sequence[Mapping[str, Any]]) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:
             cursor = connection.cursor(row_factory=dict_row)
-            return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
+            if len(parameters) == 1:
+                return [*await (await cursor.execute(self._render(text), parameters[0])).fetchall()]
+            async with connection.transaction():
+                await cursor.executemany(self._render(text), parameters, returning=True)
+                rows = await cursor.fetchall()
+                while cursor.nextset():
+                    rows += await cursor.fetchall()
+                return [*rows]
 
         try:
             return await self._server.run(work)

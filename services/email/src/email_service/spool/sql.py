@@ -6,7 +6,15 @@ from typing import Any
 
 from typing_extensions import override
 
-from email_service.letters import RETENTION_SECONDS, Letter, LetterRecord, LetterState, Spool, SpoolStatistics
+from email_service.letters import (
+    RETENTION_SECONDS,
+    Letter,
+    LetterRecord,
+    LetterState,
+    NewLetter,
+    Spool,
+    SpoolStatistics,
+)
 from email_service.spool import statements
 from email_service.spool.database import Database, Row
 
@@ -27,9 +35,15 @@ class SqlSpool(Spool):
         self._database = database
 
     @override
-    async def add(self, letter_id: str, recipient: str, message: bytes) -> LetterState:
-        (row,) = await self._run(statements.ADD, letter_id=letter_id, recipient=recipient, message=message)
-        return LetterState(row["state"])
+    async def add(self, letters: Sequence[NewLetter]) -> Mapping[str, LetterState]:
+        # In the order of their ids: transactions that lock the same letters in different orders could deadlock.
+        in_order = sorted(letters, key=lambda letter: letter.letter_id)
+        parameters = [
+            {"letter_id": letter.letter_id, "recipient": letter.recipient, "message": letter.message}
+            for letter in in_order
+        ]
+        rows = await self._database.run_each(statements.ADD, parameters)
+        return {letter.letter_id: LetterState(row["state"]) for letter, row in zip(in_order, rows, strict=True)}
 
     @override
     async def claim(self, limit: int) -> Sequence[Letter]:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -39,10 +39,14 @@ class SqliteDatabase(Database):
 
     @override
     async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        return await self.run_each(text, [parameters])
+
+    @override
+    async def run_each(self, text: str, parameters: Sequence[Mapping[str, Any]]) -> list[Row]:
         def work(connection: sqlite3.Connection) -> list[Row]:
-            cursor = connection.cursor()
+            cursor, rendered = connection.cursor(), self._render(text)
             cursor.row_factory = sqlite3.Row
-            return cursor.execute(self._render(text), parameters).fetchall()
+            return [row for each in parameters for row in cursor.execute(rendered, each).fetchall()]
 
         try:
             return await self._writer.run(work)

@@ -1,4 +1,4 @@
-"""Confirmations of placed orders: many in one internal call, or one by one."""
+"""What follows placed orders: confirmations and removals from carts, many in one internal call, or one by one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,11 +10,14 @@ import pytest
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from checkout_service.domain import PlacedOrder
-from checkout_service.peers.notifications import EmailClient
+from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.ports import NewOrder
+from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_testkit.fake_peers import FakePeers, Fault
+from shop_testkit.waiting import wait_until
 
 Placed = Callable[[str], PlacedOrder]
 
@@ -119,3 +122,47 @@ async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peer
         gate.set()
         await other
     assert recipients(peers) == ["a@mail.example", "b@mail.example"]
+
+
+async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together(
+    peers: FakePeers, new_order: Callable[..., NewOrder]
+) -> None:
+    orders = [PlacedOrder(new_order(scope, user_id=scope).order, "tracking") for scope in ("ann", "bob", "eve", "joe")]
+    for each in orders:
+        peers.cart.fill(each.order.user_id, mug=2)
+    gate = peers.ordered_cart.hold("RemoveAllOrdered")
+    async with removing(peers) as client:
+        first = asyncio.create_task(client.remove_ordered(orders[0]))
+        await until_called(peers, 1)
+        others = [asyncio.create_task(client.remove_ordered(each)) for each in orders[1:]]
+        await until_called(peers, 2)  # a call that takes long does not delay the next one
+        gate.set()
+        await asyncio.gather(first, *others)
+    assert peers.ordered_cart.calls["RemoveAllOrdered"] == 2
+    assert peers.cart.lines == {}
+
+
+async def test_removals_that_fail_together_are_sent_one_by_one(
+    peers: FakePeers, new_order: Callable[..., NewOrder]
+) -> None:
+    peers.cart.fill("ann", mug=2)
+    peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(Internal("defect"))
+    async with removing(peers) as client:
+        await client.remove_ordered(PlacedOrder(new_order(user_id="ann").order, "tracking"))
+    assert peers.cart.lines == {}
+
+
+@asynccontextmanager
+async def removing(peers: FakePeers) -> AsyncIterator[CartClient]:
+    async with peers.serving() as address:
+        public = channel(address, "shop.CartService", timeout_seconds=20)
+        internal = channel(address, "shop.internal.OrderedCart", timeout_seconds=20)
+        try:
+            yield CartClient(CartServiceStub(public), OrderedCartStub(internal))
+        finally:
+            await public.close()
+            await internal.close()
+
+
+async def until_called(peers: FakePeers, calls: int) -> None:
+    await wait_until(lambda: peers.ordered_cart.calls["RemoveAllOrdered"] == calls)

@@ -1,0 +1,56 @@
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from chassis import group_commit
+from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter
+
+
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "QUICK_SECONDS", 60)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rows.db"
+
+
+@pytest.fixture
+def another_process(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+def insert(connection: sqlite3.Connection) -> int:
+    return connection.execute("INSERT INTO numbers VALUES (1)").rowcount
+
+
+async def test_what_has_returned_is_in_the_file(path: Path, another_process: sqlite3.Connection) -> None:
+    writer = SqliteWriter(path)
+    await writer.run(lambda connection: connection.execute("CREATE TABLE numbers (number INTEGER)"))
+    await asyncio.gather(writer.run(insert), writer.run(insert))
+    assert another_process.execute("SELECT count(*) FROM numbers").fetchone() == (2,)
+    await writer.close()
+
+
+async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop(
+    path: Path, another_process: sqlite3.Connection
+) -> None:
+    writer = SqliteWriter(path)
+    await writer.run(lambda connection: connection.execute("CREATE TABLE numbers (number INTEGER)"))
+    another_process.execute("BEGIN IMMEDIATE")
+    started = time.monotonic()
+    write = asyncio.create_task(writer.run(insert))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert time.monotonic() - started < ANSWER_WITHIN_SECONDS / 2
+    assert not write.done()
+    another_process.execute("ROLLBACK")
+    assert await write == 1
+    await writer.close()

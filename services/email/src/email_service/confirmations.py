@@ -1,0 +1,38 @@
+"""shop.internal.Confirmations: accepts many confirmations in one call."""
+
+import structlog
+from typing_extensions import override
+
+from chassis.fields import limit_count
+from chassis.serving import ServicerContext
+from email_service.acceptance import Acceptance
+from email_service.domain import MAX_ID_LENGTH
+from shop_internal import confirmations_pb2, confirmations_pb2_grpc
+
+log = structlog.get_logger()
+
+_MAX_CONFIRMATIONS = 100
+
+
+class Confirmations(confirmations_pb2_grpc.ConfirmationsServicer):
+    """Accepts confirmations in batches: they share a call and a flush to disk."""
+
+    def __init__(self, acceptance: Acceptance) -> None:
+        self._acceptance = acceptance
+
+    @override
+    async def AcceptConfirmations(
+        self, request: confirmations_pb2.AcceptConfirmationsRequest, _context: ServicerContext
+    ) -> confirmations_pb2.AcceptConfirmationsResponse:
+        limit_count(request.confirmations, "confirmations", max_count=_MAX_CONFIRMATIONS)
+        refused = await self._acceptance.accept(request.confirmations)
+        for index, error in refused.items():
+            # The response has the reason only.
+            order_id = request.confirmations[index].order.order_id[:MAX_ID_LENGTH]
+            log.warning("confirmation refused", order_id=order_id, reason=error.reason, error=error.message)
+        return confirmations_pb2.AcceptConfirmationsResponse(
+            refused=[
+                confirmations_pb2.RefusedConfirmation(index=index, reason=error.reason)
+                for index, error in sorted(refused.items())
+            ]
+        )
