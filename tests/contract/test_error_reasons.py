@@ -96,4 +96,4 @@ def test_reasons_passed_as_strings_are_in_the_enum() -> None:
         for source in (ROOT / "services").glob(f"*/src/{package}/**/*.py")
         for text in re.findall(r'(?:reason=|Refusal\("[A-Za-z]+", )"([A-Z_]+)"', source.read_text())
     }
-    assert texts - set(ErrorReason.keys()) == {"TIMEOUT"}  # of a log event, not of an error
+    assert texts <= set(ErrorReason.keys())

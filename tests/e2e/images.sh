@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the built images, all or those named: size, user, contents and shared layers. Runs each with a read-only root
-# and without a network, waits until it serves, and checks that SIGTERM to PID 1 ends it with status 0.
+# Checks the built images, all or those named: size, user, contents, shared layers, and that the interpreter was built
+# with PGO and LTO. Runs each with a read-only root and without a network, waits until it serves, and checks that SIGTERM
+# to PID 1 ends it with status 0.
 #
 #   BUILDER         docker or podman (default: the first one found)
 #   REGISTRY, TAG   as given to `make images`
@@ -10,6 +11,8 @@ cd "$(dirname "$0")/../.."
 builder=${BUILDER:-$(command -v docker || command -v podman)}
 registry=${REGISTRY:-not-published.invalid/shop} tag=${TAG:-0.1.0}
 max_bytes=$((225 * 1000 * 1000)) max_bytes_of_load_generator=$((250 * 1000 * 1000))
+interpreter=services/_testkit/src/shop_testkit/interpreter.py
+pinned_base=$(sed -n 's/^ARG BASE=//p' Dockerfile)
 mapfile -t services < <(make --silent list-images | cut -d ' ' -f 1)
 images=("${services[@]}")
 if (($# > 0)); then images=("$@"); fi
@@ -47,6 +50,15 @@ check_contents() { # NAME
     printf '%-18s %4s MB  user %s' "$1" "$((bytes / 1000000))" "$user"
 }
 
+check_interpreter() { # NAME
+    local flags
+    # Only the pinned base has to have them: with another one, such as a developer's own, the flags are just printed.
+    flags=$("$builder" run --rm --interactive --network none --entrypoint python "$registry/$1:$tag" - <"$interpreter") ||
+        [[ $(inspect "$1" '{{index .Config.Labels "org.opencontainers.image.base.name"}}') != "$pinned_base" ]] ||
+        fail "the interpreter of $1: $flags"
+    printf '  %s' "$flags"
+}
+
 check_process() { # NAME
     local environment=(--env HOST=127.0.0.1) container key started code variable
     [[ $1 != employee-api ]] || environment+=(--env PORT=8000)
@@ -74,5 +86,6 @@ check_process() { # NAME
 
 for image in "${images[@]}"; do
     check_contents "$image"
+    check_interpreter "$image"
     check_process "$image"
 done

@@ -219,7 +219,7 @@ async def test_the_demo_places_an_order_shows_its_mail_and_trace_and_stops_every
     trace = text.partition("\nTrace\n")[2]
     assert "make up" in text.splitlines()[-5]
     for name in ORDER_SERVICES:
-        assert re.search(rf"─ {name} \w+Service/\w+ +[0-9.]+ ms", trace), name
+        assert re.search(rf"─ {name} [\w.]+/\w+ +[0-9.]+ ms", trace), name
 
 
 async def test_an_interrupted_demo_stops_everything_without_an_error(tmp_path: Path) -> None:

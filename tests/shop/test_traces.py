@@ -38,8 +38,8 @@ from shop_testkit.waiting import wait_until
 TRACE_ID, SPAN_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 
-# Checkout waits for these for a second only, so they may end after the order.
-OUTBOX = {"shop.EmailService/SendOrderConfirmation", "shop.internal.OrderedCart/RemoveOrdered"}
+# These may end after the order: checkout does not wait for the e-mail, and for the cart a second only.
+OUTBOX = {"shop.internal.Confirmations/AcceptConfirmations", "shop.internal.OrderedCart/RemoveAllOrdered"}
 
 # The calls of an order of one product in a foreign currency: caller, method, callee.
 HOPS = {
@@ -49,8 +49,8 @@ HOPS = {
     ("checkout", "shop.CurrencyService/Convert", "currency"),
     ("checkout", "shop.PaymentService/Charge", "payment"),
     ("checkout", "shop.ShippingService/ShipOrder", "shipping"),
-    ("checkout", "shop.EmailService/SendOrderConfirmation", "email"),
-    ("checkout", "shop.internal.OrderedCart/RemoveOrdered", "cart"),
+    ("checkout", "shop.internal.Confirmations/AcceptConfirmations", "email"),
+    ("checkout", "shop.internal.OrderedCart/RemoveAllOrdered", "cart"),
 }
 # Only the first e-mail of a minute reads the names of products.
 NAMES_OF_PRODUCTS = ("email", "shop.ProductCatalogService/ListProducts", "product-catalog")

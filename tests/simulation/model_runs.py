@@ -19,7 +19,11 @@ Run: TypeAlias = list[dict[str, Any]]
 # entry, and requests of one cart without a key have one scope.
 SCOPE = Scope(
     keyed_rivals=False,
-    refused_paths=("/shop.ShippingService/ShipOrder", "/shop.EmailService/SendOrderConfirmation"),
+    refused_paths=(
+        "/shop.ShippingService/ShipOrder",
+        "/shop.internal.Confirmations/AcceptConfirmations",
+        "/shop.EmailService/SendOrderConfirmation",
+    ),
 )
 
 

@@ -134,10 +134,11 @@ async def checkout_process(
 
 @cache
 def checkout_settings(replica: int) -> checkout.Settings:
-    """Return the settings of one of the replicas."""
+    """Return the settings of one of the replicas: the first sends confirmations in batches, the others one by one."""
     peers = ("cart", "product_catalog", "shipping", "currency", "payment", "email")
     addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
-    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in ("cart", "shipping", "payment")}
+    internal = ("cart", "shipping", "payment", *(() if replica else ("email",)))
+    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in internal}
     values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
     return checkout.Settings.model_validate(values)
 

@@ -68,8 +68,9 @@ def test_orders_without_faults_are_placed() -> None:
 def set_back_plan(dialect: Dialect) -> Plan:
     """Return a plan in which e-mails wait in the outbox while the journal's clock is two hours ahead."""
     jumps = (ClockJump(0.0, "checkout", 7_200.0), ClockJump(4.0, "checkout", -7_200.0))
-    refusals = Refusals(0.0, "/shop.EmailService/SendOrderConfirmation", "Internal", 5.0)
-    return replace(quiet_plan(1), dialect=dialect, faults=(*jumps, refusals))
+    paths = ("/shop.internal.Confirmations/AcceptConfirmations", "/shop.EmailService/SendOrderConfirmation")
+    refusals = (Refusals(0.0, path, "ResourceExhausted", 5.0) for path in paths)
+    return replace(quiet_plan(1), dialect=dialect, faults=(*jumps, *refusals))
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -9,6 +9,7 @@ import pytest
 from chassis import calls, client, errors
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, serve
+from shop_testkit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
@@ -198,3 +199,17 @@ async def test_calls_are_balanced_over_all_backends() -> None:
         for _ in range(30):
             await carts.GetCart(cart_pb2.GetCartRequest())
     assert counts == {"a": 10, "b": 10, "c": 10}
+
+
+async def test_a_channel_without_calls_closes_its_connection_until_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = {**dict(client._OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
+    monkeypatch.setattr(client, "_OPTIONS", tuple(options.items()))
+    async with serve((REGISTER, Carts(get_cart))) as address:
+        channel: Any = client.channel(address, "shop.CartService", timeout_seconds=5)
+        carts = cart_pb2_grpc.CartServiceStub(channel)
+        await carts.GetCart(cart_pb2.GetCartRequest())
+        assert channel._raw.get_state() is grpc.ChannelConnectivity.READY
+        await wait_until(lambda: channel._raw.get_state() is grpc.ChannelConnectivity.IDLE)
+        await carts.GetCart(cart_pb2.GetCartRequest())

@@ -30,6 +30,11 @@ class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
         return ordered_cart_pb2.RemoveOrderedResponse()
 
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: Any
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        return ordered_cart_pb2.RemoveAllOrderedResponse()
+
 
 class Store:
     broken = False

@@ -4,12 +4,17 @@ from typing import Any
 import grpc
 import pytest
 from opentelemetry import context as otel_context
+from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis import client, propagation
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, connect, serve
 
+PROPAGATOR = TraceContextTextMapPropagator()
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 SESSION = {"session.id": "5f3a", "synthetic_request": "true"}
 BAGGAGE = "session.id=5f3a,synthetic_request=true,experiment=blue"
@@ -89,3 +94,38 @@ def test_baggage_that_is_added_is_an_attribute_of_the_current_span(recorded: Rec
     otel_context.detach(token)
     assert dict(recorded.spans()[0].attributes or {}) == {"session.id": "5f3a"}
     assert headers["baggage"] == "session.id=5f3a,experiment=blue"
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        *(f"00-{TRACE}-{SPAN}-{flags}" for flags in ("00", "01", "02", "03", "ff")),
+        *(f"{version}-{TRACE}-{SPAN}-01" for version in ("01", "ff", "0")),
+        *(f"{version}-{TRACE}-{SPAN}-01-more" for version in ("00", "01")),
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f" 00-{TRACE}-{SPAN}-01 ",
+        f"00-{TRACE}-{SPAN}-01\n",
+        f"00-{TRACE}-{SPAN}",
+        "",
+        "4242424242424242",
+    ],
+)
+@pytest.mark.parametrize("others", [{}, {"tracestate": "vendor=1"}])
+def test_a_traceparent_is_read_as_opentelemetry_reads_it(traceparent: str, others: dict[str, str]) -> None:
+    headers = {"traceparent": traceparent, **others}
+    contexts = propagation.extract(headers), PROPAGATOR.extract(headers, Context())
+    read, expected = (trace.get_current_span(context).get_span_context() for context in contexts)
+    assert (read, read.trace_flags) == (expected, expected.trace_flags)
+
+
+@pytest.mark.parametrize("flags", [0, 1, 2, 3])
+@pytest.mark.parametrize("state", [None, TraceState([("vendor", "1")])])
+@pytest.mark.parametrize("trace_id", [0, 1, int(TRACE, 16)])
+def test_a_span_is_sent_as_opentelemetry_sends_it(flags: int, state: TraceState | None, trace_id: int) -> None:
+    span = NonRecordingSpan(SpanContext(trace_id, int(SPAN, 16), False, TraceFlags(flags), state))
+    expected: dict[str, str] = {}
+    if trace_id:
+        PROPAGATOR.inject(expected, trace.set_span_in_context(span, Context()))
+    assert propagation.inject(span) == expected

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +12,16 @@ import orjson
 import pytest
 import structlog
 from opentelemetry import trace
+from opentelemetry.context import Context as OtelContext
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
 from chassis import logging, otlp
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import connect
+from shop_testkit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -113,10 +117,79 @@ async def test_a_call_is_exported_as_a_span_a_histogram_with_an_exemplar_and_a_c
     assert {a.key: a.value.int_value for a in record.attributes if a.key == "items"} == {"items": 3}
 
 
+def context_of(flags: int) -> OtelContext:
+    """Return a context whose span has these flags and was started by another process."""
+    parent = SpanContext(7, 8, True, TraceFlags(flags), TraceState([("vendor", "1")]))
+    return trace.set_span_in_context(NonRecordingSpan(parent), OtelContext())
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize(
+    ("sampler", "flags", "is_recorded"),
+    [
+        ("parentbased_always_on", TraceFlags.DEFAULT, False),
+        ("parentbased_always_on", TraceFlags.RANDOM_TRACE_ID, False),
+        ("parentbased_always_on", TraceFlags.SAMPLED, True),
+        ("parentbased_always_off", TraceFlags.SAMPLED, True),
+        ("always_on", TraceFlags.DEFAULT, True),
+        ("always_off", TraceFlags.SAMPLED, False),
+    ],
+)
+def test_a_span_follows_the_decision_of_its_parent_if_the_sampler_does(
+    monkeypatch: pytest.MonkeyPatch, sampler: str, flags: int, is_recorded: bool
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    telemetry = otlp.configure("cart")
+    spans = [telemetry.tracer.start_span("call", context_of(flags)) for _ in range(2)]
+    telemetry.shutdown()
+    assert [span.is_recording() for span in spans] == [is_recorded, is_recorded]
+    contexts = [span.get_span_context() for span in spans]
+    others = flags & ~TraceFlags.SAMPLED
+    for context in contexts:
+        assert (context.trace_id, dict(context.trace_state)) == (7, {"vendor": "1"})
+        assert context.trace_flags == (others | TraceFlags.SAMPLED if is_recorded else others)
+    assert len({context.span_id for context in contexts} | {8}) == 3
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize(
+    ("sampler", "is_recorded"), [("parentbased_always_on", True), ("parentbased_always_off", False)]
+)
+def test_the_sampler_decides_about_a_span_without_a_parent(
+    monkeypatch: pytest.MonkeyPatch, sampler: str, is_recorded: bool
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    telemetry = otlp.configure("cart")
+    assert telemetry.tracer.start_span("call", OtelContext()).is_recording() == is_recorded
+    with telemetry.tracer.start_as_current_span("call", OtelContext()) as span:
+        assert span.is_recording() == is_recorded
+    telemetry.shutdown()
+
+
 async def test_resident_memory_is_a_metric(collector: Collector) -> None:
     found = await exported(collector)
     (point,) = found.metrics["process.memory.usage"].gauge.data_points
     assert point.as_int > 1_000_000 or point.as_double > 1_000_000
+
+
+async def test_spans_and_log_records_are_exported_soon_after_they_were_recorded(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    monkeypatch.setenv("OTEL_BLRP_SCHEDULE_DELAY", "20")
+    telemetry = otlp.configure("cart")
+    logging.configure("cart", logger=telemetry.logger)
+
+    def received(count: int) -> bool:
+        kinds = [type(request) for request in collector.received]
+        traces, logs = trace_service_pb2.ExportTraceServiceRequest, logs_service_pb2.ExportLogsServiceRequest
+        return kinds.count(traces) == kinds.count(logs) == count
+
+    for count in (1, 2):
+        telemetry.tracer.start_span("a span").end()
+        structlog.get_logger().info("an event")
+        await wait_until(partial(received, count))
+    telemetry.shutdown()
 
 
 def test_without_an_endpoint_nothing_is_recorded() -> None:

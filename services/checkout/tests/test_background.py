@@ -12,7 +12,7 @@ from chassis import retention
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.wire import money_to_wire
 from checkout_service import background, outbox, recovery
-from checkout_service.background import CircuitBreaker, Circuits, QueueWorker
+from checkout_service.background import CircuitBreaker, Circuits, QueueWorker, Turns
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
@@ -137,7 +137,7 @@ async def test_a_worker_works_on_a_limited_number_of_items() -> None:
         in_progress -= 1
         return True
 
-    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0 and in_progress == 0)
     worker.cancel()
     assert most == background.CONCURRENCY
@@ -160,7 +160,7 @@ async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) 
             raise [JournalUnavailable("down"), ValueError("a defect")][item - 1]
         return True
 
-    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: worked == [1, 2, 3])
     worker.cancel()
 
@@ -181,9 +181,23 @@ async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> 
         return True
 
     monkeypatch.setattr(background, "_FAILURES_TO_OPEN", 1000)
-    worker = asyncio.create_task(QueueWorker(Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0)
     worker.cancel()
+
+
+async def test_workers_have_their_turns_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.01)
+    turns, moments = Turns(), 0
+
+    async def wait_and_count() -> None:
+        nonlocal moments
+        await turns.wait()
+        moments += 1
+
+    first = [asyncio.create_task(wait_and_count()) for _ in range(8)]
+    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+    assert moments == len(first)
 
 
 # Backlogs

@@ -17,8 +17,9 @@ from chassis import database
 from chassis.errors import FieldViolation
 from chassis.money import MAX_UNITS, Money
 from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, Refusal, State, Transition
-from checkout_service.journal import sql, sqlite
+from checkout_service.journal import sql, sqlite, statements
 from checkout_service.journal.opening import open_journal
+from checkout_service.journal.sql import SqlJournal
 from checkout_service.journal.sqlite import open_sqlite_database
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, NewOrder, OutboxItem, Sent
 
@@ -408,6 +409,26 @@ async def test_an_item_that_is_due_is_claimed_once(
     items = [item for claim in claims for item in claim] + await claim_items(journal, 10)
     assert sorted(item.kind for item in items) == [EMAIL, EMPTY_CART]
     assert {(item.placed, item.failures) for item in items} == {(PlacedOrder(new.order, "track-1"), 1)}
+
+
+async def test_workers_that_look_for_work_at_once_share_a_read(
+    journal: SqlJournal, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
+    await shipped(journal, new_order())
+    reads, read = [], journal._database.read
+
+    async def record(text: str, parameters: Any) -> Any:
+        reads.append(text)
+        return await read(text, parameters)
+
+    monkeypatch.setattr(journal._database, "read", record)
+    _, *claimed = await asyncio.gather(
+        *(journal.claim_expired(state, 10, failed=failed) for state in OPEN for failed in (False, True)),
+        *(journal.claim_outbox(kind, 10, failed=False) for kind in (EMAIL, EMPTY_CART)),
+    )
+    assert reads.count(statements.DUE_QUEUES) == 1
+    assert list(map(bool, claimed)) == [False, False, False, True, True]
 
 
 async def test_a_postponed_item_is_not_claimed_before_its_delay(

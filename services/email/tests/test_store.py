@@ -3,11 +3,15 @@
 import asyncio
 import errno
 import os
+from collections.abc import Sequence
 from email import message_from_bytes, policy
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from email_service import store
 from email_service.domain import ConfirmationEmail, MailNotSent
 from email_service.mime import Sender
 from email_service.store import Outbox
@@ -85,6 +89,41 @@ async def test_a_full_disk_is_unavailable_and_leaves_no_file(tmp_path: Path, mon
     with pytest.raises(MailNotSent):
         await Outbox(tmp_path, SENDER).accept([EMAIL])
     assert not files(tmp_path)
+
+
+async def test_a_disk_that_fills_up_during_a_batch_leaves_no_file_and_the_batch_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes, flush = count(), os.fsync
+
+    def fill_up(descriptor: int) -> None:
+        if next(flushes) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    outbox = Outbox(tmp_path, SENDER)
+    emails = [ConfirmationEmail(f"o-{number}", "jane@example.com", "Hi", "text", "html") for number in range(5)]
+    with pytest.raises(MailNotSent):
+        await outbox.accept(emails)
+    assert not files(tmp_path)
+    await outbox.accept(emails)
+    assert set(files(tmp_path)) == {f"{email.order_id}.eml" for email in emails}
+
+
+async def test_no_more_files_than_the_limit_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = store._write_durably
+
+    def record_write(paths: Sequence[Path], new: Sequence[Any]) -> None:
+        written.append(len(paths))
+        write(paths, new)
+
+    monkeypatch.setattr(store, "_write_durably", record_write)
+    emails = [ConfirmationEmail(f"o-{number}", "jane@example.com", "Hi", "text", "html") for number in range(250)]
+    await Outbox(tmp_path, SENDER).accept(emails)
+    assert written == [100, 100, 50]
+    assert len(files(tmp_path)) == 250
 
 
 async def test_a_deleted_outbox_is_unavailable(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # Without calls a channel closes its connections: each of them would be pinged every second for ever.
+    ("grpc.client_idle_timeout_ms", 30_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),

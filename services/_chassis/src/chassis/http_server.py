@@ -5,17 +5,16 @@ An HTTP service has the settings, the telemetry and the life of a gRPC service; 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
-import uvicorn
 from pydantic import Field
 from starlette.types import ASGIApp
-from typing_extensions import override
 
+from chassis.asgi_server import AsgiServer
 from chassis.errors import DomainError
 from chassis.http_serving import ObservedApplication, Probes
 from chassis.process import run_process, serve_until_stopped
@@ -113,7 +112,12 @@ async def serving(
     try:
         async with resources as app:
             listener = _listen(settings.host, settings.port)
-            server = _Server(_config(service.wrap(app), settings))
+            server = AsgiServer(
+                service.wrap(app),
+                backlog=_BACKLOG,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
+            )
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.serve(sockets=[listener]), name="http")
                 try:
@@ -122,31 +126,9 @@ async def serving(
                     service.begin_drain()
                     # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
                     await asyncio.sleep(settings.drain_seconds)
-                    server.should_exit = True
+                    server.stop()
     finally:
         await service.close()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handling, which would stop at once and exit with the signal's status."""
-
-    @contextmanager
-    @override
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _config(app: ASGIApp, settings: HttpServiceSettings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
-    )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -6,6 +6,7 @@ Responses that do not state otherwise are neither cached nor interpreted as anot
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Token
+from email.utils import formatdate
 
 import structlog
 from opentelemetry import context as otel_context
@@ -139,6 +140,7 @@ class _Sent:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            headers.setdefault("date", formatdate(usegmt=True))
             headers.setdefault("cache-control", "no-store")
             headers.setdefault("x-content-type-options", "nosniff")
         await self._send(message)

@@ -71,8 +71,8 @@ class Service(BaseService):
         await self._update_readiness()
 
     async def watch_readiness(self) -> None:
-        """Update the readiness once a second, until cancelled."""
-        while True:
+        """Update the readiness once a second, until cancelled; a service without checks is always ready."""
+        while self._checks:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
 

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 from chassis.retention import Retention
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
+from checkout_service.background import Turns
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.metrics import OrderMetrics
@@ -43,9 +44,12 @@ async def build(
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     async with open_journal(url, worker=_worker_name(settings), lease_seconds=lease_seconds) as journal:
         metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
-        outbox = Outbox(journal, peers.mailer, peers.cart_clearer, metrics, failpoints)
+        turns = Turns()
+        outbox = Outbox(journal, peers.mailer, peers.cart_clearer, turns, metrics=metrics, failpoints=failpoints)
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
-        recovery = Recovery(journal, executor, metrics, service.telemetry, failpoints)
+        recovery = Recovery(
+            journal, executor, turns, metrics=metrics, telemetry=service.telemetry, failpoints=failpoints
+        )
         retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
         keys = settings.hmac_keys
         placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)

@@ -1,4 +1,4 @@
-"""What the background loops of outbox and recovery share: workers of queues, circuit breakers and back-off."""
+"""What the background loops share: workers of queues, their turns, circuit breakers and back-off."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ ItemT = TypeVar("ItemT")
 log = structlog.get_logger()
 
 TURN_SECONDS = 1.0
-"""How long a worker waits before it looks for new work, if it has found less than it had room for."""
+"""How long workers wait, at most a fifth longer, before they look for new work, unless they have found enough."""
 
 CONCURRENCY = 16
 """How many items of a queue are worked on at a time."""
@@ -117,10 +117,30 @@ class Circuits:
         self.of(failed=failed).record_failure()
 
 
+class Turns:
+    """The moments at which the workers of a replica look for new work: all at once, so that they share a read.
+
+    The jitter prevents replicas from claiming at the same moment.
+    """
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+        self._next.set()
+
+    async def wait(self) -> None:
+        """Wait for the next turn."""
+        if self._next.is_set():
+            self._next = asyncio.Event()
+            seconds = TURN_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+            asyncio.get_running_loop().call_later(seconds, self._next.set)
+        await self._next.wait()
+
+
 class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
 
     Args:
+        turns: those of the replica.
         failed: the items have failed before.
         claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
         work: returns whether the item's peer works; None, if the item says nothing about that.
@@ -128,11 +148,13 @@ class QueueWorker(Generic[ItemT]):
 
     def __init__(
         self,
+        turns: Turns,
         circuits: Circuits,
         failed: bool,
         claim: Callable[[int], Awaitable[Sequence[ItemT]]],
         work: Callable[[ItemT], Awaitable[bool | None]],
     ) -> None:
+        self._turns = turns
         self._circuits = circuits
         self._circuit = circuits.of(failed=failed)
         self._failed = failed
@@ -149,8 +171,7 @@ class QueueWorker(Generic[ItemT]):
                     # Claiming several items at once is cheaper than claiming each as another one finishes.
                     await self._has_room.wait()
                 else:
-                    # The jitter prevents replicas from claiming at the same moment.
-                    await asyncio.sleep(TURN_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - not a secret
+                    await self._turns.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Begin to work on as many items as there is room for. Return whether there may be more."""

@@ -10,7 +10,7 @@ import structlog
 
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
-from checkout_service.background import Circuits, QueueWorker, log_unexpected_errors, retry_delay_seconds
+from checkout_service.background import Circuits, QueueWorker, Turns, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
@@ -52,7 +52,14 @@ class Outbox:
     """
 
     def __init__(
-        self, journal: Journal, mailer: Mailer, cart_clearer: CartClearer, metrics: OrderMetrics, failpoints: Failpoints
+        self,
+        journal: Journal,
+        mailer: Mailer,
+        cart_clearer: CartClearer,
+        turns: Turns,
+        *,
+        metrics: OrderMetrics,
+        failpoints: Failpoints,
     ) -> None:
         self._journal = journal
         self._mailer = mailer
@@ -64,7 +71,9 @@ class Outbox:
         self._sending: set[asyncio.Task[None]] = set()
         self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
         self._workers = [
-            QueueWorker(circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone)
+            QueueWorker(
+                turns, circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone
+            )
             for kind, circuits in self._circuits.items()
             for failed in (False, True)
         ]

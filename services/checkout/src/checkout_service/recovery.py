@@ -12,7 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
 from checkout_service import saga
-from checkout_service.background import Circuits, QueueWorker, retry_delay_seconds
+from checkout_service.background import Circuits, QueueWorker, Turns, retry_delay_seconds
 from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor, Work
 from checkout_service.failpoints import TAKEN_OVER
@@ -37,7 +37,14 @@ class Recovery:
     """
 
     def __init__(
-        self, journal: Journal, executor: Executor, metrics: OrderMetrics, telemetry: Telemetry, failpoints: Failpoints
+        self,
+        journal: Journal,
+        executor: Executor,
+        turns: Turns,
+        *,
+        metrics: OrderMetrics,
+        telemetry: Telemetry,
+        failpoints: Failpoints,
     ) -> None:
         self._journal = journal
         self._executor = executor
@@ -46,7 +53,7 @@ class Recovery:
         self._failpoints = failpoints
         self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
         self._workers = [
-            QueueWorker(circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover)
+            QueueWorker(turns, circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover)
             for state, circuits in self._circuits.items()
             for failed in (False, True)
         ]

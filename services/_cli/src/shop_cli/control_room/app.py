@@ -3,15 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from typing_extensions import override
 
+from chassis.asgi_server import AsgiServer
 from chassis.errors import DomainError, InvalidArgument, NotFound
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import AccessControl
@@ -46,21 +45,12 @@ async def served(room: Room, port: int, token: str) -> AsyncIterator[None]:
     """Serve a room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
     app = create_app(room, port, token)
-    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
+    server = AsgiServer(app)
     listener = socket.create_server((HOST, port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:
         yield
     finally:
         room.closing.set()  # otherwise open event streams would delay the end
-        server.should_exit = True
+        server.stop()
         await serving
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to `shop up`."""
-
-    @override
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -1,6 +1,7 @@
 """Readiness checks of local processes."""
 
 import asyncio
+from contextlib import suppress
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -8,8 +9,16 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from shop_cli.local.workspace import Program
 
 _TIMEOUT_SECONDS = 1.0
-# Each check opens its own channel: a shared one would back off after a failed connection.
-_OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+_CHECK_SECONDS = 20.0
+_OPTIONS = (
+    # Each check opens its own channel: a shared one would back off after a failed connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    # Of the watches: a process that was frozen from outside does not respond.
+    ("grpc.keepalive_time_ms", int(_CHECK_SECONDS * 1000)),
+    ("grpc.keepalive_timeout_ms", 1_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 
 
 async def is_serving(program: Program, address: str) -> bool:
@@ -21,6 +30,24 @@ async def is_serving(program: Program, address: str) -> bool:
             return await (_grpc_is_serving if program.protocol == "grpc" else _http_is_serving)(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
         return False
+
+
+async def wait_for_change(program: Program, address: str) -> None:
+    """Wait until a program that is ready may not be any more; return within 20 s if it no longer responds.
+
+    A gRPC service reports changes itself, which costs it far less than regular checks.
+    """
+    if program.protocol != "grpc":
+        await asyncio.sleep(_CHECK_SECONDS)
+        return
+    with suppress(grpc.aio.AioRpcError):
+        async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+            watch = channel.unary_stream(
+                "/grpc.health.v1.Health/Watch", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
+            )
+            async for response in watch(HealthCheckRequest()):
+                if response.status != HealthCheckResponse.SERVING:
+                    return
 
 
 async def _connect(address: str) -> None:

@@ -182,6 +182,10 @@ class Process(ControllableProcess):
         """Return whether the process reports that it is ready."""
         return self.running and not self.paused and await health.is_serving(self.program, self.address)
 
+    async def wait_for_change(self) -> None:
+        """Wait until a process that is ready may not be any more, other than by `pause`; see `health`."""
+        await health.wait_for_change(self.program, self.address)
+
     @override
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
         """Wait until the process is ready and return the seconds since its start. Raise ProcessDied or NotServing."""

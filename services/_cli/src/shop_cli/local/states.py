@@ -2,14 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 from shop_cli.local.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
-# A change without the end of a process is noticed after this time. A check costs each service some milliseconds.
-_SERVING_CHECK_SECONDS = 20.0
-_OTHER_CHECK_SECONDS = 0.25
+_CHECK_SECONDS = 0.25  # while a process is not serving
 
 
 async def process_states(shop: Shop) -> dict[str, str]:
@@ -36,7 +35,7 @@ class Monitor:
         return all(state == "serving" for state in self.states.values())
 
     async def run(self) -> None:
-        """Check the states until cancelled: often while a process is not serving, and soon after one has ended."""
+        """Observe the states until cancelled: check often while a process is not serving, otherwise await a change."""
         async with asyncio.TaskGroup() as tasks:
             for process in self._shop:
                 tasks.create_task(self._observe(process), name=f"observe {process.name}")
@@ -57,19 +56,22 @@ class Monitor:
                 self.states[process.name], starts = state, process.starts
                 self._changed.set()
                 self._changed = asyncio.Event()
-            await self._wait(process, _SERVING_CHECK_SECONDS if state == "serving" else _OTHER_CHECK_SECONDS)
+            await self._wait(
+                process, process.wait_for_change() if state == "serving" else asyncio.sleep(_CHECK_SECONDS)
+            )
 
-    async def _wait(self, process: Process, seconds: float) -> None:
-        """Wait for a time, shorter if the process ends or a check was requested."""
+    async def _wait(self, process: Process, change: Coroutine[Any, Any, None]) -> None:
+        """Wait for a change, the end of the process or a request for a check."""
         check = self._checks[process.name]
-        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait())}
+        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait()), asyncio.ensure_future(change)}
         if process.running:
             waits.add(asyncio.ensure_future(process.wait()))
         try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
         check.clear()
 
 

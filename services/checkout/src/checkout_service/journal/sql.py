@@ -1,5 +1,6 @@
 """The journal in SQL, on any database that runs its statements."""
 
+import asyncio
 import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -63,6 +64,7 @@ class SqlJournal(Journal):
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
         # Twice what any statement sets, because clocks are also adjusted by small steps.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
@@ -119,7 +121,7 @@ class SqlJournal(Journal):
     @override
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         claims = statements.FAILED if failed else statements.NEW
-        if not await self._read(claims.any_expired, state=state):
+        if (state, failed) not in await self._due_queues():
             return []
         values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
@@ -157,7 +159,7 @@ class SqlJournal(Journal):
     @override
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         claims = statements.FAILED if failed else statements.NEW
-        if not await self._read(claims.any_due, kind=kind):
+        if (kind, failed) not in await self._due_queues():
             return []
         _, claimed = await self._database.write(
             self._statement(claims.correct_due_times, kind=kind),
@@ -274,6 +276,19 @@ class SqlJournal(Journal):
     @override
     async def check(self) -> None:
         await self._read(statements.CHECK)
+
+    async def _due_queues(self) -> set[tuple[str, bool]]:
+        """Return the states and kinds with work, each with whether it has failed before.
+
+        Calls of the same moment share a read, which begins after all of them.
+        """
+        if self._reading_due is None:
+            self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
+        return await asyncio.shield(self._reading_due)
+
+    async def _read_due_queues(self) -> set[tuple[str, bool]]:
+        self._reading_due = None
+        return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
         """Lock the orders of the items, run the statements, and set those without outbox items to DONE."""

@@ -6,12 +6,16 @@
     {for_update}   makes a SELECT lock its rows, after concurrent transactions that have locked them
     {skip_locked}  makes a SELECT lock its rows, and skip those that a concurrent transaction has locked
     {tries}        whether earlier attempts have failed: a part of the conditions of partial indexes
+    {queue}        a state of orders, or a kind of outbox items
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
 
 Within a transaction, an INSERT that depends on the UPDATE before it looks for the state that the UPDATE wrote.
 """
 
 from dataclasses import dataclass
+
+from checkout_service.domain import OPEN
+from checkout_service.ports import NOTIFICATIONS
 
 FRAGMENTS = {
     # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them
@@ -87,13 +91,6 @@ REOPEN = """
     RETURNING {entry}
 """
 
-_ANY_EXPIRED = """
-    SELECT 1 AS found
-    WHERE (SELECT min(lease_until) FROM orders WHERE {open} AND state = :state AND {tries}) <= {now}
-        OR (SELECT max(lease_until) FROM orders WHERE {open} AND state = :state AND {tries})
-            > {now} + :max_ahead_seconds
-"""
-
 _CORRECT_LEASES = """
     UPDATE orders SET lease_until = {now}
     WHERE {open} AND state = :state AND {tries} AND lease_until > {now} + :max_ahead_seconds
@@ -123,13 +120,6 @@ CLAIM_EVENTS = """
     ON CONFLICT DO NOTHING
 """
 
-_ANY_DUE = """
-    SELECT 1 AS found
-    WHERE (SELECT min(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries}) <= {now}
-        OR (SELECT max(due_at) FROM outbox WHERE dead_at IS NULL AND kind = :kind AND {tries})
-            > {now} + :max_ahead_seconds
-"""
-
 _CORRECT_DUE_TIMES = """
     UPDATE outbox SET due_at = {now}
     WHERE dead_at IS NULL AND kind = :kind AND {tries} AND due_at > {now} + :max_ahead_seconds
@@ -149,26 +139,43 @@ _CLAIM_OUTBOX = """
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The statements that claim orders and outbox items.
+    """The statements that claim orders and outbox items."""
 
-    Reading first whether there are any avoids a write transaction, and SQLite has only one at a time.
-    """
-
-    any_expired: str
     correct_leases: str
     claim_expired: str
-    any_due: str
     correct_due_times: str
     claim_outbox: str
 
 
 def _claims(tries: str) -> Claims:
-    texts = (_ANY_EXPIRED, _CORRECT_LEASES, _CLAIM_EXPIRED, _ANY_DUE, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
+    texts = (_CORRECT_LEASES, _CLAIM_EXPIRED, _CORRECT_DUE_TIMES, _CLAIM_OUTBOX)
     return Claims(*(text.replace("{tries}", tries) for text in texts))
 
 
 NEW = _claims("failures = 0")
 FAILED = _claims("failures > 0")
+
+_EXPIRED = """
+    SELECT '{queue}' AS queue, {failed} AS failed
+    WHERE (SELECT min(lease_until) FROM orders WHERE {open} AND state = '{queue}' AND {tries}) <= {now}
+        OR (SELECT max(lease_until) FROM orders WHERE {open} AND state = '{queue}' AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
+_DUE = """
+    SELECT '{queue}' AS queue, {failed} AS failed
+    WHERE (SELECT min(due_at) FROM outbox WHERE dead_at IS NULL AND kind = '{queue}' AND {tries}) <= {now}
+        OR (SELECT max(due_at) FROM outbox WHERE dead_at IS NULL AND kind = '{queue}' AND {tries})
+            > {now} + :max_ahead_seconds
+"""
+
+# The queues with something to claim. Reading this first avoids write transactions, and SQLite has only one at a time.
+DUE_QUEUES = " UNION ALL ".join(
+    text.replace("{queue}", queue).replace("{failed}", failed).replace("{tries}", tries)
+    for text, queues in ((_EXPIRED, [state.value for state in OPEN]), (_DUE, NOTIFICATIONS))
+    for queue in queues
+    for failed, tries in (("0", "failures = 0"), ("1", "failures > 0"))
+)
 
 UPDATE = """
     UPDATE orders SET

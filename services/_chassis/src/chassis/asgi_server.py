@@ -1,0 +1,38 @@
+"""uvicorn without its signal handling, and without its clock: it would wake an idle process ten times a second."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from typing_extensions import override
+
+
+class AsgiServer(uvicorn.Server):
+    """Serves an application until `stop` is called. `options` are those of uvicorn.Config.
+
+    The application gets no lifespan events, and no response has a Date header but the application's own.
+    """
+
+    def __init__(self, app: ASGIApp, **options: Any) -> None:
+        config = uvicorn.Config(
+            app, lifespan="off", log_config=None, access_log=False, date_header=False, server_header=False, **options
+        )
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Accept no more connections, and end `serve` when the requests in flight are finished."""
+        self.should_exit = True
+        self._stopped.set()
+
+    @override
+    async def main_loop(self) -> None:
+        await self._stopped.wait()
+
+    @contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
