@@ -25,7 +25,6 @@ from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
 from bench.sections import SECTIONS, SHORT, THIS, Plan  # noqa: E402
 from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
-from shop_testkit.python_builds import build_of  # noqa: E402
 
 _RESULTS = root() / "bench.json"
 _CONSOLE = Console(width=max(150, Console().width))
@@ -90,7 +89,7 @@ def _other_pythons(stack: ExitStack) -> dict[str, Variant]:
 def _describe(plan: Plan) -> dict[str, str]:
     """Print and return which interpreters run the variants, and how they were built."""
     variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
-    builds = {name: str(build_of(variant.python)) for name, variant in variants.items()}
+    builds = {name: interpreters.describe(variant.python) for name, variant in variants.items()}
     _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
     for name, build in builds.items():
         _CONSOLE.print(f"{name}: {build}")

@@ -29,7 +29,7 @@ from shop_cli.local.ports import reserved
 from shop_cli.local.processes import inherited
 
 BARE = "bare calls at the same rate"
-TOTAL = "all"
+TOTAL, ALL = "an order", "all"
 _SAMPLES_A_SECOND = 100
 _ATTACH_SECONDS = 1.5
 _LEAST_MILLISECONDS = 0.05
@@ -63,9 +63,10 @@ async def measure(variant: Variant, shape: Shape, number_of_rounds: int) -> Rows
                 table[category][name] = milliseconds
         rate = median(each.orders_a_second for each in plain)
     ordered = dict(sorted(table.items(), key=lambda item: -sum(item[1].values())))
-    ordered[TOTAL] = {name: totals[name] for name in used}
     ordered[BARE] = await bare_calls(rate, shape)
-    return {category: _row(row, used) for category, row in ordered.items()}
+    sums = [{ALL: sum(each.processes.values()), **each.processes} for each in plain]
+    total = {name: Spread.of([each[name] for each in sums]) for name in (ALL, *used)}
+    return {TOTAL: total, **{category: _row(row, used) for category, row in ordered.items()}}
 
 
 @dataclass(frozen=True)
@@ -164,5 +165,5 @@ async def bare_calls(orders_a_second: float, shape: Shape) -> dict[str, float]:
 
 
 def _row(row: Mapping[str, float], names: list[str]) -> dict[str, Spread]:
-    values = {"all": sum(row.values()), **{name: row.get(name, 0.0) for name in names}}
+    values = {ALL: sum(row.values()), **{name: row.get(name, 0.0) for name in names}}
     return {name: Spread.of([value]) for name, value in values.items()}

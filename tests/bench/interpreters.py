@@ -1,15 +1,27 @@
 """The interpreters that run the shop."""
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from shop_testkit.python_builds import build_of
+from shop_testkit.interpreter import build_flags
 
 # The oldest and the newest version that the shop supports.
 VERSIONS = ("3.11", "3.13")
+_PROGRAM = (
+    "import json, platform, sysconfig; print(json.dumps([platform.python_version(), sysconfig.get_config_vars()]))"
+)
+
+
+def describe(python: str) -> str:
+    """Return an interpreter's version and how it was built."""
+    output = subprocess.run([python, "-c", _PROGRAM], capture_output=True, text=True, check=True).stdout
+    version, variables = json.loads(output)
+    return f"Python {version}, {build_flags(variables)}"
 
 
 def base() -> str:
@@ -28,7 +40,7 @@ def others() -> dict[str, str | None]:
 
 def _candidates(version: str) -> Iterator[str]:
     for python in os.environ.get("PYTHONS", "").split():
-        if build_of(python).version.startswith(f"{version}."):
+        if describe(python).startswith(f"Python {version}."):
             yield python
     found = shutil.which(f"python{version}")
     if found and not Path(found).is_relative_to(Path.home() / ".pyenv" / "shims"):

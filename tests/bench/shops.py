@@ -18,7 +18,6 @@ from shop_cli.local.stores import Store, Valkey
 from shop_cli.local.workspace import default_ports, discover, root
 
 _HERE = Path(__file__).parent
-NO_TELEMETRY = {"OTEL_SDK_DISABLED": "true"}
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 ALL_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 NONE_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_off"}
