@@ -22,7 +22,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 
 from bench import checkouts, costs, ghz, interpreters  # noqa: E402
 from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
-from bench.sections import SECTIONS, SHORT, THIS, Plan  # noqa: E402
+from bench.sections import EXTRA, SECTIONS, SHORT, THIS, Plan  # noqa: E402
 from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
 
@@ -53,11 +53,11 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python tests/bench", description=__doc__)
-    parser.add_argument("section", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("section", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all but {', '.join(EXTRA)}")
     parser.add_argument("--against", metavar="COMMIT", help="measure orders on that commit's code as well")
     parser.add_argument("--short", action="store_true", help="one small round each, to try the benchmarks themselves")
     options = parser.parse_args()
-    options.section = options.section or list(SECTIONS)
+    options.section = options.section or [name for name in SECTIONS if name not in EXTRA]
     for name in options.section:
         if name not in SECTIONS:
             parser.error(f"{name!r} is no section: choose from {', '.join(SECTIONS)}")

@@ -21,7 +21,7 @@ from shop_testkit.smoke import smoke_calls
 ECHO = "echo"
 MEMORY_CALLS = 100_000
 # A service that writes to disk gets fewer calls: as many as it answers in this time, alone.
-MEMORY_SECONDS = 30
+MEMORY_SECONDS = 60
 _ROUND_CALLS = 4_000
 _ROUND_SECONDS = 2
 _WARM_UP_CALLS = 500
@@ -85,13 +85,13 @@ async def _round(target: Target, calls: int) -> Figures:
 async def memory_under_load(running: Running, calls: int = MEMORY_CALLS) -> Rows:
     """Return each service's resident memory in the middle and after so many calls to all of them at once."""
 
-    async def load_twice(target: Target) -> Row:
-        half = min(calls, await target.calls_in(MEMORY_SECONDS)) // 2
-        return await memory(target.pid, half, lambda: target.load(half))
-
     async with bare_echo() as echo:
         targets = {ECHO: echo, **targets_in(running.shop)}
-        return dict(zip(targets, await asyncio.gather(*map(load_twice, targets.values())), strict=True))
+        halves = {name: min(calls, await target.calls_in(MEMORY_SECONDS)) // 2 for name, target in targets.items()}
+        rows = await asyncio.gather(
+            *(memory(each.pid, halves[name], partial(each.load, halves[name])) for name, each in targets.items())
+        )
+    return dict(zip(targets, rows, strict=True))
 
 
 async def memory(pid: int, calls: int, load_once: Callable[[], Awaitable[object]]) -> Row:
