@@ -132,22 +132,28 @@ def parse(folded: str) -> list[Sample]:
 def shares(samples: Iterable[Sample]) -> dict[int, dict[str, float]]:
     """Return, by thread id, which part of a thread's CPU time belongs to which category; the parts sum up to 1."""
     counts: dict[int, Counter[str]] = {}
+    names = {}
     for sample in samples:
-        thread = counts.setdefault(sample.thread_id, Counter())
+        names[sample.thread_id] = sample.thread
+        counts.setdefault(sample.thread_id, Counter())
         if not is_blocked(sample.frames):
-            thread[category_of_sample(sample)] += sample.count
+            counts[sample.thread_id][category_of_sample(sample)] += sample.count
+    for thread_id, found in counts.items():
+        if not found:  # it never worked when a sample was taken
+            found[category_of_thread(names[thread_id]) or REST] = 1
     return {
-        thread_id: {name: count / found.total() for name, count in found.items()}
-        for thread_id, found in counts.items()
-        if found
+        thread_id: {name: count / found.total() for name, count in found.items()} for thread_id, found in counts.items()
     }
 
 
 def category_of_sample(sample: Sample) -> str:
     """Return the category of a stack on its thread."""
     found = category(sample.frames)
-    named = next((each for name, each in THREADS.items() if sample.thread.startswith(name)), None)
-    return found if named is None or found in ELSEWHERE_TOO else named
+    return found if found in ELSEWHERE_TOO else category_of_thread(sample.thread) or found
+
+
+def category_of_thread(thread: str) -> str | None:
+    return next((found for name, found in THREADS.items() if thread.startswith(name)), None)
 
 
 def category(frames: Iterable[str]) -> str:

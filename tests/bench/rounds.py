@@ -30,7 +30,7 @@ class Spread:
 
     def __str__(self) -> str:
         low, middle, high = (_short(value) for value in (self.low, self.median, self.high))
-        return middle if low == high else f"{middle} ({low} to {high})"
+        return middle if low == high else f"{middle} ({low}-{high})"
 
 
 Row = dict[str, Spread]

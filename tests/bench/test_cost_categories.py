@@ -53,5 +53,6 @@ def test_the_samples_of_a_thread_are_shared_among_categories() -> None:
     }
 
 
-def test_a_thread_that_only_waits_has_no_shares() -> None:
-    assert shares(parse("thread (5): MainThread;epoll_wait (libc.so.6) 9")) == {}
+def test_the_time_of_a_thread_that_was_only_seen_waiting_is_that_of_its_name() -> None:
+    profile = "thread (5): commit_0;epoll_wait (libc.so.6) 9\nthread (6): MainThread;epoll_wait (libc.so.6) 9"
+    assert shares(parse(profile)) == {5: {"commits on their thread": 1.0}, 6: {"other": 1.0}}
