@@ -54,9 +54,9 @@ async def test_a_quiet_round_is_not_repeated(monkeypatch: pytest.MonkeyPatch) ->
     assert await rounds.quietly(measure) == {"value": 1.0, NOISE: 1.0}
 
 
-def test_the_machine_is_busy_while_it_neither_idles_nor_waits_for_a_disk() -> None:
+def test_the_machine_is_busy_with_processes_and_with_what_the_hypervisor_takes() -> None:
     # user, nice, system, idle, iowait, irq, softirq, steal; guest time is contained in user time.
-    assert busy_seconds("cpu  100 200 300 9999 9999 10 20 70 50 0\ncpu0 1 2 3") == 7.0
+    assert busy_seconds("cpu  100 200 300 9999 9999 10 20 70 50 0\ncpu0 1 2 3") == 6.7
 
 
 def test_a_tree_has_the_time_of_all_descendants_and_of_those_that_ended() -> None:
