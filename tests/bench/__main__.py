@@ -27,7 +27,7 @@ from bench.shops import Variant  # noqa: E402
 from shop_cli.local.workspace import root  # noqa: E402
 
 _RESULTS = root() / "bench.json"
-_CONSOLE = Console(width=max(180, Console().width))
+_CONSOLE = Console(width=max(200, Console().width))
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def _show(title: str, rows: Rows) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
     for column in columns:
-        table.add_column(_abbreviated(column), justify="right", no_wrap=True)
+        table.add_column(_abbreviated(column), justify="right")
     for name, row in rows.items():
         table.add_row(name, *(str(row.get(column, "")) for column in columns))
     _CONSOLE.print(table)

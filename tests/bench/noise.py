@@ -8,12 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT_OF_ALL = 0
 
 
 class Noise:
     """From its creation on, the CPU time of all but this process and its descendants.
 
-    Work of the kernel, such as that of the disk's driver, and time that the hypervisor gives to others count as well.
+    Threads of the kernel, such as the disk's driver, and time that the hypervisor gives to others count as well. The
+    machine's totals in /proc/stat would not do: they are sampled, and count interrupts that processes pay for as well.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,9 @@ def cpu_seconds_by_process(pids: Mapping[str, int]) -> dict[str, float]:
 
 
 def _others_seconds() -> float:
-    return busy_seconds(Path("/proc/stat").read_text()) - tree_seconds(_all_stats(), os.getpid())
+    stats = _all_stats()
+    processes = tree_seconds(stats, _PARENT_OF_ALL) - tree_seconds(stats, os.getpid())
+    return processes + stolen_seconds(Path("/proc/stat").read_text())
 
 
 def _all_stats() -> list[str]:
@@ -43,13 +47,9 @@ def _all_stats() -> list[str]:
     return stats
 
 
-def busy_seconds(stat: str) -> float:
-    """Return the CPU time of all processes, and what the hypervisor took, from the contents of /proc/stat.
-
-    That of interrupts is left out, for most serve the measured processes' own connections.
-    """
-    user, nice, system, _idle, _waiting, _irq, _softirq, stolen = map(int, stat.partition("\n")[0].split()[1:9])
-    return (user + nice + system + stolen) / _CLOCK_TICKS
+def stolen_seconds(stat: str) -> float:
+    """Return the CPU time that the hypervisor gave to others, from the contents of /proc/stat."""
+    return int(stat.split()[8]) / _CLOCK_TICKS
 
 
 def tree_seconds(stats: Iterable[str], root: int) -> float:
