@@ -81,6 +81,8 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
             await stack.enter_async_context(receiver(otlp_port, telemetry))
             environment |= exporting_to(otlp_port, delay_milliseconds=_EXPORT_MILLISECONDS)
             environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # the figures are those of the spans
+        # The addresses never change here, and idle services would renew the connections that watch their health.
+        environment.setdefault("MAX_CONNECTION_AGE_SECONDS", "3600")
         storefront = f"http://localhost:{ports['storefront']}" if "storefront" in ports else None
         overrides = _overrides(programs, stores, _environment_of_views(run, storefront, environment))
         shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
