@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ def run_process(
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         database.migrate(load_database_url(settings_type), migrations)
         return
+    _schedule_as_batch_work()
     settings = load(settings_type)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
@@ -58,6 +59,13 @@ def run_process(
         telemetry.shutdown()
     if problems:
         sys.exit("; ".join(problems))
+
+
+def _schedule_as_batch_work() -> None:
+    """Do not let threads that wake up interrupt running ones: see the decision in the README."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # a sandbox may forbid it, and it is only an optimization
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _messages(error: BaseException) -> Iterator[str]:

@@ -68,11 +68,12 @@ class Batches(Generic[ItemT]):
     async def send(self, item: ItemT) -> None:
         """Return when the item is sent. Raise its error. Cancelling the caller does not stop other items."""
         loop = asyncio.get_running_loop()
-        if self._timer is None:
-            at_once = self._eager and not self._calls
-            self._timer = loop.call_later(0.0 if at_once else self._delay_seconds, self._start)
         waiting = _Waiting(item, loop.create_future())
         self._waiting.append(waiting)
+        if self._eager and not self._calls:
+            self._start()
+        elif self._timer is None:
+            self._timer = loop.call_later(self._delay_seconds, self._start)
         await waiting.sent
 
     def _start(self) -> None:
