@@ -21,6 +21,7 @@ _HERE = Path(__file__).parent
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 ALL_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 NONE_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_off"}
+_LASTING_CONNECTIONS = {"MAX_CONNECTION_AGE_SECONDS": "3600"}  # h2load does not open new ones
 STORED = ("checkout", "payment", "shipping", "email")
 
 
@@ -78,7 +79,7 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
         stores, overrides = await _start_stores(stack, folder) if variant.stores else ((), {})
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         await stack.enter_async_context(running_script(_HERE / "sink_service.py", sink))
-        environment = {**os.environ, **variant.environment, **endpoint}
+        environment = {**os.environ, **_LASTING_CONNECTIONS, **variant.environment, **endpoint}
         ports = dict(zip(names, own, strict=True))
         begun = time.monotonic()
         shop = await stack.enter_async_context(

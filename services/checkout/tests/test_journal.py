@@ -21,7 +21,7 @@ from checkout_service.journal import sql, sqlite, statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.journal.sqlite import open_sqlite_database
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, NewOrder, OutboxItem, Sent
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, NewOrder, OutboxItem, Sent
 
 Make = Callable[..., NewOrder]
 
@@ -150,6 +150,21 @@ async def test_a_superseded_worker_changes_nothing(journal: Journal, other_journ
     assert entry is not None
     assert (entry.state, entry.epoch) == (State.CHARGING, 2)
     assert await journal.outbox_of([entry.order_id]) == {entry.order_id: []}
+
+
+async def test_an_update_that_fails_half_way_changes_nothing(
+    journal: Journal, new_order: Make, run_sql: Callable[[str], None]
+) -> None:
+    new = new_order()
+    await journal.insert(new)
+    run_sql("ALTER TABLE outbox RENAME TO renamed")
+    with pytest.raises((JournalUnavailable, psycopg.errors.UndefinedTable)):
+        await journal.update(new.claim, SHIPPED)
+    run_sql("ALTER TABLE renamed RENAME TO outbox")
+    found = await journal.read(new.order.order_id)
+    assert found is not None
+    assert found.state is State.CHARGING
+    assert [event.step for event in await journal.history(new.order.order_id)] == ["inserted"]
 
 
 async def test_an_update_from_another_state_changes_nothing(journal: Journal, new_order: Make) -> None:

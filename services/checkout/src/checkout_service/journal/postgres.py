@@ -44,8 +44,8 @@ class PostgresDatabase(Database):
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         async def work(connection: Connection) -> list[list[Row]]:
-            # In a pipeline the whole transaction is one round trip.
-            async with connection.pipeline(), connection.transaction():
+            # A pipeline is one round trip, and a transaction: BEGIN and COMMIT would take half as long again.
+            async with connection.pipeline():
                 cursors = [connection.cursor(row_factory=dict_row) for _ in batch]
                 for cursor, (text, parameters) in zip(cursors, batch, strict=True):
                     await cursor.execute(self._render(text), parameters)
