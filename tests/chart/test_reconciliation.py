@@ -34,7 +34,8 @@ def test_a_job_is_repeated_unless_it_found_a_mismatch(render: Any) -> None:
 
 
 def test_without_email_the_other_records_are_compared(render: Any) -> None:
-    found = environment(render({"services": {"storefront": None, "email": None, "checkout": {"calls": ["cart"]}}}))
+    checkout = {"calls": ["cart"], "internalCalls": ["cart"]}
+    found = environment(render({"services": {"storefront": None, "email": None, "checkout": checkout}}))
     assert "EMAIL_INTERNAL_ADDR" not in found
 
 

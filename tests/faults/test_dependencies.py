@@ -87,7 +87,14 @@ async def test_an_order_needs_neither_recommendations_nor_ads(testbed: FaultTest
     assert outcomes_of(await testbed.place_orders(testbed.new_intent())) == [ClientOutcome.PLACED]
 
 
+async def confirm_earlier_orders(testbed: FaultTestbed) -> None:
+    """Wait until no confirmation of another test can reach a relay."""
+    await testbed.configure()
+    assert await wait_until_quiet(testbed.clients.journal) is not None
+
+
 async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(testbed: FaultTestbed) -> None:
+    await confirm_earlier_orders(testbed)
     with reserved(1) as (port,):
         await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
         results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
@@ -102,6 +109,7 @@ async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is
 
 
 async def test_a_relay_slower_than_checkout_waits_gets_each_confirmation_once(testbed: FaultTestbed) -> None:
+    await confirm_earlier_orders(testbed)
     inbox = Inbox(before_response=lambda: asyncio.sleep(3))
     async with relay(inbox) as port:
         await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
