@@ -23,7 +23,7 @@ from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
-_REFUSALS, _EFFECT_SECONDS = 5, 10.0
+_REFUSALS, _EFFECT_SECONDS = 5, 30.0
 
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
