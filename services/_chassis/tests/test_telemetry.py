@@ -1,7 +1,9 @@
+import asyncio
 import logging as standard_logging
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
@@ -16,9 +18,12 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
 from chassis import logging, otlp
+from chassis.otlp_batches import SpanBatches
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import connect
 from shop_testkit.waiting import wait_until
@@ -170,6 +175,38 @@ async def test_resident_memory_is_a_metric(collector: Collector) -> None:
     found = await exported(collector)
     (point,) = found.metrics["process.memory.usage"].gauge.data_points
     assert point.as_int > 1_000_000 or point.as_double > 1_000_000
+
+
+class HangingExporter(SpanExporter):
+    """Receives spans, and does not return before it may."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.may_return = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.names += [span.name for span in spans]
+        self.may_return.wait(60)
+        return SpanExportResult.SUCCESS
+
+
+async def test_a_collector_that_hangs_blocks_one_thread_and_gets_the_other_spans_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
+    exporter, tracers = HangingExporter(), TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(SpanBatches(exporter))
+    tracer = tracers.get_tracer("test")
+    tracer.start_span("first").end()
+    await wait_until(lambda: exporter.names)
+    before = threading.active_count()
+    for _ in range(20):
+        tracer.start_span("later").end()
+        await asyncio.sleep(0.005)
+    assert threading.active_count() <= before
+    exporter.may_return.set()
+    await wait_until(lambda: len(exporter.names) == 21)
+    tracers.shutdown()
 
 
 async def test_spans_and_log_records_are_exported_soon_after_they_were_recorded(

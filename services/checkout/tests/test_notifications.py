@@ -10,6 +10,7 @@ import pytest
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from checkout_service.domain import PlacedOrder
+from checkout_service.peers import notifications
 from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.ports import NewOrder
 from shop.cart_pb2_grpc import CartServiceStub
@@ -26,6 +27,15 @@ Placed = Callable[[str], PlacedOrder]
 def placed(new_order: Callable[..., NewOrder]) -> Placed:
     """Make a placed order whose confirmation goes to this address."""
     return lambda email: PlacedOrder(replace(new_order(email).order, email=email), "tracking")
+
+
+@pytest.fixture
+def removals(peers: FakePeers, new_order: Callable[..., NewOrder]) -> list[PlacedOrder]:
+    """Four placed orders, whose items are still in their users' carts."""
+    orders = [PlacedOrder(new_order(user, user_id=user).order, "tracking") for user in ("ann", "bob", "eve", "joe")]
+    for each in orders:
+        peers.cart.fill(each.order.user_id, mug=2)
+    return orders
 
 
 @asynccontextmanager
@@ -124,21 +134,33 @@ async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peer
     assert recipients(peers) == ["a@mail.example", "b@mail.example"]
 
 
-async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together(
-    peers: FakePeers, new_order: Callable[..., NewOrder]
+async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it(
+    peers: FakePeers, removals: list[PlacedOrder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders = [PlacedOrder(new_order(scope, user_id=scope).order, "tracking") for scope in ("ann", "bob", "eve", "joe")]
-    for each in orders:
-        peers.cart.fill(each.order.user_id, mug=2)
+    monkeypatch.setattr(notifications, "CART_SECONDS", 3600.0)
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
-        first = asyncio.create_task(client.remove_ordered(orders[0]))
+        first = asyncio.create_task(client.remove_ordered(removals[0]))
         await until_called(peers, 1)
-        others = [asyncio.create_task(client.remove_ordered(each)) for each in orders[1:]]
-        await until_called(peers, 2)  # a call that takes long does not delay the next one
+        others = [asyncio.create_task(client.remove_ordered(each)) for each in removals[1:]]
+        await asyncio.sleep(0)  # they wait now
         gate.set()
         await asyncio.gather(first, *others)
     assert peers.ordered_cart.calls["RemoveAllOrdered"] == 2
+    assert peers.cart.lines == {}
+
+
+async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(
+    peers: FakePeers, removals: list[PlacedOrder]
+) -> None:
+    gate = peers.ordered_cart.hold("RemoveAllOrdered")
+    async with removing(peers) as client:
+        calls = [asyncio.create_task(client.remove_ordered(removals[0]))]
+        await until_called(peers, 1)
+        calls += [asyncio.create_task(client.remove_ordered(each)) for each in removals[1:]]
+        await until_called(peers, 2)
+        gate.set()
+        await asyncio.gather(*calls)
     assert peers.cart.lines == {}
 
 

@@ -1,7 +1,7 @@
 """Batch processors that do nothing while nothing is recorded: the SDK's wake an idle process at every interval."""
 
 from collections.abc import Callable
-from threading import Timer
+from threading import Lock, Timer
 
 from opentelemetry.sdk._logs import ReadWriteLogRecord
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
@@ -41,20 +41,35 @@ class LogBatches(BatchLogRecordProcessor):
 
 
 class _DelayedFlush:
-    """Flushes, in a thread, a delay after the first of any number of calls of `schedule`."""
+    """Flushes, in a thread, a delay after the first of any number of calls of `schedule`.
+
+    There is one flush at a time: while a collector hangs, waiting threads would pile up.
+    """
 
     def __init__(self, flush: Callable[[], bool], delay_milliseconds: int) -> None:
         self._flush = flush
         self._delay_seconds = delay_milliseconds / 1000
+        self._lock = Lock()
+        self._wanted = False
         self._scheduled = False
 
     def schedule(self) -> None:
-        if not self._scheduled:
+        self._wanted = True
+        if self._scheduled:
+            return
+        with self._lock:
+            if self._scheduled:
+                return
             self._scheduled = True
-            timer = Timer(self._delay_seconds, self._run)
-            timer.daemon = True  # shutdown exports what is left
-            timer.start()
+        timer = Timer(self._delay_seconds, self._run)
+        timer.daemon = True  # shutdown exports what is left
+        timer.start()
 
     def _run(self) -> None:
-        self._scheduled = False  # before the flush, which may miss what is recorded meanwhile
+        self._wanted = False  # before the flush, which may miss what is recorded meanwhile
         self._flush()
+        with self._lock:
+            self._scheduled = False
+            again = self._wanted
+        if again:
+            self.schedule()
