@@ -55,8 +55,6 @@ class _DelayedFlush:
 
     def schedule(self) -> None:
         self._wanted = True
-        if self._scheduled:
-            return
         with self._lock:
             if self._scheduled:
                 return
