@@ -42,8 +42,8 @@ PARAMETERS: dict[str, Any] = {
 }
 COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"
 """Counts all rows of a table that is as long as the backlog."""
-IN_ORDER = {"LIST": "ix_orders_created_at"}
-"""Reads the first rows of an index and stops at its limit."""
+IN_ORDER = dict.fromkeys(("LIST", "LIST_DONE"), "ix_orders_created_at")
+"""Read the first rows of an index and stop at their limit."""
 
 
 def texts() -> dict[str, str]:

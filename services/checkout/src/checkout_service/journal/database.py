@@ -32,6 +32,7 @@ class Dialect:
     for_update: str
     skip_locked: str
     items: str
+    listed: str
     parameter: str
 
     def render(self, text: str) -> str:
@@ -41,6 +42,7 @@ class Dialect:
             "for_update": self.for_update,
             "skip_locked": self.skip_locked,
             "items": self.items,
+            "listed": self.listed.format(items=self.items),
         }
         for name, fragment in FRAGMENTS.items():
             fields[name] = fragment.format(**fields)

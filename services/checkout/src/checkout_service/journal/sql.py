@@ -11,7 +11,7 @@ import orjson
 from typing_extensions import override
 
 from chassis.paging import Position
-from checkout_service.domain import OPEN, PlacedOrder, State, Transition
+from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
@@ -246,7 +246,7 @@ class SqlJournal(Journal):
         if not states:
             return readable_entries(await self._report(statements.LIST, limit=limit))
         # One query for each state, so that each reads only the rows that it may return.
-        found = [await self._report(statements.LIST_STATE, state=state, limit=limit) for state in set(states)]
+        found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
 
@@ -319,3 +319,10 @@ class SqlJournal(Journal):
         if items is not None:
             values["items"] = orjson.dumps(items).decode()
         return text, values
+
+
+def _list_of(state: State) -> str:
+    """Return the statement that lists the orders of a state by an index."""
+    if state is State.DONE:
+        return statements.LIST_DONE
+    return statements.LIST_RELEASED if state in RELEASED_CART else statements.LIST_ACTIVE

@@ -17,7 +17,14 @@ from checkout_service.journal.database import Database, Dialect, Parameters, Row
 from checkout_service.ports import JournalUnavailable
 
 # SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
-DIALECT = Dialect(now="unix_time()", for_update="", skip_locked="", items="json_each(:items)", parameter=":{}")
+DIALECT = Dialect(
+    now="unix_time()",
+    for_update="",
+    skip_locked="",
+    items="json_each(:items)",
+    listed="order_id IN (SELECT value->>'order_id' FROM {items})",
+    parameter=":{}",
+)
 
 Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]
 

@@ -8,6 +8,7 @@
     {tries}        whether earlier attempts have failed: a part of the conditions of partial indexes
     {queue}        a state of orders, or a kind of outbox items
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
+    {listed}       whether an element has the `order_id`
 
 Within a transaction, an INSERT that depends on the UPDATE before it looks for the state that the UPDATE wrote.
 """
@@ -19,9 +20,10 @@ from checkout_service.ports import NOTIFICATIONS
 
 FRAGMENTS = {
     # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them
-    # that recovery continues.
+    # that recovery continues; orders that ended without an effect.
     "active": "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')",
     "open": "state IN ('CHARGING', 'VOIDING')",
+    "released_cart": "state IN ('DECLINED', 'VOIDED', 'ABANDONED')",
     # Orders that hold their cart: the condition of a unique partial index.
     "live_cart": """
         cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
@@ -45,7 +47,7 @@ FIND_OF_CART = "SELECT {entry} FROM orders WHERE user_id = :user_id AND cart_eta
 
 READ = "SELECT {entry} FROM orders WHERE order_id = :order_id"
 
-READ_MANY = "SELECT {entry} FROM orders WHERE order_id IN (SELECT value->>'order_id' FROM {items})"
+READ_MANY = "SELECT {entry} FROM orders WHERE {listed}"
 
 INSERT = """
     INSERT INTO orders (
@@ -207,7 +209,7 @@ RELEASE_EVENT = """
     ON CONFLICT DO NOTHING
 """
 
-RELEASE_OWN = "UPDATE orders SET lease_until = 0 WHERE {open} AND worker = :worker"
+RELEASE_OWN = "UPDATE orders SET lease_until = 0 WHERE {active} AND {open} AND worker = :worker"
 
 POSTPONE = """
     UPDATE outbox SET due_at = {now} + :delay_seconds, failures = :failures, reason = :reason
@@ -235,23 +237,24 @@ REQUEUE = """
 # of the other, and the order would remain SHIPPED.
 LOCK_ORDERS = """
     SELECT order_id FROM orders
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id {for_update}
+    WHERE {listed} ORDER BY order_id {for_update}
 """
 
 DELETE_SENT = """
-    DELETE FROM outbox WHERE (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM {items})
+    DELETE FROM outbox
+    WHERE {listed} AND (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM {items})
 """
 
 SENT_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, value->>'step', {now}, state, attempt, ''
     FROM {items} JOIN orders ON order_id = value->>'order_id'
-    WHERE TRUE ON CONFLICT DO NOTHING
+    WHERE {listed} ON CONFLICT DO NOTHING
 """
 
 SET_DONE = """
     UPDATE orders SET state = 'DONE', updated_at = {now}
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND state = 'SHIPPED'
+    WHERE {listed} AND state = 'SHIPPED'
         AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
     RETURNING order_id
 """
@@ -259,7 +262,7 @@ SET_DONE = """
 DONE_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, 'done', {now} + 0.000001, state, attempt, ''
-    FROM orders WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND state = 'DONE'
+    FROM orders WHERE {listed} AND state = 'DONE'
     ON CONFLICT DO NOTHING
 """
 
@@ -277,20 +280,19 @@ OLD = """
 
 DELETE_ORDERS = """
     DELETE FROM orders
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) AND updated_at < {now} - :older_than_seconds
+    WHERE {listed} AND updated_at < {now} - :older_than_seconds
         AND {finished}
     RETURNING order_id
 """
 
 DELETE_EVENTS = """
     DELETE FROM order_events
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items})
-        AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
+    WHERE {listed} AND NOT EXISTS (SELECT 1 FROM orders WHERE orders.order_id = order_events.order_id)
 """
 
 OUTBOX_OF = """
     SELECT order_id, kind, dead_at IS NOT NULL AS dead FROM outbox
-    WHERE order_id IN (SELECT value->>'order_id' FROM {items}) ORDER BY order_id, kind
+    WHERE {listed} ORDER BY order_id, kind
 """
 
 COUNT_ACTIVE = """
@@ -308,8 +310,17 @@ COUNT_FUTURE = """
 
 LIST = "SELECT {entry} FROM orders ORDER BY created_at DESC, order_id DESC LIMIT :limit"
 
-LIST_STATE = """
-    SELECT {entry} FROM orders WHERE state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
+LIST_ACTIVE = """
+    SELECT {entry} FROM orders WHERE {active} AND state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
+"""
+
+LIST_RELEASED = """
+    SELECT {entry} FROM orders WHERE {released_cart} AND state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
+"""
+
+# Most orders are done, so the first of all orders by time contain enough.
+LIST_DONE = """
+    SELECT {entry} FROM orders WHERE state = 'DONE' ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
 # Limited to the rows of an index that exists for carts: one more would cost every order a write.
