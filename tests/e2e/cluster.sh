@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
 # tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
-# reinstallation, production values over TLS. Each step is a function; without arguments all steps run in order.
+# sizing, reinstallation, production values over TLS. Each step is a function; without arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
@@ -17,8 +17,8 @@ services=()
 for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
     restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
-    replace_key_under_load scale_and_spread scale_storefront restart_with_customers reinstall
-    remove_everything production_tls)
+    replace_key_under_load scale_and_spread scale_storefront size_checkout restart_with_customers
+    reinstall remove_everything production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -116,7 +116,7 @@ YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service package scripts=(--from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py)
+    local service package scripts=(--from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py --from-file=tests/e2e/orders.py)
     for service in "${services[@]}"; do
         package=${service//-/_}
         scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
@@ -314,6 +314,59 @@ scale_storefront() {
     k scale "deployment/$release-storefront" --replicas=1 >/dev/null
     wait_until_ready
     wait_for_old_pods
+}
+
+size_checkout() {
+    log "sizing: what an order costs each workload, and three replicas of checkout, with a CPU limit, beside one"
+    local limits=/spec/template/spec/containers/0/resources/limits/cpu replicas one
+    wait_for_old_pods
+    place_orders 1200
+    patch_checkout '{"op": "add", "path": "'"$limits"'", "value": "150m"}'
+    for replicas in 1 3; do
+        k scale "deployment/$release-checkout" --replicas="$replicas" >/dev/null
+        wait_until_ready
+        wait_for_old_pods
+        place_orders "$((replicas * 400))"
+        [[ $replicas != 1 ]] || one=$orders_a_second
+    done
+    patch_checkout '{"op": "remove", "path": "'"$limits"'"}'
+    k scale "deployment/$release-checkout" --replicas=1 >/dev/null
+    wait_until_ready
+    wait_for_old_pods
+    awk -v one="$one" -v three="$orders_a_second" \
+        'BEGIN {printf "three replicas place %.2f times the orders of one\n", three / one; exit three < 2.2 * one}' ||
+        fail "checkout does not scale"
+}
+
+patch_checkout() { k patch "deployment/$release-checkout" --type=json --patch "[$1]" >/dev/null; }
+
+orders_a_second=0
+place_orders() { # ORDERS: of three lines; set orders_a_second, and print what an order costs each workload
+    local before after
+    run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 48
+    for _ in $(seq 180); do [[ $(k logs e2e-orders 2>/dev/null) != *filled* ]] || break; sleep 1; done
+    before=$(used)
+    finish_pod e2e-orders 300 >"$work/orders.json"
+    sleep 2 # confirmations, telemetry
+    after=$(used)
+    orders_a_second=$(sed -n 's/.*"orders_a_second": \([0-9.]*\).*/\1/p' "$work/orders.json")
+    printf '%s orders a second\n%-24s %10s %10s\n' "$orders_a_second" workload "ms/order" "RSS MiB"
+    paste <(echo "$before") <(echo "$after") | awk -v orders="$1" '
+        {ms = ($5 - $2) * 10 / orders; sum += ms}
+        ms >= 0.05 {printf "%-24s %10.2f %10.1f\n", $1, ms, $6 / 1024}
+        END {printf "%-24s %10.2f\n", "all", sum}'
+}
+
+used() { # for each workload: its name, hundredths of a second of CPU so far, resident KiB of its largest main process
+    local name pod
+    for name in "${services[@]}" storefront postgresql valkey; do
+        for pod in $(k get pods --selector "app.kubernetes.io/instance=$release,app.kubernetes.io/name=$name" --output name); do
+            k exec "$pod" --quiet -- sh -c 'grep VmRSS /proc/1/status; cat /proc/[0-9]*/stat 2>/dev/null'
+        done | awk -v name="$name" '
+            $1 == "VmRSS:" {if ($2 > most) most = $2; next}
+            {sub(/.*\) /, ""); cpu += $12 + $13}
+            END {print name "\t" cpu "\t" most}'
+    done
 }
 
 restart_with_customers() {
