@@ -1,4 +1,4 @@
-"""Fills carts and then places an order for each, as fast as the shop answers: `python orders.py ORDERS LINES IN_FLIGHT`.
+"""Fills carts, then orders each as fast as the shop answers: `python orders.py ORDERS LINES IN_FLIGHT`.
 
 Addresses come from CART_ADDR, PRODUCT_CATALOG_ADDR and CHECKOUT_ADDR. Prints `filled` when the carts are, waits for
 PAUSE_SECONDS, and prints one line of JSON at the end. Exits with status 1 if an order failed.
