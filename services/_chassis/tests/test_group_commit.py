@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from chassis import group_commit
 from chassis.group_commit import GroupCommit
 
 
@@ -84,78 +83,3 @@ async def test_work_is_done_in_order_of_arrival(count: int) -> None:
     await asyncio.gather(*(commits.run(number) for number in range(count)))
     await commits.close()
     assert [number for batch in disk.batches for number in batch] == list(range(count))
-
-
-class QuickDisk(Disk):
-    """A disk that records which thread flushed each batch. The event loop cannot flush while it is `locked`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.threads: list[str] = []
-        self.locked = False
-
-    def flush(self, numbers: Sequence[int]) -> list[int]:
-        self.threads.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
-        return super().flush(numbers)
-
-    def try_flush(self, numbers: Sequence[int]) -> list[int] | None:
-        return None if self.locked else self.flush(numbers)
-
-
-def flush_takes(monkeypatch: pytest.MonkeyPatch, *, long: bool) -> None:
-    monkeypatch.setattr(group_commit, "QUICK_SECONDS", 0 if long else 60)
-
-
-async def test_work_that_arrives_in_one_turn_of_the_loop_shares_a_flush_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush_takes(monkeypatch, long=False)
-    disk = QuickDisk()
-    commits = GroupCommit(disk.flush, disk.try_flush)
-    assert await asyncio.gather(*(commits.run(number) for number in (1, 2, 3))) == [2, 4, 6]
-    assert await commits.run(4) == 8
-    await commits.close()
-    assert (disk.threads, disk.batches) == (["loop", "loop"], [[1, 2, 3], [4]])
-
-
-async def test_after_a_slow_flush_a_thread_flushes_until_one_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = QuickDisk()
-    commits = GroupCommit(disk.flush, disk.try_flush)
-    for long in (True, True, False, False):
-        flush_takes(monkeypatch, long=long)
-        await commits.run(1)
-    await commits.close()
-    assert disk.threads == ["loop", "thread", "thread", "loop"]
-
-
-async def test_work_that_would_wait_for_a_lock_waits_on_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush_takes(monkeypatch, long=False)
-    disk = QuickDisk()
-    disk.locked = True
-    commits = GroupCommit(disk.flush, disk.try_flush)
-    assert await commits.run(1) == 2
-    disk.locked = False
-    assert await commits.run(2) == 4
-    await commits.close()
-    assert disk.threads == ["thread", "loop"]
-
-
-async def test_a_failed_flush_on_the_loop_fails_only_the_work_of_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush_takes(monkeypatch, long=False)
-    disk = QuickDisk()
-    commits = GroupCommit(disk.flush, disk.try_flush)
-    failed = await asyncio.gather(commits.run(-1), commits.run(1), return_exceptions=True)
-    assert [type(error) for error in failed] == [OSError, OSError]
-    assert await commits.run(3) == 6
-    await commits.close()
-    assert disk.threads == ["loop", "loop"]
-
-
-async def test_work_of_a_cancelled_caller_is_flushed_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush_takes(monkeypatch, long=False)
-    disk = QuickDisk()
-    commits = GroupCommit(disk.flush, disk.try_flush)
-    cancelled, waiting = (asyncio.create_task(commits.run(number)) for number in (1, 2))
-    await asyncio.sleep(0)
-    cancelled.cancel()
-    assert await waiting == 4
-    await commits.close()
-    assert (disk.threads, disk.batches) == (["loop"], [[1, 2]])

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis import group_commit
 from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter
-
-
-@pytest.fixture(autouse=True)
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "QUICK_SECONDS", 60)
 
 
 @pytest.fixture

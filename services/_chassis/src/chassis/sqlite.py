@@ -13,8 +13,6 @@ Work = Callable[[sqlite3.Connection], T]
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
 
-_PRIMARY_CODE = 0xFF  # of an extended error code
-
 
 def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     """Open a file in autocommit mode, such that a commit returns when the data is on disk.
@@ -31,24 +29,12 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     return connection
 
 
-def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
-    """Set how long statements wait for a lock that another process holds."""
-    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-
-
-def _is_locked(error: sqlite3.Error) -> bool:
-    """Return whether a statement failed because of a lock that another process holds."""
-    # Errors that Python raises itself have no code.
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-
-
 class SqliteWriter:
     """Writes to a file. A full disk, an I/O error and a lock timeout all raise sqlite3.OperationalError."""
 
     def __init__(self, path: Path, **functions: Callable[[], Any]) -> None:
         self._connection = connect(path, **functions)
-        _wait_for_locks(self._connection, 0)
-        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit, self._try_commit)
+        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit)
 
     async def run(self, work: Work[T]) -> T:
         """Run the work in a transaction and return its result once it is on disk.
@@ -63,23 +49,7 @@ class SqliteWriter:
         self._connection.close()
 
     def _commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
-        _wait_for_locks(self._connection, ANSWER_WITHIN_SECONDS)
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        finally:
-            _wait_for_locks(self._connection, 0)
-        return self._run_and_commit(batch)
-
-    def _try_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any] | None:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if _is_locked(error):
-                return None
-            raise
-        return self._run_and_commit(batch)
-
-    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
+        self._connection.execute("BEGIN IMMEDIATE")
         try:
             results = [work(self._connection) for work in batch]
             self._connection.execute("COMMIT")
