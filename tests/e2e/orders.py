@@ -1,7 +1,8 @@
 """Fills carts, then orders each as fast as the shop answers: `python orders.py ORDERS LINES IN_FLIGHT`.
 
-Addresses come from CART_ADDR, PRODUCT_CATALOG_ADDR and CHECKOUT_ADDR. Prints `filled` when the carts are, waits for
-PAUSE_SECONDS, and prints one line of JSON at the end. Exits with status 1 if an order failed.
+Beside this script is checkout's smoke module as `smoke_checkout.py`; addresses come from CART_ADDR, CHECKOUT_ADDR and
+PRODUCT_CATALOG_ADDR. Prints `filled` when the carts are, waits for PAUSE_SECONDS, and prints one line of JSON at the end.
+Exits with status 1 if an order failed.
 """
 
 import asyncio
@@ -12,12 +13,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from importlib import import_module
 
 import grpc
-from smoke_checkout import smoke_call
 
 from chassis.client import channel
 from chassis.errors import DomainError
+from chassis.smoke import SmokeCall
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -56,6 +58,7 @@ async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]],
 
 async def main(orders: int, lines: int, in_flight: int) -> int:
     """Print orders per second and the failures by kind; return 0 if there is none."""
+    smoke_call: Callable[[str], SmokeCall] = import_module("smoke_checkout").smoke_call
     carts = CartServiceStub(await connect("CART_ADDR", "shop.CartService"))
     checkout = CheckoutServiceStub(await connect("CHECKOUT_ADDR", "shop.CheckoutService"))
     catalog = ProductCatalogServiceStub(await connect("PRODUCT_CATALOG_ADDR", "shop.ProductCatalogService"))

@@ -498,22 +498,17 @@ DEVICES = (
     Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sqlite.py",
-        "        _wait_for_locks(self._connection, ANSWER_WITHIN_SECONDS)\n"
+        '        self._connection.execute("BEGIN IMMEDIATE")\n'
         "        try:\n"
-        '            self._connection.execute("BEGIN IMMEDIATE")\n'
-        "        finally:\n"
-        "            _wait_for_locks(self._connection, 0)\n"
-        "        return self._run_and_commit(batch)\n"
-        "\n"
-        "    def _try_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any] | None:\n",
+        "            results = [work(self._connection) for work in batch]\n"
+        '            self._connection.execute("COMMIT")\n',
         '        while self._connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
         '        self._connection.execute("BEGIN IMMEDIATE")\n'
         "        results = [work(self._connection) for work in batch]\n"
         '        __import__("threading").Timer(0.05, self._connection.execute, ["COMMIT"]).start()\n'
         "        return results\n"
-        "\n"
-        "    def _try_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any] | None:\n"
-        "        return None\n",
+        "        try:\n"
+        "            pass\n",
         _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
         MANY_KILLS,
     ),

@@ -311,11 +311,13 @@ COUNT_FUTURE = """
 LIST = "SELECT {entry} FROM orders ORDER BY created_at DESC, order_id DESC LIMIT :limit"
 
 LIST_ACTIVE = """
-    SELECT {entry} FROM orders WHERE {active} AND state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
+    SELECT {entry} FROM orders WHERE {active} AND state = :state
+    ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
 LIST_RELEASED = """
-    SELECT {entry} FROM orders WHERE {released_cart} AND state = :state ORDER BY created_at DESC, order_id DESC LIMIT :limit
+    SELECT {entry} FROM orders WHERE {released_cart} AND state = :state
+    ORDER BY created_at DESC, order_id DESC LIMIT :limit
 """
 
 # Most orders are done, so the first of all orders by time contain enough.
