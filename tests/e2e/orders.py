@@ -1,7 +1,7 @@
 """Fills carts, then orders each as fast as the shop answers: `python orders.py ORDERS LINES IN_FLIGHT`.
 
 Beside this script is checkout's smoke module as `smoke_checkout.py`; addresses come from CART_ADDR, CHECKOUT_ADDR and
-PRODUCT_CATALOG_ADDR. Prints `filled` when the carts are, waits for PAUSE_SECONDS, and prints one line of JSON at the end.
+PRODUCT_CATALOG_ADDR. Prints `filled` when the carts are, waits for PAUSE_SECONDS, and prints a line of JSON at the end.
 Exits with status 1 if an order failed.
 """
 
@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
+from typing import cast
 
 import grpc
 
@@ -22,6 +23,7 @@ from chassis.errors import DomainError
 from chassis.smoke import SmokeCall
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
@@ -73,7 +75,7 @@ async def main(orders: int, lines: int, in_flight: int) -> int:
 
     async def place(user: str) -> None:
         try:
-            await checkout.PlaceOrder(smoke_call(user).request)
+            await checkout.PlaceOrder(cast("PlaceOrderRequest", smoke_call(user).request))
         except DomainError as error:
             failed[f"{type(error).__name__} {error}"] += 1
 
