@@ -1,14 +1,13 @@
 """A running shop for tests of single faults: configure its processes, place orders, check the invariants."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chassis.errors import DomainError, InvalidArgument
 from shop.checkout_pb2 import PlaceOrderRequest
-from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop_cli.local.processes import Process
 from shop_cli.prove.clients import ShopClients, open_clients
@@ -20,6 +19,7 @@ from shop_cli.prove.invariants import InvariantResult, check_invariants
 from shop_cli.prove.ledgers import Charge, card_hmac, read_charges
 from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.shop_under_test import START_SECONDS, Database, ShopUnderTest, shop_under_test
+from shop_internal.orders_pb2 import ListOrdersRequest
 
 _NO_LIMIT = 1_000_000
 _POLL_SECONDS = 0.02
@@ -65,14 +65,17 @@ class FaultTestbed:
         await process.start(**variables)
         await process.wait_until_serving(START_SECONDS)
         if name in self.shop.checkouts:
-            await self._wait_until_connected(self.clients.checkouts[self.shop.checkouts.index(name)])
+            checkout = self.clients.checkouts[self.shop.checkouts.index(name)]
+            await self._wait_until_connected(lambda: checkout.PlaceOrder(PlaceOrderRequest()))
+        if name == self.shop.checkouts[-1]:
+            await self._wait_until_connected(lambda: self.clients.journal.ListOrders(ListOrdersRequest(limit=-1)))
 
-    async def _wait_until_connected(self, checkout: CheckoutServiceStub) -> None:
+    async def _wait_until_connected(self, make_invalid_call: Callable[[], Awaitable[object]]) -> None:
         # Until the channel has reconnected, calls fail without reaching the process and its failpoints.
         async with asyncio.timeout(START_SECONDS):
             while True:
                 try:
-                    await checkout.PlaceOrder(PlaceOrderRequest())
+                    await make_invalid_call()
                 except InvalidArgument:
                     return
                 except DomainError:
