@@ -15,6 +15,9 @@ from shop_testkit.running_shop import RunningShop
 SOON = 60_000
 """Milliseconds in which everything recovers, on a busy machine too."""
 
+RECONNECTED_SECONDS = 1.5
+"""A channel waits up to 1.2 s after a connection was refused, and an order is tried for 0.7 s."""
+
 
 @asynccontextmanager
 async def down(shop: RunningShop, service: str) -> AsyncIterator[None]:
@@ -51,6 +54,7 @@ async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) 
     await payment.stop()
     await payment.start(FAILPOINTS=f"{failpoint}=kill")
     await payment.wait_until_serving(60)
+    await asyncio.sleep(RECONNECTED_SECONDS)  # otherwise no charge may reach the failpoint
     order_id = await tab.place_order()
     await expect(tab.page.get_by_role("heading", name="In progress")).to_be_visible()
     await payment.wait()

@@ -116,7 +116,7 @@ YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service package scripts=(--from-file=tests/e2e/load.py --from-file=tests/e2e/probe.py --from-file=tests/e2e/orders.py)
+    local service package scripts=(--from-file=tests/e2e/{load,probe,orders}.py)
     for service in "${services[@]}"; do
         package=${service//-/_}
         scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
@@ -346,11 +346,11 @@ place_orders() { # ORDERS: of three lines; set orders_a_second, and print what a
     run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 48
     for _ in $(seq 180); do [[ $(k logs e2e-orders 2>/dev/null) != *filled* ]] || break; sleep 1; done
     before=$(used)
-    finish_pod e2e-orders 300 >"$work/orders.json"
+    finish_pod e2e-orders 300 | tee "$work/orders.json"
     sleep 2 # confirmations, telemetry
     after=$(used)
     orders_a_second=$(sed -n 's/.*"orders_a_second": \([0-9.]*\).*/\1/p' "$work/orders.json")
-    printf '%s orders a second\n%-24s %10s %10s\n' "$orders_a_second" workload "ms/order" "RSS MiB"
+    printf '%-24s %10s %10s\n' workload "ms/order" "RSS MiB"
     paste <(echo "$before") <(echo "$after") | awk -v orders="$1" '
         {ms = ($5 - $2) * 10 / orders; sum += ms}
         ms >= 0.05 {printf "%-24s %10.2f %10.1f\n", $1, ms, $6 / 1024}

@@ -280,8 +280,7 @@ OLD = """
 
 DELETE_ORDERS = """
     DELETE FROM orders
-    WHERE {listed} AND updated_at < {now} - :older_than_seconds
-        AND {finished}
+    WHERE {listed} AND updated_at < {now} - :older_than_seconds AND {finished}
     RETURNING order_id
 """
 
