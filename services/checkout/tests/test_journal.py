@@ -709,6 +709,21 @@ async def test_orders_are_listed_by_state(journal: Journal, new_order: Make) -> 
     assert [entry.order_id for entry in listed] == [open_one.order.order_id]
 
 
+async def test_finished_and_refused_orders_are_listed_by_state(journal: Journal, new_order: Make) -> None:
+    done, declined = await shipped(journal, new_order("one")), new_order("two")
+    await journal.settle([Sent(done, kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    await journal.insert(declined)
+    await journal.update(declined.claim, Transition(State.CHARGING, State.DECLINED))
+    listed = {
+        state: [entry.order_id for entry in await journal.list_orders([state], stuck=False, limit=10)]
+        for state in State
+    }
+    assert {state: found for state, found in listed.items() if found} == {
+        State.DONE: [done],
+        State.DECLINED: [declined.order.order_id],
+    }
+
+
 async def test_an_order_whose_state_does_not_change_is_stuck(
     journal: Journal, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

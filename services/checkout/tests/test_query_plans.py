@@ -6,11 +6,11 @@ hundred thousand orders and the statistics of a million; its tables then seem te
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 import pytest
@@ -20,6 +20,8 @@ from checkout_service.domain import State
 from checkout_service.journal import postgres, sqlite, statements
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.statements import Claims
+
+Explain: TypeAlias = Callable[[str], list[dict[str, Any]]]
 
 ORDERS = 100_000
 TABLES = {"orders", "order_events", "outbox"}
@@ -85,15 +87,29 @@ def reads_few(name: str, index: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def postgres_plan(postgres_process: str) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+def postgres_plan(postgres_process: str) -> Iterator[Explain]:
     """Return the nodes of a statement's plan on PostgreSQL."""
-    with psycopg.connect(postgres_process, autocommit=True) as admin:
-        admin.execute("CREATE DATABASE plans")
-    url = psycopg.conninfo.make_conninfo(postgres_process, dbname="plans")
+    with explaining(postgres_process, "plans", fill(ORDERS, snapshot="''") + STATISTICS) as explain:
+        yield explain
+
+
+@pytest.fixture(scope="module")
+def new_postgres_plan(postgres_process: str) -> Iterator[Explain]:
+    """Return the nodes of a statement's plan on PostgreSQL after the first orders, before it has statistics."""
+    with explaining(postgres_process, "new_plans", fill(FIRST_ORDERS, snapshot=SNAPSHOT)) as explain:
+        yield explain
+
+
+@contextmanager
+def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iterator[Explain]:
+    """Create a database with the journal's tables on the server; yields what explains a statement there."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
     try:
-        database.migrate(postgres_url_of(postgres_process), MIGRATIONS)
+        database.migrate(postgres_url_of(server, name), MIGRATIONS)
+        url = psycopg.conninfo.make_conninfo(server, dbname=name)
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-            for statement in FILL:
+            for statement in statements_before:
                 connection.execute(statement)
 
             def explain(text: str) -> list[dict[str, Any]]:
@@ -104,13 +120,13 @@ def postgres_plan(postgres_process: str) -> Iterator[Callable[[str], list[dict[s
 
             yield explain
     finally:
-        with psycopg.connect(postgres_process, autocommit=True) as admin:
-            admin.execute("DROP DATABASE plans WITH (FORCE)")
+        with psycopg.connect(server, autocommit=True) as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def postgres_url_of(url: str) -> str:
+def postgres_url_of(url: str, name: str) -> str:
     parts = psycopg.conninfo.conninfo_to_dict(url)
-    return f"postgresql://{parts.get('user', 'postgres')}@/plans?host={parts['host']}&port={parts.get('port', 5432)}"
+    return f"postgresql://{parts.get('user', 'postgres')}@/{name}?host={parts['host']}&port={parts.get('port', 5432)}"
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -120,27 +136,38 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 STATES = "(ARRAY['CHARGING','SHIPPED','VOIDED','DECLINED','ABANDONED'])"
-FILL = [
-    *(f"ALTER TABLE {table} SET (autovacuum_enabled = false)" for table in TABLES),
-    f"""
-    INSERT INTO orders (
-        order_id, scope, fingerprint, user_id, email, cart_etag, currency_code, total_units, total_nanos, state,
-        attempt, epoch, worker, lease_until, failures, reason, refusal, transaction_id, tracking_id, traceparent,
-        created_at, updated_at, snapshot
-    ) SELECT
-        md5(n::text), md5(n::text), md5(n::text), n, 'a@b.example', n, 'EUR', 1, 0,
-        CASE WHEN n % 100 = 0 THEN {STATES}[n / 100 % 5 + 1] ELSE 'DONE' END,
-        1, 1, 'one', n, n / 100 % 2, '', '', '', '', '', n, n, ''
-    FROM generate_series(1, {ORDERS}) AS n
-    """,  # noqa: S608 - constants
-    f"""
-    INSERT INTO order_events SELECT md5(n::text), 1, step, n, 'DONE', 1, ''
-    FROM generate_series(1, {ORDERS}) AS n CROSS JOIN (VALUES ('inserted'), ('done')) AS steps(step)
-    """,  # noqa: S608 - constants
-    f"""
-    INSERT INTO outbox SELECT md5(n::text), kind, n, n % 2, '', CASE WHEN n % 100 = 0 THEN n END
-    FROM generate_series(1, {ORDERS}) AS n CROSS JOIN (VALUES ('email'), ('empty_cart')) AS kinds(kind)
-    """,  # noqa: S608 - constants
+FIRST_ORDERS = 500
+SNAPSHOT = "repeat(md5(n::text), 30)"
+"""SQL of about as many bytes as a snapshot has."""
+
+
+def fill(orders: int, *, snapshot: str) -> list[str]:
+    """Return the statements that write orders, each with two events and two outbox items, without statistics."""
+    return [
+        *(f"ALTER TABLE {table} SET (autovacuum_enabled = false)" for table in TABLES),
+        f"""
+        INSERT INTO orders (
+            order_id, scope, fingerprint, user_id, email, cart_etag, currency_code, total_units, total_nanos, state,
+            attempt, epoch, worker, lease_until, failures, reason, refusal, transaction_id, tracking_id, traceparent,
+            created_at, updated_at, snapshot
+        ) SELECT
+            md5(n::text), md5(n::text), md5(n::text), n, 'a@b.example', n, 'EUR', 1, 0,
+            CASE WHEN n % 100 = 0 THEN {STATES}[n / 100 % 5 + 1] ELSE 'DONE' END,
+            1, 1, 'one', n, n / 100 % 2, '', '', '', '', '', n, n, CAST({snapshot} AS BYTEA)
+        FROM generate_series(1, {orders}) AS n
+        """,  # noqa: S608 - constants
+        f"""
+        INSERT INTO order_events SELECT md5(n::text), 1, step, n, 'DONE', 1, ''
+        FROM generate_series(1, {orders}) AS n CROSS JOIN (VALUES ('inserted'), ('done')) AS steps(step)
+        """,  # noqa: S608 - constants
+        f"""
+        INSERT INTO outbox SELECT md5(n::text), kind, n, n % 2, '', CASE WHEN n % 100 = 0 THEN n END
+        FROM generate_series(1, {orders}) AS n CROSS JOIN (VALUES ('email'), ('empty_cart')) AS kinds(kind)
+        """,  # noqa: S608 - constants
+    ]
+
+
+STATISTICS = [
     "ANALYZE orders, order_events, outbox",
     """
     UPDATE pg_class SET reltuples = reltuples * 10
@@ -169,18 +196,23 @@ def test_sqlite_finds_what_is_due_by_its_time(sqlite_plan: Callable[[str], list[
 
 
 @pytest.mark.parametrize(("name", "column"), BY_TIME.items())
-def test_postgresql_finds_what_is_due_by_its_time(
-    postgres_plan: Callable[[str], list[dict[str, Any]]], name: str, column: str
-) -> None:
+def test_postgresql_finds_what_is_due_by_its_time(postgres_plan: Explain, name: str, column: str) -> None:
     conditions = [node.get("Index Cond", "") for node in postgres_plan(TEXTS[name])]
     assert [condition for condition in conditions if column in condition]
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS.keys() - {COUNT_OF_THE_BACKLOG}))
-def test_postgresql_finds_rows_by_an_index(postgres_plan: Callable[[str], list[dict[str, Any]]], name: str) -> None:
+def test_postgresql_finds_rows_by_an_index(postgres_plan: Explain, name: str) -> None:
     reads = [node for node in postgres_plan(TEXTS[name]) if "Scan" in node["Node Type"]]
     scans = [node for node in reads if node.get("Relation Name") in TABLES and not_by_condition(node)]
     assert [node for node in scans if not reads_few(name, node.get("Index Name", ""))] == []
+
+
+@pytest.mark.parametrize("name", ["LOCK_ORDERS", "SENT_EVENTS", "SET_DONE", "DONE_EVENTS"])
+def test_postgresql_settles_the_first_orders_by_their_keys(new_postgres_plan: Explain, name: str) -> None:
+    """A plan that reads the whole table would be kept for a minute, while the table grows."""
+    reads = [node for node in new_postgres_plan(TEXTS[name]) if node.get("Relation Name") == "orders"]
+    assert [node["Node Type"] for node in reads if node["Node Type"] == "Seq Scan"] == []
 
 
 def not_by_condition(node: dict[str, Any]) -> bool:
