@@ -8,6 +8,7 @@ import httpx2
 import structlog
 
 from chassis import logging as chassis_logging
+from chassis import semconv
 from chassis.telemetry import Telemetry
 from shop_cli.local.otlp_receiver import receiving
 from shop_cli.local.ports import reserved
@@ -52,7 +53,7 @@ async def test_request_durations_are_recorded_by_status(start_api_on_sqlite: Sta
     async with start_api_on_sqlite(telemetry=telemetry) as api:
         await api.client.get("/api/auth/users")
         await api.client.post("/api/auth/login", json={})
-    recorded = [dict(attributes) for attributes in telemetry.http_durations.series]
+    recorded = [dict(attributes) for attributes in telemetry.histogram(semconv.HTTP_SERVER_DURATION).series]
     statuses = {(labels["http.route"], labels["http.response.status_code"]) for labels in recorded}
     assert statuses == {("/api/auth/users", 200), ("/api/auth/login", 400)}
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from chassis import semconv
 from chassis.serving import _SERVER_FAULTS
-from chassis.telemetry import durations, http_durations
 
 ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD_FOLDER = ROOT / "charts" / "shop" / "dashboards"
@@ -55,9 +55,7 @@ def instruments(source: Path) -> Iterator[tuple[str, str, str]]:
 
 def exported_names() -> set[str]:
     names = {name for source in SOURCES for found in instruments(source) for name in prometheus_names(*found)}
-    for side in ("server", "client"):
-        names |= prometheus_names(durations(side).name, "s", "histogram")
-    names |= prometheus_names(http_durations().name, "s", "histogram")
+    names |= {series for metric in semconv.METRICS for series in metric.series}
     return names | COLLECTOR_METRICS
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from chassis import errors, http_server, propagation
+from chassis import errors, http_server, propagation, semconv
 from chassis import logging as chassis_logging
 from chassis.http_server import HttpService, HttpServiceSettings
 from chassis.telemetry import Telemetry
@@ -115,7 +115,7 @@ async def test_durations_are_recorded_by_method_route_and_status() -> None:
         tuple(str(dict(attributes).get(name)) for name in ("http.route", "http.response.status_code")): sum(
             found.counts
         )
-        for attributes, found in telemetry.http_durations.series.items()
+        for attributes, found in telemetry.histogram(semconv.HTTP_SERVER_DURATION).series.items()
     }
     assert counts == {("/things/{name}", "200"): 2, ("None", "404"): 1, ("/bug", "500"): 1}
 
@@ -167,7 +167,7 @@ async def test_probes_are_neither_traced_nor_logged_nor_measured(recorded: Recor
         async with client_of(service(recorded.telemetry)) as client:
             bodies = [(await client.get(path)).json() for path in ("/healthz", "/readyz")]
     assert bodies == [{"status": "ok"}] * 2
-    assert (recorded.spans(), lines, recorded.telemetry.http_durations.series) == ([], [], {})
+    assert (recorded.spans(), lines, recorded.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series) == ([], [], {})
 
 
 async def test_requests_below_an_unobserved_path_are_neither_traced_nor_logged_nor_measured(recorded: Recorded) -> None:
@@ -177,7 +177,7 @@ async def test_requests_below_an_unobserved_path_are_neither_traced_nor_logged_n
         with structlog.testing.capture_logs() as logs:
             response = await client.get("/things/mug")
     assert (response.text, response.headers["x-content-type-options"]) == ("mug", "nosniff")
-    assert (recorded.spans(), logs, recorded.telemetry.http_durations.series) == ([], [], {})
+    assert (recorded.spans(), logs, recorded.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series) == ([], [], {})
 
 
 async def test_a_probe_by_another_method_is_refused() -> None:

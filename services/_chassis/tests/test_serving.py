@@ -9,7 +9,7 @@ from grpc_status import rpc_status
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
-from chassis import calls, errors
+from chassis import calls, errors, semconv
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, connect, serve
 
@@ -204,7 +204,7 @@ async def test_a_server_error_sets_the_span_status_without_the_error_text(record
 
 async def test_each_call_is_recorded_by_method_and_status(recorded: Recorded) -> None:
     await failure_of(raising(CartLost("lost")), recorded)
-    ((attributes, series),) = recorded.telemetry.server_durations.series.items()
+    ((attributes, series),) = recorded.telemetry.histogram(semconv.RPC_SERVER_DURATION).series.items()
     assert dict(attributes)["rpc.response.status_code"] == "NOT_FOUND"
     assert sum(series.counts) == 1
     assert [exemplar.span.span_id for exemplar in series.exemplars.values()] == [recorded.spans()[0].context.span_id]

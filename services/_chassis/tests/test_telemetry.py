@@ -173,7 +173,7 @@ def test_the_sampler_decides_about_a_span_without_a_parent(
 
 async def test_resident_memory_is_a_metric(collector: Collector) -> None:
     found = await exported(collector)
-    (point,) = found.metrics["process.memory.usage"].gauge.data_points
+    (point,) = found.metrics["process.memory.usage"].sum.data_points
     assert point.as_int > 1_000_000 or point.as_double > 1_000_000
 
 

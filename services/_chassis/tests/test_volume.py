@@ -7,13 +7,14 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.sqlite import connect
+from chassis.telemetry import Telemetry
 from chassis.volume import observe_volume
 
 
 def exported(url: str) -> dict[str, float]:
     """Return the values of all gauges of a database by name."""
     reader = InMemoryMetricReader()
-    observe_volume(MeterProvider([reader]).get_meter("test"), url)
+    observe_volume(Telemetry(meter=MeterProvider([reader]).get_meter("test")), url)
     data = reader.get_metrics_data()
     if data is None:
         return {}

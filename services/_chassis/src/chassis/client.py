@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
-from chassis import calls
+from chassis import calls, semconv
 from chassis.errors import DeadlineExceeded
 from chassis.propagation import baggage_attributes, inject
 from chassis.status import from_rpc_error
@@ -110,13 +110,13 @@ class _Method:
         self.raw = raw
         self.timeout_seconds = timeout_seconds
         self.tracer = telemetry.tracer
-        self.durations = telemetry.client_durations
+        self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
         self.span_attributes: dict[str, str | int] = {
-            "rpc.system.name": "grpc",
-            "rpc.method": name,
-            "server.address": host or target,
-            **({"server.port": int(port)} if port.isdecimal() else {}),
+            semconv.RPC_SYSTEM: "grpc",
+            semconv.RPC_METHOD: name,
+            semconv.SERVER_ADDRESS: host or target,
+            **({semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}),
         }
 
     def __call__(
@@ -136,12 +136,12 @@ class _Method:
     def record(self, span: Span, code: str, seconds: float) -> None:
         """End the span and record the duration."""
         if span.is_recording():
-            span.set_attribute("rpc.response.status_code", code)
+            span.set_attribute(semconv.RPC_STATUS, code)
             if code != "OK":
-                span.set_attribute("error.type", code)
+                span.set_attribute(semconv.ERROR_TYPE, code)
                 span.set_status(StatusCode.ERROR)
         span.end()
-        attributes = (("rpc.system.name", "grpc"), ("rpc.method", self.name), ("rpc.response.status_code", code))
+        attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, self.name), (semconv.RPC_STATUS, code))
         self.durations.record(seconds, attributes, span.get_span_context())
 
 

@@ -17,6 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chassis import semconv
 from chassis.metrics import Attributes
 from chassis.propagation import HEADERS, baggage_attributes, extract
 from chassis.telemetry import Telemetry
@@ -65,7 +66,7 @@ class ObservedApplication:
         self._app = app
         self._unobserved = tuple(unobserved)
         self._tracer = telemetry.tracer
-        self._durations = telemetry.http_durations
+        self._durations = telemetry.histogram(semconv.HTTP_SERVER_DURATION)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,7 +81,7 @@ class ObservedApplication:
         try:
             await self._app(scope, receive, sent.send)
         except Exception as error:
-            span.set_attribute("error.type", type(error).__name__)
+            span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
             log.exception("unexpected error", method=scope["method"], path=scope["path"])
             if not sent.complete:
                 raise
@@ -98,9 +99,9 @@ class ObservedApplication:
             }
         )
         attributes = {
-            "http.request.method": _method(scope),
-            "url.path": scope["path"],
-            "url.scheme": scope["scheme"],
+            semconv.HTTP_METHOD: _method(scope),
+            semconv.URL_PATH: scope["path"],
+            semconv.URL_SCHEME: scope["scheme"],
             **baggage_attributes(parent),
         }
         span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
@@ -114,16 +115,16 @@ class ObservedApplication:
         if span.is_recording():
             if route is not None:
                 span.update_name(f"{_method(scope)} {route}")
-                span.set_attribute("http.route", route)
-            span.set_attribute("http.response.status_code", status)
+                span.set_attribute(semconv.HTTP_ROUTE, route)
+            span.set_attribute(semconv.HTTP_STATUS, status)
             if status >= _SERVER_ERROR:
                 span.set_status(StatusCode.ERROR)
         span.end()
         attributes: Attributes = (
-            ("http.request.method", _method(scope)),
-            ("url.scheme", scope["scheme"]),
-            ("http.response.status_code", status),
-            *((("http.route", route),) if route is not None else ()),
+            (semconv.HTTP_METHOD, _method(scope)),
+            (semconv.URL_SCHEME, scope["scheme"]),
+            (semconv.HTTP_STATUS, status),
+            *(((semconv.HTTP_ROUTE, route),) if route is not None else ()),
         )
         self._durations.record(seconds, attributes, span.get_span_context())
 

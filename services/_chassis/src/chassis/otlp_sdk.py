@@ -1,7 +1,7 @@
 """Telemetry that is exported over OTLP by the OpenTelemetry SDK; `chassis.otlp` imports it only when it is enabled."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import trace
@@ -9,12 +9,10 @@ from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk.metrics import Exemplar, MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    Histogram,
     HistogramDataPoint,
     Metric,
     MetricExporter,
@@ -24,6 +22,7 @@ from opentelemetry.sdk.metrics.export import (
     ResourceMetrics,
     ScopeMetrics,
 )
+from opentelemetry.sdk.metrics.export import Histogram as SdkHistogram
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -32,24 +31,23 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, Tracer
 from typing_extensions import override
 
-from chassis.metrics import BOUNDS, Attributes, CallDurations, Series
+from chassis import semconv
+from chassis.metrics import Attributes, Histogram, Series
 from chassis.otlp_batches import LogBatches, SpanBatches
-from chassis.telemetry import SCOPE, Telemetry, durations, http_durations, resident_bytes
+from chassis.telemetry import SCOPE, Telemetry, resident_bytes
 
 
 def start_export(service_name: str) -> Telemetry:
     """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
     resource = Resource.create({"service.name": service_name, "service.namespace": "shop"})
-    server, client, http = durations("server"), durations("client"), http_durations()
-    metrics = ExporterWithCallDurations(OTLPMetricExporter(), resource, [server, client, http])
+    histograms: dict[str, Histogram] = {}
+    metrics = ExporterWithHistograms(OTLPMetricExporter(), resource, histograms)
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     tracers.add_span_processor(SpanBatches(OTLPSpanExporter()))
     meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
     loggers.add_log_record_processor(LogBatches(OTLPLogExporter()))
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
-    meter = meters.get_meter(SCOPE)
-    _observe_memory(meter)
 
     def shutdown() -> None:
         tracers.shutdown()
@@ -59,14 +57,9 @@ def start_export(service_name: str) -> Telemetry:
     tracer = tracers.get_tracer(SCOPE)
     if isinstance(tracers.sampler, ParentBased):
         tracer = ParentBasedTracer(tracer)
-    return Telemetry(tracer, meter, loggers.get_logger(SCOPE), server, client, http, shutdown)
-
-
-def _observe_memory(meter: Meter) -> None:
-    def resident(_options: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(resident_bytes())
-
-    meter.create_observable_gauge("process.memory.usage", [resident], unit="By", description="Resident memory")
+    telemetry = Telemetry(tracer, meters.get_meter(SCOPE), loggers.get_logger(SCOPE), histograms, shutdown=shutdown)
+    telemetry.observe(semconv.PROCESS_MEMORY, lambda: [(resident_bytes(), ())])
+    return telemetry
 
 
 class ParentBasedTracer(Tracer):
@@ -94,19 +87,19 @@ class ParentBasedTracer(Tracer):
         return self._tracer.start_as_current_span(*args, **kwargs)
 
 
-class ExporterWithCallDurations(MetricExporter):
-    """Adds call durations to every export of another exporter."""
+class ExporterWithHistograms(MetricExporter):
+    """Adds histograms to every export of another exporter."""
 
-    def __init__(self, exporter: MetricExporter, resource: Resource, durations: Sequence[CallDurations]) -> None:
+    def __init__(self, exporter: MetricExporter, resource: Resource, histograms: Mapping[str, Histogram]) -> None:
         super().__init__()
         self._exporter = exporter
         self._resource = resource
-        self._durations = durations
+        self._histograms = histograms
 
     @override
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
-        histograms = [_to_metric(durations) for durations in self._durations if durations.series]
-        added = ScopeMetrics(InstrumentationScope("shop.rpc"), histograms, "")
+        histograms = [_to_metric(each) for each in list(self._histograms.values()) if each.series]
+        added = ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
         # The encoder drops all but one entry per resource, so the histograms become a scope beside the SDK's own.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = MetricsData([ResourceMetrics(self._resource, [*scopes, added], "")])
@@ -121,26 +114,28 @@ class ExporterWithCallDurations(MetricExporter):
         self._exporter.shutdown(timeout_millis, **kwargs)
 
 
-def _to_metric(durations: CallDurations) -> Metric:
-    points = [_to_point(durations, attributes, series) for attributes, series in list(durations.series.items())]
-    return Metric(durations.name, durations.description, "s", Histogram(points, AggregationTemporality.CUMULATIVE))
+def _to_metric(histogram: Histogram) -> Metric:
+    points = [_to_point(histogram, attributes, series) for attributes, series in list(histogram.series.items())]
+    metric = histogram.metric
+    data = SdkHistogram(points, AggregationTemporality.CUMULATIVE)
+    return Metric(metric.name, metric.description, metric.unit, data)
 
 
-def _to_point(durations: CallDurations, attributes: Attributes, series: Series) -> HistogramDataPoint:
+def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> HistogramDataPoint:
     exemplars, series.exemplars = series.exemplars, {}
     counts = list(series.counts)
     return HistogramDataPoint(
         attributes=dict(attributes),
-        start_time_unix_nano=durations.started_unix_nano,
+        start_time_unix_nano=histogram.started_unix_nano,
         time_unix_nano=time.time_ns(),
         count=sum(counts),
-        sum=series.total_seconds,
+        sum=series.total,
         bucket_counts=counts,
-        explicit_bounds=BOUNDS,
-        min=series.min_seconds,
-        max=series.max_seconds,
+        explicit_bounds=histogram.metric.bounds,
+        min=series.minimum,
+        max=series.maximum,
         exemplars=[
-            Exemplar({}, call.seconds, call.time_unix_nano, call.span.span_id, call.span.trace_id)
+            Exemplar({}, call.value, call.time_unix_nano, call.span.span_id, call.span.trace_id)
             for call in exemplars.values()
         ],
     )

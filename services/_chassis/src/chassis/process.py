@@ -49,7 +49,7 @@ def run_process(
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
     if migrations is not None:
-        observe_volume(telemetry.meter, load_database_url(settings_type))
+        observe_volume(telemetry, load_database_url(settings_type))
     problems: list[str] = []
     try:
         uvloop.run(serve(settings, telemetry))

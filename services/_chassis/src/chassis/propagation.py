@@ -15,8 +15,10 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from chassis import semconv
+
 HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
-BAGGAGE_ATTRIBUTES = ("session.id", "synthetic_request")
+BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 # gRPC rejects calls with more than 8 KiB of metadata: longer baggage of one client must not fail its calls.
 _MAX_BAGGAGE_CHARACTERS = 2048
 

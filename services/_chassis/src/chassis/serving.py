@@ -20,7 +20,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from typing_extensions import override
 
-from chassis import calls
+from chassis import calls, semconv
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.propagation import HEADERS, baggage_attributes, extract
 from chassis.status import code_of, to_status
@@ -125,9 +125,9 @@ class _Method:
         self._handler = handler
         self._decode = decode
         self._tracer = telemetry.tracer
-        self._durations = telemetry.server_durations
+        self._durations = telemetry.histogram(semconv.RPC_SERVER_DURATION)
         self._limiter = limiter
-        self._span_attributes = {"rpc.system.name": "grpc", "rpc.method": name}
+        self._span_attributes = {semconv.RPC_SYSTEM: "grpc", semconv.RPC_METHOD: name}
 
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
@@ -177,17 +177,19 @@ class _Method:
     def _set_error(self, span: Span, code: str, error: Exception) -> None:
         if span.is_recording():
             # The text of an unexpected error may contain anything, so only its type is recorded.
-            span.set_attribute("error.type", error.reason if isinstance(error, DomainError) else type(error).__name__)
+            span.set_attribute(
+                semconv.ERROR_TYPE, error.reason if isinstance(error, DomainError) else type(error).__name__
+            )
             if code in _SERVER_FAULTS:
                 span.set_status(StatusCode.ERROR)
 
     def _record(self, span: Span, code: str, seconds: float) -> None:
         if span.is_recording():
-            span.set_attribute("rpc.response.status_code", code)
+            span.set_attribute(semconv.RPC_STATUS, code)
         span.end()
         attributes = (
-            ("rpc.system.name", "grpc"),
-            ("rpc.method", self._name),
-            ("rpc.response.status_code", code),
+            (semconv.RPC_SYSTEM, "grpc"),
+            (semconv.RPC_METHOD, self._name),
+            (semconv.RPC_STATUS, code),
         )
         self._durations.record(seconds, attributes, span.get_span_context())

@@ -1,26 +1,20 @@
-"""The tracer, meter, logger and call durations of a process. `chassis.otlp` configures their export."""
+"""The tracer, logger and metrics of a process. `chassis.otlp` configures their export."""
 
 import resource as process_resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from opentelemetry._logs import Logger
-from opentelemetry.metrics import Meter, NoOpMeter
+from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
 from opentelemetry.trace import NoOpTracer, Tracer
 
-from chassis.metrics import CallDurations
+from chassis.metrics import Attributes, Counter, Histogram
+from chassis.semconv import Kind, Metric
 
 SCOPE = "shop"
 
-
-def durations(side: str) -> CallDurations:
-    """Create the histograms of the calls that this process serves (`server`) or makes (`client`)."""
-    return CallDurations(f"rpc.{side}.call.duration", f"Duration of {side} calls")
-
-
-def http_durations() -> CallDurations:
-    """Create the histogram of the HTTP requests that this process serves."""
-    return CallDurations("http.server.request.duration", "Duration of HTTP requests")
+Read = Callable[[], Iterable[tuple[float, Attributes]]]
+"""Reads the present values of a metric, each with its attributes."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +24,38 @@ class Telemetry:
     tracer: Tracer = field(default_factory=NoOpTracer)
     meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
     logger: Logger | None = None
-    server_durations: CallDurations = field(default_factory=lambda: durations("server"))
-    client_durations: CallDurations = field(default_factory=lambda: durations("client"))
-    http_durations: CallDurations = field(default_factory=http_durations)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    counters: dict[str, Counter] = field(default_factory=dict)
     shutdown: Callable[[], None] = lambda: None
+
+    def histogram(self, metric: Metric) -> Histogram:
+        """Return the process's histogram of a metric."""
+        return self.histograms.setdefault(metric.name, Histogram(metric))
+
+    def counter(self, metric: Metric) -> Counter:
+        """Return the process's counter of a metric."""
+        counter = self.counters.get(metric.name)
+        if counter is None:
+            counter = self.counters[metric.name] = Counter(metric)
+            values = counter.values
+            self.observe(metric, lambda: [(value, attributes) for attributes, value in list(values.items())])
+        return counter
+
+    def observe(self, metric: Metric, read: Read) -> None:
+        """Read a metric's values at each export; an OSError of the reader leaves it out of the export."""
+
+        def callback(_options: CallbackOptions) -> Iterable[Observation]:
+            try:
+                return [Observation(value, dict(attributes)) for value, attributes in read()]
+            except OSError:
+                return []
+
+        create = {
+            Kind.COUNTER: self.meter.create_observable_counter,
+            Kind.UP_DOWN_COUNTER: self.meter.create_observable_up_down_counter,
+            Kind.GAUGE: self.meter.create_observable_gauge,
+        }[metric.kind]
+        create(metric.name, [callback], unit=metric.unit, description=metric.description)
 
 
 def resident_bytes() -> int:
