@@ -1,0 +1,275 @@
+"""The names of every span attribute and metric that the project exports, in one place.
+
+Names follow OpenTelemetry's semantic conventions where those have one; the others begin with `shop.`. Nothing else in
+the code spells a name out: renaming one here renames it in everything that is exported. `signals.md` beside the
+chassis's README is generated from this module.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+# --- attributes of the conventions ---
+RPC_SYSTEM = "rpc.system.name"
+RPC_METHOD = "rpc.method"
+# The conventions are about to call it rpc.status_code.
+RPC_STATUS = "rpc.response.status_code"
+ERROR_TYPE = "error.type"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+CLIENT_ADDRESS = "client.address"
+HTTP_METHOD = "http.request.method"
+HTTP_ROUTE = "http.route"
+HTTP_STATUS = "http.response.status_code"
+URL_PATH = "url.path"
+URL_SCHEME = "url.scheme"
+SESSION_ID = "session.id"
+USER_ID = "user.id"
+DB_SYSTEM = "db.system.name"
+DB_OPERATION = "db.operation.name"
+DB_BATCH_SIZE = "db.operation.batch.size"
+DB_QUERY_SUMMARY = "db.query.summary"
+DB_NAMESPACE = "db.namespace"
+DB_STATUS = "db.response.status_code"
+POOL_NAME = "db.client.connection.pool.name"
+POOL_STATE = "db.client.connection.state"
+CPU_MODE = "cpu.mode"
+GC_GENERATION = "cpython.gc.generation"
+
+# --- attributes of the shop ---
+SYNTHETIC_REQUEST = "synthetic_request"
+ERROR_REASON = "shop.error.reason"
+REQUEST_ID = "shop.request.id"
+SIGNAL = "shop.telemetry.signal"
+CACHE_NAME = "shop.cache.name"
+CACHE_RESULT = "shop.cache.result"
+FLUSH_STORE = "shop.flush.store"
+ORDER_ID = "shop.order.id"
+ORDER_CURRENCY = "shop.order.currency"
+ORDER_TOTAL = "shop.order.total"
+ORDER_ITEM_COUNT = "shop.order.item_count"
+ORDER_ATTEMPT = "shop.order.attempt"
+ORDER_REPLAYED = "shop.order.replayed"
+ORDER_STATE = "shop.order.state"
+ORDER_STEP = "shop.order.step"
+NOTIFICATION_KIND = "shop.notification.kind"
+DECLINE_REASON = "shop.payment.decline.reason"
+LETTER_STATE = "shop.email.letter.state"
+ATTEMPT_OUTCOME = "shop.email.attempt.outcome"
+MISMATCH_KIND = "shop.reconciliation.mismatch.kind"
+REFUSAL_REASON = "shop.employee_api.refusal.reason"
+
+
+class Kind(Enum):
+    """What a metric's values mean, and so how Prometheus stores them."""
+
+    COUNTER = "counter"
+    UP_DOWN_COUNTER = "up_down_counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+# Seconds: the bounds of the semantic conventions, with finer ones below 5 ms, where most calls fall.
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: of the instrument.
+        kind: decides between the SDK's instruments.
+        unit: UCUM: `s`, `By`, or what is counted in braces.
+        description: for the pages of metrics.
+        attributes: keys that its points may have; their values are bounded, never ids or input of users.
+        bounds: upper bounds of a histogram's buckets, in its unit.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    attributes: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = SECONDS
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The series that Prometheus's OTLP receiver makes of it."""
+        unit = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}.get(self.unit, "")
+        name = self.name.replace(".", "_")
+        base = name if name.endswith(unit) else name + unit
+        if self.kind is Kind.HISTOGRAM:
+            return (f"{base}_bucket", f"{base}_count", f"{base}_sum")
+        return (f"{base}_total" if self.kind is Kind.COUNTER else base,)
+
+
+_RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
+_STORE_CALL = (DB_SYSTEM, DB_OPERATION, ERROR_TYPE)
+
+# --- calls ---
+RPC_SERVER_DURATION = Metric(
+    "rpc.server.call.duration", Kind.HISTOGRAM, "s", "Duration of the calls that a service serves", _RPC
+)
+RPC_CLIENT_DURATION = Metric(
+    "rpc.client.call.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "Duration of the calls that a service makes",
+    (*_RPC, SERVER_ADDRESS),
+)
+HTTP_SERVER_DURATION = Metric(
+    "http.server.request.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "Duration of HTTP requests",
+    (HTTP_METHOD, URL_SCHEME, HTTP_STATUS, HTTP_ROUTE, ERROR_TYPE),
+)
+SMTP_CLIENT_DURATION = Metric(
+    "shop.smtp.client.operation.duration",
+    Kind.HISTOGRAM,
+    "s",
+    "Duration of the transmission of a letter to the mail relay",
+    (ERROR_TYPE,),
+)
+ACTIVE_REQUESTS = Metric(
+    "shop.server.active_requests", Kind.UP_DOWN_COUNTER, "{request}", "Calls and requests in flight"
+)
+REQUEST_LIMIT = Metric(
+    "shop.server.request_limit", Kind.GAUGE, "{request}", "Calls in flight above which a service sheds"
+)
+SHED_REQUESTS = Metric(
+    "shop.server.shed_requests", Kind.COUNTER, "{request}", "Calls refused because too many were in flight"
+)
+RETRIED_REQUESTS = Metric(
+    "shop.server.retried_requests",
+    Kind.COUNTER,
+    "{request}",
+    "Received calls that repeat a failed attempt",
+    (RPC_METHOD,),
+)
+
+# --- stores ---
+DB_CLIENT_DURATION = Metric(
+    "db.client.operation.duration", Kind.HISTOGRAM, "s", "Duration of the operations on a database", _STORE_CALL
+)
+POOL_CONNECTIONS = Metric(
+    "db.client.connection.count",
+    Kind.UP_DOWN_COUNTER,
+    "{connection}",
+    "Connections of a pool, by state: idle or used",
+    (POOL_NAME, POOL_STATE),
+)
+POOL_MAX = Metric(
+    "db.client.connection.max", Kind.UP_DOWN_COUNTER, "{connection}", "Size to which a pool may grow", (POOL_NAME,)
+)
+POOL_PENDING = Metric(
+    "db.client.connection.pending_requests",
+    Kind.UP_DOWN_COUNTER,
+    "{request}",
+    "Operations that wait for a connection of a pool",
+    (POOL_NAME,),
+)
+POOL_WAIT = Metric(
+    "db.client.connection.wait_time", Kind.HISTOGRAM, "s", "Time until a pool provided a connection", (POOL_NAME,)
+)
+FLUSH_DURATION = Metric(
+    "shop.flush.duration", Kind.HISTOGRAM, "s", "Duration of a batch of writes with its flush to disk", (FLUSH_STORE,)
+)
+FLUSH_SIZE = Metric(
+    "shop.flush.size", Kind.HISTOGRAM, "{write}", "Writes that shared a flush to disk", (FLUSH_STORE,), SIZES
+)
+STORE_USAGE = Metric("shop.store.usage", Kind.GAUGE, "By", "Size of the SQLite file with its write-ahead log")
+STORE_VOLUME_USAGE = Metric(
+    "shop.store.volume.usage", Kind.GAUGE, "By", "Used space of the volume with the SQLite file"
+)
+STORE_VOLUME_LIMIT = Metric(
+    "shop.store.volume.limit",
+    Kind.GAUGE,
+    "By",
+    "Size of the volume with the SQLite file, without what is reserved for root",
+)
+CACHE_LOOKUPS = Metric(
+    "shop.cache.lookups", Kind.COUNTER, "{lookup}", "Lookups in a cache: hit, stale or miss", (CACHE_NAME, CACHE_RESULT)
+)
+
+# --- processes ---
+PROCESS_CPU = Metric("process.cpu.time", Kind.COUNTER, "s", "CPU time of the process", (CPU_MODE,))
+PROCESS_MEMORY = Metric("process.memory.usage", Kind.UP_DOWN_COUNTER, "By", "Resident memory of the process")
+PROCESS_THREADS = Metric("process.thread.count", Kind.UP_DOWN_COUNTER, "{thread}", "Threads of the process")
+PROCESS_FILES = Metric(
+    "process.unix.file_descriptor.count", Kind.UP_DOWN_COUNTER, "{file_descriptor}", "Open file descriptors"
+)
+GC_COLLECTIONS = Metric(
+    "cpython.gc.collections", Kind.COUNTER, "{collection}", "Runs of Python's garbage collector", (GC_GENERATION,)
+)
+GC_PAUSE = Metric(
+    "shop.gc.pause", Kind.HISTOGRAM, "s", "Time in which a run of the garbage collector stopped the process"
+)
+LOOP_LAG = Metric(
+    "shop.event_loop.lag", Kind.HISTOGRAM, "s", "Delay between the time a timer was due and the time it ran"
+)
+TELEMETRY_DROPPED = Metric(
+    "shop.telemetry.dropped",
+    Kind.COUNTER,
+    "{item}",
+    "Spans, log records and metric exports lost because the collector did not take them",
+    (SIGNAL,),
+)
+
+# --- business ---
+ORDERS_PLACED = Metric("shop.orders.placed", Kind.COUNTER, "{order}", "Orders placed, by currency", (ORDER_CURRENCY,))
+REVENUE = Metric(
+    "shop.orders.revenue",
+    Kind.COUNTER,
+    "{amount}",
+    "Totals of placed orders, in units of their currency",
+    (ORDER_CURRENCY,),
+)
+ORDER_CHANGES = Metric("shop.orders.changes", Kind.COUNTER, "{change}", "Changes of an order's state", (ORDER_STATE,))
+ORDER_RETRIES = Metric(
+    "shop.orders.retries", Kind.COUNTER, "{retry}", "Steps of orders that were tried again", (ORDER_STEP,)
+)
+ORDERS_RECOVERED = Metric(
+    "shop.orders.recovered", Kind.COUNTER, "{order}", "Orders that recovery took over from a caller or a replica"
+)
+ORDERS = Metric(
+    "shop.orders.unfinished",
+    Kind.GAUGE,
+    "{order}",
+    "Unfinished orders by state; each replica reports the journal's",
+    (ORDER_STATE,),
+)
+OLDEST_OPEN_ORDER = Metric(
+    "shop.orders.oldest_open.age", Kind.GAUGE, "s", "Longest time since an open order last changed its state"
+)
+OUTBOX_BACKLOG = Metric("shop.outbox.backlog", Kind.GAUGE, "{notification}", "E-mails to send and carts to empty")
+OUTBOX_AGE = Metric("shop.outbox.oldest.age", Kind.GAUGE, "s", "Age of the oldest notification in the outbox")
+DEAD_LETTERS = Metric(
+    "shop.outbox.dead_letters", Kind.GAUGE, "{notification}", "Notifications that failed for good", (NOTIFICATION_KIND,)
+)
+FUTURE_ORDERS = Metric(
+    "shop.orders.future", Kind.GAUGE, "{order}", "Orders dated in the future, 1000 at most: the clock was set back"
+)
+MISMATCHES = Metric(
+    "shop.reconciliation.mismatches", Kind.GAUGE, "{order}", "Orders whose records disagree", (MISMATCH_KIND,)
+)
+RECONCILED_ORDERS = Metric("shop.reconciliation.orders", Kind.GAUGE, "{order}", "Orders whose records were compared")
+CART_ITEMS_ADDED = Metric("shop.cart.items_added", Kind.COUNTER, "{item}", "Items added to carts, by quantity")
+DECLINES = Metric("shop.payment.declines", Kind.COUNTER, "{charge}", "Charges that were declined", (DECLINE_REASON,))
+EMAIL_ATTEMPTS = Metric(
+    "shop.email.attempts", Kind.COUNTER, "{attempt}", "Attempts to send a letter", (ATTEMPT_OUTCOME,)
+)
+LETTERS = Metric("shop.email.letters", Kind.GAUGE, "{letter}", "Letters that are not sent", (LETTER_STATE,))
+OLDEST_LETTER = Metric(
+    "shop.email.oldest_letter.age", Kind.GAUGE, "s", "Age of the oldest letter that waits for the mail relay"
+)
+EMPLOYEE_API_REFUSALS = Metric(
+    "shop.employee_api.refusals",
+    Kind.COUNTER,
+    "{request}",
+    "Requests that are refused, or would be if AUTH_MODE were enforce",
+    (REFUSAL_REASON,),
+)
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
