@@ -1,9 +1,12 @@
 import asyncio
 import time
 
+import grpc
 import pytest
 
 from chassis.failpoints import FailpointReached, Failpoints
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.serving import serve
 
 
 async def test_a_failpoint_that_is_not_enabled_does_nothing() -> None:
@@ -35,3 +38,25 @@ async def test_a_failpoint_stalls_for_its_seconds_and_then_continues() -> None:
 def test_a_malformed_specification_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="a failpoint is"):
         Failpoints(text)
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    async def GetCart(self, request: cart_pb2.GetCartRequest, _context: object) -> cart_pb2.Cart:
+        return cart_pb2.Cart(user_id=request.user_id)
+
+    async def EmptyCart(self, _request: cart_pb2.EmptyCartRequest, _context: object) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+
+async def test_the_name_of_a_method_is_a_failpoint_before_its_handler() -> None:
+    register = cart_pb2_grpc.add_CartServiceServicer_to_server
+    async with (
+        serve((register, Carts()), failpoints="shop.CartService/GetCart=error*1") as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        carts = cart_pb2_grpc.CartServiceStub(channel)
+        await carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id="u"))
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await carts.GetCart(cart_pb2.GetCartRequest(user_id="u"))
+        assert failure.value.code() is grpc.StatusCode.INTERNAL
+        assert (await carts.GetCart(cart_pb2.GetCartRequest(user_id="u"))).user_id == "u"

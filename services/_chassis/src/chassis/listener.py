@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
+from chassis.failpoints import Failpoints
 from chassis.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry import Telemetry
@@ -21,11 +22,13 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 class Listener:
     """A server of servicers, on a port of its own."""
 
-    def __init__(self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter) -> None:
+    def __init__(
+        self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints
+    ) -> None:
         self.port = 0
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
-        self._registrar = WrappingRegistrar(self._server, telemetry, limiter)
+        self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
         self._health = health_aio.HealthServicer()
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:

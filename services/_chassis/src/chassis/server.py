@@ -41,7 +41,7 @@ class Service(BaseService):
         self.settings = settings
         self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs)
-        self._public = Listener(settings, telemetry, self.limiter)
+        self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
 
@@ -60,7 +60,7 @@ class Service(BaseService):
     def add_internal_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         """Serve a servicer for our own services and operators, on a port that clients of the shop do not reach."""
         if self._internal is None:
-            self._internal = Listener(self.settings, self.telemetry, self.limiter)
+            self._internal = Listener(self.settings, self.telemetry, self.limiter, self.failpoints)
         self._internal.add_servicer(register, servicer)
 
     async def start(self) -> None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from chassis import calls, semconv
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
+from chassis.failpoints import Failpoints
 from chassis.propagation import HEADERS, baggage_attributes, extract
 from chassis.status import code_of, to_status
 from chassis.telemetry import Telemetry
@@ -64,10 +65,11 @@ class Limiter:
 class WrappingRegistrar(Registrar):
     """Wraps the methods that are registered with it and registers the wrapped ones with a server."""
 
-    def __init__(self, server: Registrar, telemetry: Telemetry, limiter: Limiter) -> None:
+    def __init__(self, server: Registrar, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
         self._server = server
         self._telemetry = telemetry
         self._limiter = limiter
+        self._failpoints = failpoints
         self.service_names: list[str] = []
 
     @override
@@ -81,7 +83,7 @@ class WrappingRegistrar(Registrar):
             name: grpc.unary_unary_rpc_method_handler(
                 _Method(
                     f"{service_name}/{name}",
-                    handler.unary_unary,
+                    _with_failpoint(f"{service_name}/{name}", handler.unary_unary, self._failpoints),
                     _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type),
                     self._telemetry,
                     self._limiter,
@@ -94,6 +96,18 @@ class WrappingRegistrar(Registrar):
         self.service_names.append(service_name)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, wrapped),))
         self._server.add_registered_method_handlers(service_name, wrapped)
+
+
+def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
+    """Return the handler, with the failpoint of its method before it if that is enabled."""
+    if name not in failpoints:
+        return handler
+
+    async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
+        await failpoints.reach(name)
+        return await handler(request, context)
+
+    return reach_and_handle
 
 
 def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:

@@ -23,6 +23,7 @@ async def serve(
     max_concurrent_rpcs: int = 256,
     drain_seconds: float = 0,
     grace_seconds: float = 1,
+    failpoints: str = "",
 ) -> AsyncIterator[str]:
     """Serve servicers as a service does, on a free port of loopback; yield `host:port`.
 
@@ -34,6 +35,7 @@ async def serve(
         drain_seconds=drain_seconds,
         grace_seconds=grace_seconds,
         max_concurrent_rpcs=max_concurrent_rpcs,
+        failpoints=failpoints,
     )
     service = server.Service(settings, telemetry or Telemetry())
 
