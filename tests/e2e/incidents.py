@@ -163,16 +163,19 @@ def start_valkey(cluster: Cluster) -> None:
 
 
 def starve_checkout(cluster: Cluster) -> None:
-    """Limit checkout to a fraction of the CPU that it needs."""
-    _patch_checkout(cluster, {"op": "add", "path": _CPU_LIMIT, "value": _STARVING})
+    """Give checkout's pod a CPU limit, and use most of it up within the container."""
+    _patch_checkout(cluster, {"op": "add", "path": _CPU_LIMIT, "value": "100m"})
+    burn = f"for i in $(seq {_BUSY_LOOPS}); do timeout 600 sh -c 'while :; do :; done' & done >/dev/null 2>&1"
+    cluster.kubectl("exec", f"deployment/{cluster.name('checkout')}", "--", "sh", "-c", burn)
 
 
 def feed_checkout(cluster: Cluster) -> None:
+    """Replace the pod by one without a limit; the busy loops end with their pod."""
     _patch_checkout(cluster, {"op": "remove", "path": _CPU_LIMIT})
 
 
 _CPU_LIMIT = "/spec/template/spec/containers/0/resources/limits/cpu"
-_STARVING = "15m"
+_BUSY_LOOPS = 20
 
 
 def _patch_checkout(cluster: Cluster, change: Mapping[str, str]) -> None:
