@@ -44,6 +44,9 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, _context: object) -> cart_pb2.Cart:
         return cart_pb2.Cart(user_id=request.user_id)
 
+    async def AddItem(self, _request: cart_pb2.AddItemRequest, _context: object) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
     async def EmptyCart(self, _request: cart_pb2.EmptyCartRequest, _context: object) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
