@@ -155,6 +155,8 @@ def _collector() -> Section:
 
 def build() -> Dashboard:
     """Return the dashboard."""
+    # Jaeger has these metrics too: it is built from the collector's parts.
     variable = values("collector", "Collector", "label_values(otelcol_process_uptime_seconds_total, job)")
+    variable = variable.regex("/otel-collector/")
     sections = (_losses(), _services(), _collector())
     return new_dashboard("collector", "Shows gaps in what the other dashboards know.", *sections, variables=[variable])

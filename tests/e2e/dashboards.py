@@ -1,55 +1,194 @@
-"""Runs every query of the chart's dashboards against a Prometheus; exits 1 if one is rejected or has no result."""
+"""Runs the queries of the chart's dashboards against a Prometheus.
+
+`python tests/e2e/dashboards.py http://127.0.0.1:9090` prints a line per query and exits 1 if one is rejected or has no
+result; with `--answers` it prints what every panel shows, as JSON. Scripts that follow an incident from dashboard to
+dashboard call `walk`.
+"""
 
 import json
+import re
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-DASHBOARDS = Path(__file__).resolve().parents[2] / "charts" / "shop" / "dashboards"
-VARIABLES = {"$__rate_interval": "1m", "$service": ".*"}
-# Without failures there are no such series.
+FOLDER = Path(__file__).resolve().parents[2] / "charts" / "shop" / "dashboards"
+# As Grafana computes it for a scrape interval of 15 s.
+RATE_INTERVAL = "1m"
+EVERY_SERVICE = {"service": ".+"}
+
+_NO_FAULT = "without a fault there are no such series"
+_POSTGRESQL = "all stores are in PostgreSQL and Valkey"
+_YOUNG = "the first samples are not old enough"
 MAY_BE_EMPTY = {
-    "Share of failed calls",
-    "Share of failed HTTP requests",
-    "Checkout's failed calls per second by method and status",
+    "Alerts firing": _NO_FAULT,
+    "Failures per second by method and status": _NO_FAULT,
+    "Failed database operations per second": _NO_FAULT,
+    "Requests shed and retried per second": _NO_FAULT,
+    "Retries of steps in ten minutes": _NO_FAULT,
+    "Orders taken over by recovery in ten minutes": _NO_FAULT,
+    "Declined charges in ten minutes": _NO_FAULT,
+    "Records that disagree by kind": _NO_FAULT,
+    "Dropped by services in five minutes": _NO_FAULT,
+    "Failed to send per second": _NO_FAULT,
+    "Not queued per second": _NO_FAULT,
+    "Dead letters": _NO_FAULT,
+    "Orders that need an operator": _NO_FAULT,
+    "Unfinished orders by state": "all orders are finished",
+    "Changes of state per second": _YOUNG,
+    "Notifications in the outbox": _NO_FAULT,
+    "Letters not sent": "all letters are sent",
+    "Letters to the mail relay, 99th percentile": "there is no mail relay",
+    "Attempts to send a letter in ten minutes": "there is no mail relay",
+    "Volumes of SQLite files, used share": _POSTGRESQL,
+    "Size of SQLite files": _POSTGRESQL,
+    "Orders compared": "the reconciliation runs every quarter of an hour",
 }
-COLLECTOR_IS_SCRAPED = 'up{job="otel-collector"} == 1'
 
 
-def queries() -> Iterator[tuple[str, str, str]]:
-    """Yield dashboard, panel and PromQL of every query."""
-    yield "prometheus", "Collector is scraped", COLLECTOR_IS_SCRAPED
-    for file in sorted(DASHBOARDS.glob("*.json")):
-        for panel in json.loads(file.read_text())["panels"]:
-            for target in panel["targets"]:
-                yield file.stem, panel["title"], target["expr"]
+@dataclass(frozen=True)
+class Panel:
+    """A panel of a dashboard file."""
+
+    dashboard: str
+    content: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        return str(self.content["title"])
+
+    def names(self) -> dict[str, str]:
+        """Return the titles of a table's columns by label, and by `Value #A` for the result of query A."""
+        transformations = self.content.get("transformations", [])
+        options = [each["options"] for each in transformations if each["id"] == "organize"]
+        return dict(options[0]["renameByName"]) if options else {}
 
 
-def result(prometheus: str, query: str) -> list[object]:
+def _dashboard(name: str) -> dict[str, Any]:
+    return dict(json.loads((FOLDER / f"{name}.json").read_text()))
+
+
+def panels(name: str) -> list[Panel]:
+    """Return the panels of a dashboard, without the titles of its rows."""
+    return [Panel(name, each) for each in _dashboard(name)["panels"] if each["type"] != "row"]
+
+
+def _get(prometheus: str, path: str, **parameters: str) -> Any:
+    url = f"{prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(url, timeout=30) as response:  # noqa: S310 - the address is the caller's
+        return json.load(response)["data"]
+
+
+def _substitute(text: str, variables: dict[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        return variables.get(match["name"], match[0])
+
+    return re.sub(r"\$(?P<name>\w+)", value, text)
+
+
+def defaults(prometheus: str, name: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Return the values of a dashboard's variables: those chosen, else the first that Grafana would offer."""
+    values = {"__rate_interval": RATE_INTERVAL, **chosen}
+    for variable in _dashboard(name)["templating"]["list"]:
+        if variable["type"] == "query" and variable["name"] not in values:
+            query = _substitute(variable["query"]["query"], values)
+            found = re.fullmatch(r"label_values\((?P<selector>.*), (?P<label>\w+)\)", query)
+            assert found, query
+            wanted = re.compile(variable.get("regex", "").strip("/"))
+            offered = _get(prometheus, f"label/{found['label']}/values", **{"match[]": found["selector"]})
+            values[variable["name"]] = next((each for each in sorted(offered) if wanted.search(each)), "")
+    return values
+
+
+def _series(prometheus: str, query: str, values: dict[str, str], at: float | None) -> list[dict[str, Any]]:
     """Run a query; raise HTTPError if it is rejected."""
-    for name, value in VARIABLES.items():
-        query = query.replace(name, value)
-    url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - the address is the caller's
-        return list(json.load(response)["data"]["result"])
+    time = {} if at is None else {"time": str(at)}
+    return list(_get(prometheus, "query", query=_substitute(query, values), **time)["result"])
 
 
-def main(prometheus: str) -> int:
-    """Print one line per query; return 0 if all have a result."""
+def _label(panel: Panel, target: dict[str, Any], labels: dict[str, str]) -> str:
+    if target.get("format") != "table":
+        legend = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), target["legendFormat"])
+        return legend.strip() or panel.title
+    names = panel.names()
+    row = " ".join(labels[label] for label in names if label in labels)
+    column = names.get("Value") or names.get(f"Value #{target['refId']}")
+    return f"{row}: {column}"
+
+
+def walk(
+    prometheus: str, dashboard: str, panel: str, variables: dict[str, str] | None = None, at: float | None = None
+) -> dict[str, float]:
+    """Return what a panel shows.
+
+    Args:
+        prometheus: its base URL.
+        dashboard: name of the file, such as `services`.
+        panel: its title.
+        variables: chosen values of the dashboard's variables, such as `{"service": "payment"}`.
+        at: time of evaluation in seconds since 1970; by default now.
+
+    Returns:
+        Values by name in the legend, such as `checkout`, and in a table by row and column, such as `checkout: Failed`.
+        A number without a legend has the title of its panel. Values that are not a number are left out.
+    """
+    (found,) = [each for each in panels(dashboard) if each.title == panel]
+    values = defaults(prometheus, dashboard, variables or {})
+    shown = {
+        _label(found, target, series["metric"]): float(series["value"][1])
+        for target in found.content["targets"]
+        for series in _series(prometheus, target["expr"], values, at)
+    }
+    return {label: value for label, value in shown.items() if value == value}  # noqa: PLR0124 - false for NaN only
+
+
+def queries(name: str) -> Iterator[tuple[str, str]]:
+    """Yield title and PromQL of each query of a dashboard's panels, and of its annotations."""
+    for panel in panels(name):
+        for target in panel.content["targets"]:
+            yield panel.title, target["expr"]
+    for annotation in _dashboard(name)["annotations"]["list"]:
+        yield f"annotation: {annotation['name']}", annotation["expr"]
+
+
+def check(prometheus: str) -> int:
+    """Print one line per query; return the number of those that are rejected, or empty without a reason."""
     failed = 0
-    for dashboard, title, query in queries():
-        try:
-            series = len(result(prometheus, query))
-        except urllib.error.HTTPError as error:
-            series = 0
-            print(error.read().decode())  # noqa: T201
-        failed += series == 0 and title not in MAY_BE_EMPTY
-        print(f"{dashboard:<10} {title:<58} {series:>3} series")  # noqa: T201
-    return 1 if failed else 0
+    for name in sorted(file.stem for file in FOLDER.glob("*.json")):
+        values = defaults(prometheus, name, EVERY_SERVICE)
+        for title, query in queries(name):
+            try:
+                series = len(_series(prometheus, query, values, None))
+                reason = MAY_BE_EMPTY.get(title, "an annotation" if title.startswith("annotation: ") else "")
+            except urllib.error.HTTPError as error:
+                series, reason = 0, ""
+                print(error.read().decode())  # noqa: T201
+            wrong = not series and not reason
+            failed += wrong
+            print(f"{name:<10} {title:<55} {series:>4} series{'  <-- WRONG' if wrong else ''}")  # noqa: T201
+    return failed
+
+
+def answers(prometheus: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return what every panel of every dashboard shows."""
+    names = sorted(file.stem for file in FOLDER.glob("*.json"))
+    return {
+        name: {panel.title: walk(prometheus, name, panel.title, EVERY_SERVICE) for panel in panels(name)}
+        for name in names
+    }
+
+
+def main(prometheus: str, *options: str) -> int:
+    """Check, or print answers; return the exit code."""
+    if "--answers" in options:
+        print(json.dumps(answers(prometheus), indent=2))  # noqa: T201
+        return 0
+    return 1 if check(prometheus) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
