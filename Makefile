@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up sync lock check-locks protos check test bench
+.PHONY: help setup demo up sync lock check-locks protos dashboards check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ check-locks: | $(UV)
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
 
+dashboards: setup  ## Build the Grafana dashboards in the chart
+	@python charts/dashboards
+
 demo: setup  ## Start everything on free ports, place an order, show it and its trace, stop everything
 	@shop demo
 
@@ -78,7 +81,8 @@ RENAMED := $(RENAMED),googleapis-common-protos=google
 check: setup check-locks  ## Lint and type-check everything, as CI does
 	ruff check .
 	ruff format --check .
-	mypy $(SOURCES) .github/scripts
+	mypy $(SOURCES) .github/scripts charts/dashboards
+	python charts/dashboards --check
 	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder || { echo "in $$folder"; exit 1; }; done
 	python tests/import_contracts.py
 	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done

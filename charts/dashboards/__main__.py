@@ -20,7 +20,7 @@ MODULES |= {"orders": orders, "stores": stores, "collector": collector}
 def contents() -> dict[Path, str]:
     """Return what each file has to contain."""
     built = {OUTPUT / f"{name}.json": MODULES[name].build() for name in TITLES}
-    return {path: json.dumps(each, cls=JSONEncoder, indent=2, sort_keys=True) + "\n" for path, each in built.items()}
+    return {path: json.dumps(each, cls=JSONEncoder, indent=2) + "\n" for path, each in built.items()}
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from chassis import semconv
 from dashboards.frame import Section, new_dashboard, values
 from dashboards.panels import Limits, Query, graph, number
-from dashboards.promql import SERVICE, WINDOW, increase, label, select
+from dashboards.promql import SERVICE, WINDOW, increase, label, legend, select
 
 _SIGNALS = {"spans": "spans", "metric_points": "metrics", "log_records": "logs"}
 _THIS = 'job="$collector"'
@@ -14,7 +14,7 @@ _THIS = 'job="$collector"'
 def _per_second(name: str, by: str) -> list[Query]:
     """Return the rates of a collector's counter for each signal."""
     return [
-        Query(f"sum by ({by}) (rate(otelcol_{name}_{suffix}_total{{{_THIS}}}{WINDOW}))", f"{signal} {{{{{by}}}}}")
+        Query(f"sum by ({by}) (rate(otelcol_{name}_{suffix}_total{{{_THIS}}}{WINDOW}))", f"{signal} {legend(by)}")
         for suffix, signal in _SIGNALS.items()
     ]
 
@@ -75,7 +75,7 @@ def _services() -> Section:
                 "none",
                 Query(
                     increase(semconv.TELEMETRY_DROPPED, f"{SERVICE}, {signal}", "5m"),
-                    f"{{{{{SERVICE}}}}} {{{{{signal}}}}}",
+                    legend(SERVICE, signal),
                 ),
                 limits=Limits(1, 100),
                 width=12,
@@ -85,7 +85,7 @@ def _services() -> Section:
                 "Time series in Prometheus. Good: steady. Growth with the number of orders is a label with unbounded "
                 "values.",
                 "none",
-                Query(f'count by ({SERVICE}) ({{__name__!="",{select("").strip("{}")}}})', f"{{{{{SERVICE}}}}}"),
+                Query(f'count by ({SERVICE}) ({{__name__!="",{select("").strip("{}")}}})', legend(SERVICE)),
                 width=12,
             ),
         ],

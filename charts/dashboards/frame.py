@@ -27,7 +27,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from chassis import semconv
 from dashboards.links import uid
 from dashboards.panels import METRICS
-from dashboards.promql import NAMESPACE, RELEASE, SCOPE, SERVICE, select, select_rule
+from dashboards.promql import NAMESPACE, RELEASE, SCOPE, SERVICE, firing, select
 
 TITLES = {
     "overview": "Is the shop well?",
@@ -116,7 +116,7 @@ def _alerts() -> AnnotationQuery:
         .enable(True)
         .icon_color("red")
         .placement(_VISIBLE)
-        .expr(select_rule("ALERTS", 'alertstate="firing"'))
+        .expr(firing())
         .step("15s")
         .title_format("{{alertname}}")
         .text_format("{{service_name}} {{slo}} {{severity}}")

@@ -6,7 +6,7 @@ from chassis import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import signals_of
 from dashboards.panels import Limits, Query, graph, number
-from dashboards.promql import increase, label, largest, quantile, rate, select
+from dashboards.promql import increase, label, largest, legend, quantile, rate, select
 
 _STATE, _STEP = label(semconv.ORDER_STATE), label(semconv.ORDER_STEP)
 _KIND, _MISMATCH = label(semconv.NOTIFICATION_KIND), label(semconv.MISMATCH_KIND)
@@ -14,10 +14,6 @@ _LETTER, _OUTCOME = label(semconv.LETTER_STATE), label(semconv.ATTEMPT_OUTCOME)
 _DECLINE = label(semconv.DECLINE_REASON)
 _PLACE_ORDER = f'{label(semconv.RPC_METHOD)}="shop.CheckoutService/PlaceOrder"'
 _PAYMENT, _EMAIL, _CHECKOUT = signals_of("payment"), signals_of("email"), signals_of("checkout")
-
-
-def _named(attribute_label: str) -> str:
-    return f"{{{{{attribute_label}}}}}"
 
 
 def _last_run(metric: semconv.Metric, by: str) -> str:
@@ -42,7 +38,7 @@ def _attention() -> Section:
                 "NEEDS_REFUND: a charge could not be released. NEEDS_REVIEW: the outcome of a shipment is unknown. "
                 "Good: 0.",
                 "none",
-                Query(largest(semconv.ORDERS, _STATE, stuck), _named(_STATE)),
+                Query(largest(semconv.ORDERS, _STATE, stuck), legend(_STATE)),
                 limits=Limits(1, 10),
             ),
             number(
@@ -56,7 +52,7 @@ def _attention() -> Section:
                 "Dead letters",
                 "Notifications that failed for good. Good: 0. Send them again with `shop orders requeue`.",
                 "none",
-                Query(largest(semconv.DEAD_LETTERS, _KIND), _named(_KIND)),
+                Query(largest(semconv.DEAD_LETTERS, _KIND), legend(_KIND)),
                 limits=Limits(1, 10),
             ),
             number(
@@ -84,17 +80,16 @@ def _progress() -> Section:
             graph(
                 "Unfinished orders by state",
                 "Every replica reports the journal, so this is a maximum. Good: a few, which change at once. A state "
-                "that "
-                "grows is where orders stop: its step's service is down or slow.",
+                "that grows is where orders stop: its step's service is down or slow.",
                 "none",
-                Query(largest(semconv.ORDERS, _STATE), _named(_STATE)),
+                Query(largest(semconv.ORDERS, _STATE), legend(_STATE)),
                 links=_CHECKOUT,
             ),
             graph(
                 "Changes of state per second",
                 "Good: each state as often as the one before it. CANCELLED or NEEDS_… only rarely.",
                 "ops",
-                Query(rate(semconv.ORDER_CHANGES, _STATE), _named(_STATE)),
+                Query(rate(semconv.ORDER_CHANGES, _STATE), legend(_STATE)),
                 links=_CHECKOUT,
             ),
             graph(
@@ -123,7 +118,7 @@ def _progress() -> Section:
                 "Retries of steps in ten minutes",
                 "Good: 0. The step tells which service does not respond.",
                 "none",
-                Query(increase(semconv.ORDER_RETRIES, _STEP, "10m"), _named(_STEP)),
+                Query(increase(semconv.ORDER_RETRIES, _STEP, "10m"), legend(_STEP)),
                 links=_CHECKOUT,
             ),
             graph(
@@ -147,7 +142,7 @@ def _after() -> Section:
                 "cart is down.",
                 "none",
                 Query(f"max({select(semconv.OUTBOX_BACKLOG.series[0])})", "waiting"),
-                Query(largest(semconv.DEAD_LETTERS, _KIND), f"failed: {_named(_KIND)}"),
+                Query(largest(semconv.DEAD_LETTERS, _KIND), f"failed: {legend(_KIND)}"),
                 links=_CHECKOUT,
             ),
             graph(
@@ -161,10 +156,9 @@ def _after() -> Section:
             graph(
                 "Letters not sent",
                 "Good: near 0. QUEUED grows while the mail relay is down; REFUSED and IN_DOUBT need an operator. "
-                "Without a "
-                "relay letters are queued by design.",
+                "Without a relay letters are queued by design.",
                 "none",
-                Query(largest(semconv.LETTERS, _LETTER), _named(_LETTER)),
+                Query(largest(semconv.LETTERS, _LETTER), legend(_LETTER)),
                 links=_EMAIL,
             ),
             graph(
@@ -179,21 +173,21 @@ def _after() -> Section:
                 "Attempts to send a letter in ten minutes",
                 "Good: all of them sent.",
                 "none",
-                Query(increase(semconv.EMAIL_ATTEMPTS, _OUTCOME, "10m"), _named(_OUTCOME)),
+                Query(increase(semconv.EMAIL_ATTEMPTS, _OUTCOME, "10m"), legend(_OUTCOME)),
                 links=_EMAIL,
             ),
             graph(
                 "Declined charges in ten minutes",
                 "Good: as usual. Cards decline; many at once are a fraud or a fault of payment.",
                 "none",
-                Query(increase(semconv.DECLINES, _DECLINE, "10m"), _named(_DECLINE)),
+                Query(increase(semconv.DECLINES, _DECLINE, "10m"), legend(_DECLINE)),
                 links=_PAYMENT,
             ),
             graph(
                 "Records that disagree by kind",
                 "Result of the last run of the reconciliation. Good: 0.",
                 "none",
-                Query(_last_run(semconv.MISMATCHES, _MISMATCH), _named(_MISMATCH)),
+                Query(_last_run(semconv.MISMATCHES, _MISMATCH), legend(_MISMATCH)),
                 limits=Limits(1, 1),
                 width=12,
             ),

@@ -6,7 +6,7 @@ from chassis import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import to_service
 from dashboards.panels import Column, Limits, Query, graph, number, table
-from dashboards.promql import HTTP_FAULT, failed_share, increase, label, largest, rate, select_rule
+from dashboards.promql import HTTP_FAULT, failed_share, firing, increase, label, largest, legend, rate, select_rule
 
 _CURRENCY = label(semconv.ORDER_CURRENCY)
 _STATE = label(semconv.ORDER_STATE)
@@ -22,12 +22,10 @@ def _burn_rate(window: str) -> str:
     return f"{failed} / (1 - max by ({_SLO}) ({select_rule('slo:objective:ratio')}))"
 
 
-_FIRING = select_rule("ALERTS", 'alertstate="firing"')
 _BUDGET = f"max by ({_SLO}) ({select_rule('slo:error_budget:remaining_ratio')})"
 
 
 def _now() -> Section:
-    firing = [select_rule("ALERTS", 'alertstate="firing"', f'severity="{severity}"') for severity in ("page", "ticket")]
     needs_operator = f'{_STATE}=~"NEEDS_REFUND|NEEDS_REVIEW"'
     return Section(
         "Now",
@@ -36,14 +34,14 @@ def _now() -> Section:
                 "Pages firing",
                 "Alerts that wake somebody. Good: 0.",
                 "short",
-                Query(f"count({firing[0]}) or vector(0)", ""),
+                Query(f"count({firing('page')}) or vector(0)", ""),
                 limits=Limits(1, 1),
             ),
             number(
                 "Tickets firing",
                 "Alerts that can wait for working hours. Good: 0.",
                 "short",
-                Query(f"count({firing[1]}) or vector(0)", ""),
+                Query(f"count({firing('ticket')}) or vector(0)", ""),
                 limits=Limits(1, 10),
             ),
             number(
@@ -86,8 +84,8 @@ def _objectives() -> Section:
         [
             table(
                 "Objectives",
-                "One row per objective. Good: budget left, and a burn rate of 1 or less: at 1 the budget lasts exactly "
-                "its window. Click a service to see why.",
+                "One row per objective. Good: budget left, and a burn rate of 1 or less: at 1 the budget lasts "
+                "exactly its window. Click a service to see why.",
                 {"service_name": "Service", "slo": "Objective of", "objective": "Objective"},
                 Column("Target", f"max by ({_SLO}) ({select_rule('slo:objective:ratio')})", "percentunit"),
                 Column(
@@ -108,7 +106,7 @@ def _objectives() -> Section:
                 {"alertname": "Alert", "severity": "Severity", "service_name": "Service"},
                 Column(
                     "Series",
-                    f"count by (alertname, severity, service_name) ({_FIRING})",
+                    f"count by (alertname, severity, service_name) ({firing()})",
                     "short",
                 ),
                 height=12,
@@ -116,8 +114,8 @@ def _objectives() -> Section:
             ),
             graph(
                 "Smallest error budgets",
-                "Share of the failures that each objective allows in its window and that have not happened yet. "
-                "Good: above 25 %.",
+                "Share of the failures that each objective allows in its window and that have not happened yet. Good: "
+                "above 25 %.",
                 "percentunit",
                 Query(f"bottomk(8, {_BUDGET})", "{{slo}} {{objective}}"),
                 limits=Limits(0.25, 0),
@@ -143,17 +141,16 @@ def _business() -> Section:
             graph(
                 "Orders per minute by outcome",
                 "Calls of PlaceOrder. Good: nearly all OK. FAILED_PRECONDITION and INVALID_ARGUMENT are customers' "
-                "mistakes and "
-                "declined cards; other codes are faults of the shop.",
+                "mistakes and declined cards; other codes are faults of the shop.",
                 "short",
-                Query(f"60 * {rate(semconv.RPC_SERVER_DURATION, _STATUS, *_PLACE_ORDER)}", f"{{{{{_STATUS}}}}}"),
+                Query(f"60 * {rate(semconv.RPC_SERVER_DURATION, _STATUS, *_PLACE_ORDER)}", legend(_STATUS)),
                 stacked=True,
             ),
             graph(
                 "Revenue of the last hour",
                 "Totals of placed orders, in units of their currency. Good: as usual for the hour.",
                 "short",
-                Query(increase(semconv.REVENUE, _CURRENCY, "1h"), f"{{{{{_CURRENCY}}}}}"),
+                Query(increase(semconv.REVENUE, _CURRENCY, "1h"), legend(_CURRENCY)),
             ),
             graph(
                 "From cart to order",

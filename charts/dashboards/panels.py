@@ -203,22 +203,18 @@ def _cells(column: Column) -> list[dashboard.DynamicConfigValue]:
     return cells
 
 
-def graph_of_nodes(title: str, description: str, unit: str, nodes: str, edges: str, *, width: int) -> nodegraph.Panel:
-    """Return boxes and arrows.
+def service_map(title: str, description: str, unit: str, edges: str, *, width: int) -> nodegraph.Panel:
+    """Return circles and arrows.
 
     Args:
         title: of the panel.
         description: of the panel.
-        unit: of the values of both queries.
-        nodes: query with the label `id`.
-        edges: query with the labels `id`, `source` and `target`, which are ids of nodes.
+        unit: of the values, which stand at the arrows; a circle shows the sum of the arrows that lead to it.
+        edges: query with the labels `id`, `source` and `target`.
         width: in grid units.
     """
     panel = nodegraph.Panel().title(title).description(description).datasource(METRICS).height(14).span(width)
-    panel = panel.unit(unit)
-    for ref, expr in (("nodes", nodes), ("edges", edges)):
-        target = prometheus.Dataquery().ref_id(ref).expr(expr).instant().format(PromQueryFormat.TABLE)
-        panel = panel.with_target(target)
-    names = {"Value #nodes": "mainstat", "Value #edges": "mainstat"}
-    organize = {"excludeByName": {"Time": True}, "indexByName": {}, "renameByName": names}
-    return panel.transformations([dashboard.DataTransformerConfig(id_val="organize", options=organize)])
+    target = prometheus.Dataquery().ref_id("edges").expr(edges).instant().format(PromQueryFormat.TABLE)
+    organize = {"excludeByName": {"Time": True}, "indexByName": {}, "renameByName": {"Value": "mainstat"}}
+    transformation = dashboard.DataTransformerConfig(id_val="organize", options=organize)
+    return panel.unit(unit).with_target(target).transformations([transformation])

@@ -20,6 +20,11 @@ def label(attribute: str) -> str:
     return attribute.replace(".", "_")
 
 
+def legend(*labels: str) -> str:
+    """Return the name that Grafana gives a series by its labels."""
+    return " ".join(f"{{{{{name}}}}}" for name in labels)
+
+
 SERVER_FAULT = f'{label(semconv.RPC_STATUS)}=~"{"|".join(sorted(_SERVER_FAULTS))}"'
 HTTP_FAULT = f'{label(semconv.HTTP_STATUS)}=~"5.."'
 
@@ -29,9 +34,14 @@ def select(series: str, *matchers: str) -> str:
     return f"{series}{{{','.join((*SCOPE, *matchers))}}}"
 
 
-def select_rule(series: str, *matchers: str) -> str:
-    """Return the selector of what the rules of the release's namespace record, or of their alerts."""
-    return f"{series}{{{','.join((SCOPE[1], *matchers))}}}"
+def select_rule(series: str) -> str:
+    """Return the selector of what the rules of the release's namespace record."""
+    return f"{series}{{{SCOPE[1]}}}"
+
+
+def firing(severities: str = "page|ticket") -> str:
+    """Return the selector of the shop's firing alerts: severities are its own, and not every alert has a namespace."""
+    return f'ALERTS{{alertstate="firing",severity=~"{severities}",{NAMESPACE}=~"$namespace|"}}'
 
 
 def _count(metric: Metric) -> str:

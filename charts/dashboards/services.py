@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from chassis import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import signals_of, to_service
-from dashboards.panels import Column, Limits, Query, graph, graph_of_nodes, table
+from dashboards.panels import Column, Limits, Query, graph, service_map, table
 from dashboards.promql import (
     INSTANCE,
     SERVER_FAULT,
@@ -44,8 +44,7 @@ def _table() -> Section:
             table(
                 "Services",
                 "One row per service. Good: no colour. Look first at the service that fails or is slow while those "
-                "that it calls "
-                "are not. Click it to see why.",
+                "that it calls are not. Click it to see why.",
                 {SERVICE: "Service"},
                 Column("Requests/s", requests(SERVICE), "reqps"),
                 Column("Failed", requests_failed(SERVICE), "percentunit", _FAILED),
@@ -64,48 +63,32 @@ def _table() -> Section:
     )
 
 
-def _node(query: str, name: str, regex: str) -> str:
-    """Return the sum of a query by node; the first group of the regex of the label is the node's id."""
-    return f'sum by (id) (label_replace({query}, "id", "$1", "{name}", "{regex}"))'
-
-
 def _map() -> Section:
     # Addresses are names of Kubernetes Services, which begin with the release.
     callee = "(?:$release-)?([^.]*).*"
     system = label(semconv.DB_SYSTEM)
     calls = rate(semconv.RPC_CLIENT_DURATION, f"{SERVICE}, {_CALLEE}")
     statements = rate(semconv.DB_CLIENT_DURATION, f"{SERVICE}, {system}")
-    nodes = " or ".join(
-        (
-            _node(requests(SERVICE), SERVICE, "(.*)"),
-            _node(calls, _CALLEE, callee),
-            _node(statements, system, "(.*)"),
-            _node(f"0 * {calls}", SERVICE, "(.*)"),
-        )
-    )
     edges = " or ".join(
         f'label_join(label_replace(label_replace({query}, "source", "$1", "{SERVICE}", "(.*)"), '
-        f'"target", "$1", "{target}", "{regex}"), "id", " ", "source", "target")'
+        f'"target", "$1", "{target}", "{regex}"), "id", " -> ", "source", "target")'
         for query, target, regex in ((calls, _CALLEE, callee), (statements, system, "(.*)"))
     )
     return Section(
         "Who calls whom",
         [
-            graph_of_nodes(
+            service_map(
                 "Service map",
                 "Who calls whom, and how often per second. Good: every arrow that you expect is there. A caller "
-                "without its arrow "
-                "does not reach its callee.",
-                "reqps",
-                nodes,
+                "without its arrow does not reach its callee.",
+                "calls/s",
                 edges,
                 width=12,
             ),
             table(
                 "Calls between services",
                 "As the callers see them, network and waiting included. Good: none failed. If the callee's own row "
-                "above is "
-                "fine, look at the network between the two.",
+                "above is fine, look at the network between the two.",
                 {SERVICE: "Caller", _CALLEE: "Callee"},
                 Column("Calls/s", calls, "reqps"),
                 Column(
@@ -136,9 +119,8 @@ def _over_time() -> Section:
             ),
             graph(
                 "Failed requests",
-                "Share of requests that failed by the service's fault; a rejected request is the caller's mistake "
-                "and not "
-                "counted. Good: below 0.1 %.",
+                "Share of requests that failed by the service's fault; a rejected request is the caller's mistake and "
+                "not counted. Good: below 0.1 %.",
                 "percentunit",
                 Query(requests_failed(SERVICE), _LEGEND),
                 limits=_FAILED,

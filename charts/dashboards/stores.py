@@ -6,7 +6,7 @@ from chassis import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import signals_of, to_service
 from dashboards.panels import Column, Limits, Query, graph, table
-from dashboards.promql import INSTANCE, SERVICE, label, mean, quantile, rate, select, share, total
+from dashboards.promql import INSTANCE, SERVICE, label, legend, mean, quantile, rate, select, share, total
 
 _SYSTEM, _OPERATION, _ERROR = (label(name) for name in (semconv.DB_SYSTEM, semconv.DB_OPERATION, semconv.ERROR_TYPE))
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
@@ -14,7 +14,7 @@ _USED = f'{label(semconv.POOL_STATE)}="used"'
 _OF_SERIES = "${__field.labels.service_name}"
 _LINKS = (to_service(_OF_SERIES), *signals_of(_OF_SERIES))
 _BY_SYSTEM = f"{SERVICE}, {_SYSTEM}"
-_LEGEND = f"{{{{{SERVICE}}}}} {{{{{_SYSTEM}}}}}"
+_LEGEND = legend(SERVICE, _SYSTEM)
 
 
 def _operations() -> Section:
@@ -26,8 +26,7 @@ def _operations() -> Section:
             table(
                 "Stores by service",
                 "One row per service and store. Good: no colour. All services of one store slow: the store. One "
-                "service: its "
-                "statements or its locks.",
+                "service: its statements or its locks.",
                 {SERVICE: "Service", _SYSTEM: "Store"},
                 Column("Operations/s", rate(db, _BY_SYSTEM), "ops"),
                 Column("Failed", failed, "percentunit", Limits(0.001, 0.01)),
@@ -63,7 +62,7 @@ def _operations() -> Section:
                 "99th percentile of the ten slowest. Good: below 100 ms.",
                 "s",
                 Query(
-                    f"topk(10, {quantile(0.99, db, f'{_BY_SYSTEM}, {_OPERATION}')})", f"{_LEGEND} {{{{{_OPERATION}}}}}"
+                    f"topk(10, {quantile(0.99, db, f'{_BY_SYSTEM}, {_OPERATION}')})", f"{_LEGEND} {legend(_OPERATION)}"
                 ),
                 limits=Limits(0.1, 1),
                 links=_LINKS,
@@ -84,7 +83,7 @@ def _operations() -> Section:
 
 def _pools() -> Section:
     pool = f"{SERVICE}, {_POOL}"
-    legend = f"{{{{{SERVICE}}}}} {{{{{_POOL}}}}}"
+    name = legend(SERVICE, _POOL)
     used = share(
         total(semconv.POOL_CONNECTIONS, f"{pool}, {INSTANCE}", _USED), total(semconv.POOL_MAX, f"{pool}, {INSTANCE}")
     )
@@ -95,7 +94,7 @@ def _pools() -> Section:
                 "Connections in use, share of the pool",
                 "Of the busiest pod. Good: below 80 %.",
                 "percentunit",
-                Query(f"max by ({pool}) ({used})", legend),
+                Query(f"max by ({pool}) ({used})", name),
                 limits=Limits(0.8, 1),
                 links=_LINKS,
             ),
@@ -103,7 +102,7 @@ def _pools() -> Section:
                 "Operations that wait for a connection",
                 "Good: 0.",
                 "none",
-                Query(total(semconv.POOL_PENDING, pool), legend),
+                Query(total(semconv.POOL_PENDING, pool), name),
                 limits=Limits(1, 10),
                 links=_LINKS,
             ),
@@ -111,7 +110,7 @@ def _pools() -> Section:
                 "Wait for a connection, 99th percentile",
                 "Good: below 1 ms.",
                 "s",
-                Query(quantile(0.99, semconv.POOL_WAIT, pool), legend),
+                Query(quantile(0.99, semconv.POOL_WAIT, pool), name),
                 limits=Limits(0.01, 0.1),
                 links=_LINKS,
             ),
@@ -121,17 +120,17 @@ def _pools() -> Section:
 
 def _disks() -> Section:
     store = f"{SERVICE}, {_STORE}"
-    legend = f"{{{{{SERVICE}}}}} {{{{{_STORE}}}}}"
+    name = legend(SERVICE, _STORE)
     full = f"{select(semconv.STORE_VOLUME_USAGE.series[0])} / {select(semconv.STORE_VOLUME_LIMIT.series[0])}"
     return Section(
         "Flushes and SQLite files",
         [
             graph(
                 "Flush, 99th percentile",
-                "Duration of a batch of writes with its flush to disk. Good: below 50 ms. Slow for all: the disk. "
-                "For one: a lock.",
+                "Duration of a batch of writes with its flush to disk. Good: below 50 ms. Slow for all: the disk. For "
+                "one: a lock.",
                 "s",
-                Query(quantile(0.99, semconv.FLUSH_DURATION, store), legend),
+                Query(quantile(0.99, semconv.FLUSH_DURATION, store), name),
                 limits=Limits(0.05, 0.5),
                 links=_LINKS,
             ),
@@ -139,21 +138,21 @@ def _disks() -> Section:
                 "Writes per flush, mean",
                 "Good: grows with the load.",
                 "none",
-                Query(mean(semconv.FLUSH_SIZE, store), legend),
+                Query(mean(semconv.FLUSH_SIZE, store), name),
                 links=_LINKS,
             ),
             graph(
                 "Flushes per second",
                 "Good: far below what the disk can do.",
                 "ops",
-                Query(rate(semconv.FLUSH_DURATION, store), legend),
+                Query(rate(semconv.FLUSH_DURATION, store), name),
                 links=_LINKS,
             ),
             graph(
                 "Volumes of SQLite files, used share",
                 "Good: below 80 %. Full: every write fails, nothing is lost. With PostgreSQL there are none.",
                 "percentunit",
-                Query(f"max by ({SERVICE}) ({full})", f"{{{{{SERVICE}}}}}"),
+                Query(f"max by ({SERVICE}) ({full})", legend(SERVICE)),
                 limits=Limits(0.8, 0.95),
                 links=_LINKS,
                 width=12,
@@ -162,7 +161,7 @@ def _disks() -> Section:
                 "Size of SQLite files",
                 "With their write-ahead logs. Good: grows with the orders and shrinks by retention.",
                 "bytes",
-                Query(f"max by ({SERVICE}) ({select(semconv.STORE_USAGE.series[0])})", f"{{{{{SERVICE}}}}}"),
+                Query(f"max by ({SERVICE}) ({select(semconv.STORE_USAGE.series[0])})", legend(SERVICE)),
                 links=_LINKS,
                 width=12,
             ),

@@ -114,6 +114,8 @@ def _label(panel: Panel, target: dict[str, Any], labels: dict[str, str]) -> str:
     if target.get("format") != "table":
         legend = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), target["legendFormat"])
         return legend.strip() or panel.title
+    if "id" in labels:
+        return labels["id"]
     names = panel.names()
     row = " ".join(labels[label] for label in names if label in labels)
     column = names.get("Value") or names.get(f"Value #{target['refId']}")
@@ -133,7 +135,8 @@ def walk(
         at: time of evaluation in seconds since 1970; by default now.
 
     Returns:
-        Values by name in the legend, such as `checkout`, and in a table by row and column, such as `checkout: Failed`.
+        Values by name in the legend, such as `checkout`; in a table by row and column, such as `checkout: Failed`; in
+        the service map by arrow, such as `checkout -> payment`.
         A number without a legend has the title of its panel. Values that are not a number are left out.
     """
     (found,) = [each for each in panels(dashboard) if each.title == panel]
