@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,14 @@ def test_every_panel_has_a_title_of_its_own_a_unit_and_says_what_is_good(file: P
     for panel in panels(file):
         assert "Good: " in panel["description"], panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+
+
+def test_panels_that_incidents_lead_through_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tests/e2e"))
+    incidents = import_module("incident_walks").INCIDENTS
+    walked = {(question.dashboard, question.panel) for incident in incidents for question in incident.questions}
+    assert walked
+    assert walked <= {(file.stem, panel["title"]) for file in FILES for panel in panels(file)}
 
 
 @each_dashboard
