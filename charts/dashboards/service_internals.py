@@ -9,6 +9,7 @@ from dashboards.promql import INSTANCE, SERVICE, THIS_SERVICE, label, largest, l
 _METHOD, _ERROR = label(semconv.RPC_METHOD), label(semconv.ERROR_TYPE)
 _SYSTEM, _OPERATION = label(semconv.DB_SYSTEM), label(semconv.DB_OPERATION)
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
+_REFUSAL = label(semconv.REFUSAL_REASON)
 _LINKS = signals_of("${service}")
 _POD = legend(INSTANCE)
 
@@ -141,11 +142,12 @@ def process() -> Section:
                 links=_LINKS,
             ),
             graph(
-                "Requests shed and retried per second",
-                "Shed: refused because too many were in flight. Retried: received again after a failed attempt. Good: "
-                "0.",
+                "Requests shed, refused and retried per second",
+                "Shed: too many were in flight. Refused: by the access control of the employee API, or would be if it "
+                "were enforced. Retried: received again after a failed attempt. Good: 0.",
                 "reqps",
                 Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
+                Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),
                 Query(rate(semconv.RETRIED_REQUESTS, _METHOD, THIS_SERVICE), f"retried {legend(_METHOD)}"),
                 links=_LINKS,
             ),

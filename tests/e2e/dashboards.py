@@ -28,7 +28,7 @@ MAY_BE_EMPTY = {
     "Alerts firing": _NO_FAULT,
     "Failures per second by method and status": _NO_FAULT,
     "Failed database operations per second": _NO_FAULT,
-    "Requests shed and retried per second": _NO_FAULT,
+    "Requests shed, refused and retried per second": _NO_FAULT,
     "Retries of steps in ten minutes": _NO_FAULT,
     "Orders taken over by recovery in ten minutes": _NO_FAULT,
     "Declined charges in ten minutes": _NO_FAULT,
