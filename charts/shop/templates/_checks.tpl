@@ -26,9 +26,40 @@
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.parentRefs: the routes need a Gateway to attach to" -}}
 {{- end -}}
+{{- include "shop.telemetryChecks" . -}}
 {{- include "shop.routeCheck" (list . $services) -}}
 {{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}
 {{- fail "load.enabled: there is no service \"storefront\" to visit" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Settings of an existing endpoint need one, and a collector needs somewhere to send to. */}}
+{{- define "shop.telemetryChecks" -}}
+{{- $telemetry := .Values.telemetry -}}{{- $observability := .Values.observability -}}
+{{- $tls := or $telemetry.tls.caSecret.name $telemetry.tls.clientSecret -}}
+{{- if and $tls (not (hasPrefix "https://" $telemetry.endpoint)) -}}
+{{- fail "telemetry.tls: certificates need a telemetry.endpoint that begins with https://" -}}
+{{- end -}}
+{{- if and $telemetry.headersSecret.name (not $telemetry.endpoint) -}}
+{{- fail "telemetry.headersSecret.name: headers need a telemetry.endpoint; those of the chart's collector are in observability.collector.exportTo" -}}
+{{- end -}}
+{{- if and (ne $telemetry.protocol "grpc") (not $telemetry.endpoint) -}}
+{{- fail (printf "telemetry.protocol: %s needs a telemetry.endpoint; the chart's collector receives grpc" $telemetry.protocol) -}}
+{{- end -}}
+{{- $exportTo := $observability.collector.exportTo -}}
+{{- $destinations := or $exportTo.traces $exportTo.metrics $exportTo.logs -}}
+{{- if and $observability.collector.enabled (not $observability.enabled) (not $destinations) (not $observability.serviceMonitor.enabled) -}}
+{{- fail "observability.collector.exportTo: a collector without observability.enabled needs traces, metrics, logs or a serviceMonitor" -}}
+{{- end -}}
+{{- if and $destinations (not (include "shop.collects" .)) -}}
+{{- fail "observability.collector.enabled: exportTo is for the chart's collector, which is not enabled" -}}
+{{- end -}}
+{{- $monitor := $observability.serviceMonitor -}}
+{{- if and $monitor.enabled (not (include "shop.collects" .)) -}}
+{{- fail "observability.serviceMonitor.enabled: it selects the chart's collector; enable observability.collector, too" -}}
+{{- end -}}
+{{- if and $monitor.enabled .Values.networkPolicy.enabled (not $monitor.from) -}}
+{{- fail "observability.serviceMonitor.from: the network policy admits no Prometheus; name the peers that scrape" -}}
 {{- end -}}
 {{- end -}}
 

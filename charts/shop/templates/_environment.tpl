@@ -126,25 +126,64 @@
 {{- end }}
 {{- end -}}
 
+{{/* Where a process sends its telemetry, and of what: (list $ name service). */}}
 {{- define "shop.telemetryEnv" -}}
-{{- $root := index . 0 -}}{{- $service := index . 2 -}}
+{{- $root := index . 0 -}}{{- $telemetry := $root.Values.telemetry -}}
 {{- with include "shop.otlpEndpoint" $root }}
-{{- $attributes := dict
-  "service.version" (include "shop.imageVersion" (list $root $service))
-  "service.instance.id" "$(POD_NAME)"
-  "k8s.pod.name" "$(POD_NAME)"
-  "k8s.namespace.name" $root.Release.Namespace }}
-{{- $pairs := list }}
-{{- range $key, $value := merge (deepCopy $root.Values.telemetry.resourceAttributes) $attributes }}
-{{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
-{{- end }}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
+- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ $telemetry.protocol }}}
+{{- with $telemetry.headersSecret }}
+{{- if .name }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom: {secretKeyRef: {name: {{ .name }}, key: {{ .key }}}}
+{{- end }}
+{{- end }}
+{{- if $telemetry.tls.caSecret.name }}
+- {name: OTEL_EXPORTER_OTLP_CERTIFICATE, value: /etc/shop-otlp/ca.crt}
+{{- end }}
+{{- if $telemetry.tls.clientSecret }}
+- {name: OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE, value: /etc/shop-otlp/tls.crt}
+- {name: OTEL_EXPORTER_OTLP_CLIENT_KEY, value: /etc/shop-otlp/tls.key}
+{{- end }}
+- {name: OTEL_PROPAGATORS, value: {{ $telemetry.propagators | quote }}}
 # A rate over a minute needs several samples in it.
 - {name: OTEL_METRIC_EXPORT_INTERVAL, value: "15000"}
+{{- if eq $telemetry.sampling "tail" }}
+- {name: OTEL_TRACES_SAMPLER, value: parentbased_always_on}
+{{- else }}
 - {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
-- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $root.Values.telemetry.sampleRatio | quote }}}
-- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ join "," $pairs | quote }}}
+- {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $telemetry.sampleRatio | quote }}}
 {{- end }}
+{{- end }}
+{{- if include "shop.otlpEndpoint" $root }}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ include "shop.resourceAttributes" . | quote }}}
+{{- end }}
+{{- end -}}
+
+{{/* Resource attributes of a process: (list $ name service). Every run of a job has another pod, and each pod's name would
+     make new series, so a job has none. */}}
+{{- define "shop.resourceAttributes" -}}
+{{- $root := index . 0 -}}{{- $name := index . 1 -}}
+{{- $workload := include "shop.name" (list $root $name) -}}
+{{- $attributes := dict
+  "service.version" (include "shop.imageVersion" (list $root (index . 2)))
+  "k8s.namespace.name" $root.Release.Namespace
+  "shop.release" $root.Release.Name }}
+{{- $own := dict
+  "service.instance.id" "$(POD_NAME)"
+  "k8s.pod.name" "$(POD_NAME)"
+  "k8s.node.name" "$(NODE_NAME)"
+  "k8s.deployment.name" $workload }}
+{{- if eq $name "reconciliation" -}}
+{{- $own = dict "service.instance.id" $workload "k8s.cronjob.name" $workload -}}
+{{- end -}}
+{{- $pairs := list }}
+{{- range $key, $value := merge (deepCopy $root.Values.telemetry.resourceAttributes) $attributes $own }}
+{{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
+{{- end }}
+{{- join "," $pairs -}}
 {{- end -}}

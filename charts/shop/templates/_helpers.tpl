@@ -152,9 +152,35 @@ custom
 
 {{/* Telemetry */}}
 
-{{/* Port of the OTLP endpoint: its own, else that of its scheme. */}}
-{{- define "shop.otlpPort" -}}
-{{- $url := urlParse .Values.telemetry.endpoint -}}
+{{/* "true" if the release has a collector. */}}
+{{- define "shop.collects" -}}
+{{- if or .Values.observability.enabled .Values.observability.collector.enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" if the release has a log store. */}}
+{{- define "shop.storesLogs" -}}
+{{- if and .Values.observability.enabled .Values.observability.loki.enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* The collector's exporters by signal, as JSON. */}}
+{{- define "shop.collectorDestinations" -}}
+{{- $exportTo := .Values.observability.collector.exportTo -}}
+{{- $traces := list -}}{{- $metrics := list -}}{{- $logs := list -}}
+{{- if .Values.observability.enabled -}}
+{{- $traces = append $traces "otlp_grpc/jaeger" -}}
+{{- $metrics = append $metrics "otlp_http/prometheus" -}}
+{{- end -}}
+{{- if include "shop.storesLogs" . -}}{{- $logs = append $logs "otlp_http/loki" -}}{{- end -}}
+{{- if $exportTo.traces -}}{{- $traces = append $traces "otlp_http/traces" -}}{{- end -}}
+{{- if $exportTo.metrics -}}{{- $metrics = append $metrics "otlp_http/metrics" -}}{{- end -}}
+{{- if $exportTo.logs -}}{{- $logs = append $logs "otlp_http/logs" -}}{{- end -}}
+{{- if .Values.observability.serviceMonitor.enabled -}}{{- $metrics = append $metrics "prometheus" -}}{{- end -}}
+{{- dict "traces" $traces "metrics" ($metrics | default (list "debug")) "logs" ($logs | default (list "debug")) | toJson -}}
+{{- end -}}
+
+{{/* Port of a URL: its own, else that of its scheme. */}}
+{{- define "shop.urlPort" -}}
+{{- $url := urlParse . -}}
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
@@ -163,9 +189,32 @@ custom
 {{- if .Values.telemetry.endpoint -}}
 {{- $url := urlParse .Values.telemetry.endpoint -}}
 {{- $host := regexReplaceAll ":[0-9]+$" $url.host "" -}}
-{{- printf "%s://%s:%s%s" $url.scheme $host (include "shop.otlpPort" .) $url.path -}}
-{{- else if .Values.observability.enabled -}}
+{{- printf "%s://%s:%s%s" $url.scheme $host (include "shop.urlPort" .Values.telemetry.endpoint) $url.path -}}
+{{- else if include "shop.collects" . -}}
 http://{{ include "shop.name" (list . "otel-collector") }}:4317
+{{- end -}}
+{{- end -}}
+
+{{/* Volume with the certificates for the OTLP endpoint, and its mount; empty if there are none. */}}
+
+{{- define "shop.otlpVolume" -}}
+{{- $tls := .Values.telemetry.tls -}}
+{{- if or $tls.caSecret.name $tls.clientSecret -}}
+name: otlp-tls
+projected:
+  sources:
+    {{- if $tls.caSecret.name }}
+    - secret: {name: {{ $tls.caSecret.name }}, items: [{key: {{ $tls.caSecret.key }}, path: ca.crt}]}
+    {{- end }}
+    {{- if $tls.clientSecret }}
+    - secret: {name: {{ $tls.clientSecret }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "shop.otlpMount" -}}
+{{- if include "shop.otlpVolume" . -}}
+{name: otlp-tls, mountPath: /etc/shop-otlp, readOnly: true}
 {{- end -}}
 {{- end -}}
 

@@ -79,6 +79,9 @@ capabilities: {drop: [ALL]}
 - name: ca
   secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
 {{- end }}
+{{- with include "shop.otlpVolume" $root }}
+- {{- . | nindent 2 }}
+{{- end }}
 {{- with $service.volumes }}
 {{ toYaml . }}
 {{- end }}
@@ -93,6 +96,9 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- if include "shop.caSecret" . | fromJson }}
 - {name: ca, mountPath: /etc/shop-ca, readOnly: true}
+{{- end }}
+{{- with include "shop.otlpMount" (index . 0) }}
+- {{ . }}
 {{- end }}
 {{- with $service.volumeMounts }}
 {{ toYaml . }}
