@@ -10,7 +10,7 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
-CUSTOM_KINDS = {"GRPCRoute", "HTTPRoute", "ServiceMonitor"}
+CUSTOM_KINDS = {"GRPCRoute", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
 
 
 @pytest.mark.parametrize("version", ["1.30.0", "1.34.0", "1.37.0"])

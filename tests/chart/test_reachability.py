@@ -1,9 +1,13 @@
 """The rendered network policies, evaluated as a cluster does, allow what services call and store, and nothing more."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 
 Policy = dict[str, Any]
 Labels = dict[str, str]
@@ -79,7 +83,7 @@ OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
 ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
 GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
-ALL_PORTS = [50051, 50052, 8000, 8080, 8089, 5432, 6379, 4317, 16686, 9090, 3000, 8888]
+ALL_PORTS = [50051, 50052, 8000, 8080, 8089, 5432, 6379, 4317, 16686, 9090, 3000, 8888, 8889, 3100, 4318]
 
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
@@ -150,10 +154,38 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
         ("grafana", "jaeger", 16686),
         ("storefront", "jaeger", 16686),
         ("grafana", "prometheus", 9090),
+        ("otel-collector", "loki", 3100),
+        ("grafana", "loki", 3100),
         ("prometheus", "otel-collector", 8888),
+        ("prometheus", "jaeger", 8888),
+        ("prometheus", "loki", 3100),
     }
     manifests = render({"observability": {"enabled": True}})
     assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
+
+
+MONITORING = {"kubernetes.io/metadata.name": "monitoring"}
+OPERATOR_S_PROMETHEUS = Pod("operator-s-prometheus", {"app.kubernetes.io/name": "prometheus"}, MONITORING)
+
+
+def test_only_the_prometheus_in_the_values_scrapes_a_collector_without_the_bundle(
+    render: Any, values: dict[str, Any]
+) -> None:
+    values_file = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
+    manifests, other = render(values_file), Pod("other", {}, MONITORING)
+    added = matrix_of(manifests, (OPERATOR_S_PROMETHEUS, OUTSIDER, ELSEWHERE, other)) - expected_calls(values["services"])
+    assert added == {(name, "otel-collector", 4317) for name in [*values["services"], "reconciliation"]} | {
+        ("operator-s-prometheus", "otel-collector", 8888),
+        ("operator-s-prometheus", "otel-collector", 8889),
+    }
+
+
+def test_the_collector_reaches_the_ports_of_its_stores_only(render: Any) -> None:
+    values_file = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
+    manifests = render(values_file)
+    collector = pods_of(manifests)["otel-collector"]
+    open_ports = {port for port in ALL_PORTS if reaches(manifests.all("NetworkPolicy"), collector, ELSEWHERE, port)}
+    assert open_ports == {4318, 3100}
 
 
 def test_customers_reach_the_storefront_only(render: Any) -> None:
@@ -231,7 +263,7 @@ def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
     reached = {(target, port) for source, target, port in matrix_of(manifests, (tester,)) if source == "test"}
     everywhere = {(name, port) for name in ports for port in ports.values()}
-    assert ports.items() <= reached <= everywhere | {("jaeger", 16686), ("prometheus", 9090)}
+    assert ports.items() <= reached <= everywhere | {("jaeger", 16686), ("prometheus", 9090), ("loki", 3100)}
 
 
 @pytest.mark.parametrize("enabled", [True, False])

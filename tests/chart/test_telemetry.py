@@ -1,9 +1,12 @@
-"""Where telemetry goes, what it is attributed to, and what Prometheus scrapes."""
+"""Where telemetry goes, what it is attributed to, how it is sampled, and what Prometheus scrapes."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
+
+from chassis import semconv
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -74,24 +77,212 @@ def test_resource_attributes_are_added_and_replaced(render: Any) -> None:
         "service.instance.id": "$(POD_NAME)",
         "k8s.pod.name": "$(POD_NAME)",
         "k8s.namespace.name": "shop",
+        "k8s.node.name": "$(NODE_NAME)",
+        "k8s.deployment.name": "shop-cart",
+        "shop.release": "shop",
         "deployment.environment.name": "test",
     }
 
 
-def test_prometheus_scrapes_the_metrics_of_the_collector(render: Any) -> None:
-    manifests = render({"observability": {"enabled": True}})
-    config = yaml.safe_load(manifests.one("ConfigMap", "shop-prometheus")["data"]["prometheus.yml"])
-    (job,) = config["scrape_configs"]
-    assert job["static_configs"] == [{"targets": ["shop-otel-collector:8888"]}]
-    collector = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
-    (reader,) = collector["service"]["telemetry"]["metrics"]["readers"]
-    assert reader["pull"]["exporter"]["prometheus"] == {"host": "0.0.0.0", "port": 8888}
-    assert 8888 in [port["port"] for port in manifests.one("Service", "shop-otel-collector")["spec"]["ports"]]
+def test_every_run_of_a_job_reports_as_the_same_instance(render: Any) -> None:
+    """The name of a run's pod would make new series, four times an hour."""
+    job = render({"telemetry": {"endpoint": "http://c:4317"}}).one("CronJob", "shop-reconciliation")
+    container = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+    environment = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert environment["OTEL_RESOURCE_ATTRIBUTES"].split(",") == [
+        "k8s.cronjob.name=shop-reconciliation",
+        "k8s.namespace.name=shop",
+        "service.instance.id=shop-reconciliation",
+        "service.version=0.1.0",
+        "shop.release=shop",
+    ]
 
 
-def test_a_service_monitor_s_labels_are_added_to_the_chart_s(render: Any) -> None:
-    monitor = {"enabled": True, "labels": {"release": "prometheus", "app.kubernetes.io/part-of": "x"}}
-    manifests = render({"observability": {"enabled": True, "serviceMonitor": monitor}})
-    labels = manifests.one("ServiceMonitor", "shop-otel-collector")["metadata"]["labels"]
-    assert labels["release"] == "prometheus"
-    assert labels["app.kubernetes.io/part-of"] == "shop"
+BUNDLE = {"observability": {"enabled": True}}
+
+
+def config_of(manifests: Any, name: str, file: str) -> Any:
+    return yaml.safe_load(manifests.one("ConfigMap", f"shop-{name}")["data"][file])
+
+
+def test_prometheus_scrapes_the_metrics_of_the_other_components(render: Any) -> None:
+    manifests = render(BUNDLE)
+    jobs = config_of(manifests, "prometheus", "prometheus.yml")["scrape_configs"]
+    targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in jobs}
+    assert targets == {
+        "otel-collector": ["shop-otel-collector:8888"],
+        "prometheus": ["localhost:9090"],
+        "jaeger": ["shop-jaeger:8888"],
+        "loki": ["shop-loki:3100"],
+    }
+    for name, config in (("otel-collector", "config.yaml"), ("jaeger", "config.yaml")):
+        (reader,) = config_of(manifests, name, config)["service"]["telemetry"]["metrics"]["readers"]
+        assert reader["pull"]["exporter"]["prometheus"] == {"host": "0.0.0.0", "port": 8888}
+        assert 8888 in [port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]]
+
+
+def test_prometheus_makes_labels_of_the_attributes_that_pods_have(render: Any) -> None:
+    manifests = render(BUNDLE)
+    promoted = config_of(manifests, "prometheus", "prometheus.yml")["otlp"]["promote_resource_attributes"]
+    assert set(promoted) == {*attributes(manifests, "cart"), "service.name", "service.namespace"}
+
+
+def test_the_dimensions_of_span_metrics_have_the_names_that_spans_have(render: Any) -> None:
+    dimensions = config_of(render(BUNDLE), "otel-collector", "config.yaml")["connectors"]["spanmetrics"]["dimensions"]
+    names = [dimension["name"] for dimension in dimensions]
+    assert names == [semconv.RPC_METHOD, semconv.RPC_STATUS, semconv.ERROR_TYPE]
+
+
+def sampler(manifests: Any) -> dict[str, str]:
+    return {name: value for name, value in manifests.environment("cart").items() if "SAMPLER" in name}
+
+
+def test_with_head_sampling_services_send_a_share_and_the_collector_keeps_it(render: Any) -> None:
+    manifests = render({**BUNDLE, "telemetry": {"sampleRatio": 0.25}})
+    assert sampler(manifests) == {
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+    }
+    assert "tail_sampling" not in str(config_of(manifests, "otel-collector", "config.yaml"))
+
+
+def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: Any) -> None:
+    collector = {"tailSampling": {"slowSeconds": 0.5, "waitSeconds": 20, "maxTraces": 700}}
+    values = {"telemetry": {"sampling": "tail", "sampleRatio": "0.07"}}
+    manifests = render({"observability": {"enabled": True, "collector": collector}, **values})
+    assert sampler(manifests) == {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
+    config = config_of(manifests, "otel-collector", "config.yaml")
+    processor = config["processors"]["tail_sampling"]
+    assert (processor["decision_wait"], processor["num_traces"]) == ("20s", 700)
+    assert [policy[policy["type"]] for policy in processor["policies"]] == [
+        {"status_codes": ["ERROR"]},
+        {"threshold_ms": 500},
+        {"sampling_percentage": 7},
+    ]
+    pipelines = config["service"]["pipelines"]
+    assert pipelines["traces"]["processors"] == ["memory_limiter", "tail_sampling", "batch"]
+    assert manifests.one("Deployment", "shop-otel-collector")["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("sampling", ["head", "tail"])
+def test_span_metrics_count_spans_before_they_are_sampled(render: Any, sampling: str) -> None:
+    manifests = render({**BUNDLE, "telemetry": {"sampling": sampling}})
+    pipelines = config_of(manifests, "otel-collector", "config.yaml")["service"]["pipelines"]
+    assert pipelines["traces/span-metrics"] == {
+        "receivers": ["otlp"],
+        "processors": ["memory_limiter"],
+        "exporters": ["spanmetrics"],
+    }
+    assert "spanmetrics" in pipelines["metrics"]["receivers"]
+    assert "spanmetrics" not in pipelines["traces"]["exporters"]
+
+
+def test_every_component_of_a_pipeline_is_configured(render: Any, matrix_values: dict[str, Any]) -> None:
+    manifests = render(matrix_values)
+    if not manifests.has("ConfigMap", "shop-otel-collector"):
+        return
+    config = config_of(manifests, "otel-collector", "config.yaml")
+    pipelines = config["service"]["pipelines"].values()
+    for kind in ("receivers", "processors", "exporters"):
+        configured = {*config[kind], *(config["connectors"] if kind != "processors" else ())}
+        assert {name for pipeline in pipelines for name in pipeline[kind]} == configured, kind
+
+
+def test_logs_go_to_loki_with_bounded_labels(render: Any) -> None:
+    manifests = render(BUNDLE)
+    config = config_of(manifests, "otel-collector", "config.yaml")
+    assert config["service"]["pipelines"]["logs"]["exporters"] == ["otlp_http/loki"]
+    assert config["exporters"]["otlp_http/loki"]["endpoint"] == "http://shop-loki:3100/otlp"
+    limits = config_of(manifests, "loki", "local-config.yaml")["limits_config"]
+    labels = limits["otlp_config"]["resource_attributes"]
+    assert labels["ignore_defaults"] is True
+    (indexed,) = labels["attributes_config"]
+    assert indexed["attributes"] == ["service.name", "service.namespace", "k8s.namespace.name", "shop.release"]
+
+
+def test_without_loki_the_collector_accepts_logs_and_grafana_has_no_links_to_them(render: Any) -> None:
+    manifests = render({"observability": {"enabled": True, "loki": {"enabled": False}}})
+    assert not [found for found in manifests.objects if "loki" in found["metadata"]["name"]]
+    config = config_of(manifests, "otel-collector", "config.yaml")
+    assert config["service"]["pipelines"]["logs"]["exporters"] == ["debug"]
+    assert "loki" not in str(config_of(manifests, "grafana", "datasources.yaml"))
+
+
+@pytest.mark.parametrize(("retention", "valid"), [("24h", True), ("2d", True), ("23h", False), ("1m", False)])
+def test_loki_retains_logs_for_a_day_at_least(render: Any, retention: str, valid: bool) -> None:
+    values = {"observability": {"enabled": True, "loki": {"retention": retention}}}
+    if valid:
+        assert config_of(render(values), "loki", "local-config.yaml")["limits_config"]["retention_period"] == retention
+    else:
+        with pytest.raises(ValueError, match="retention"):
+            render(values)
+
+
+def test_grafana_links_traces_logs_and_metrics_both_ways(render: Any) -> None:
+    sources = {source["uid"]: source["jsonData"] for source in config_of(render(BUNDLE), "grafana", "datasources.yaml")["datasources"]}
+    assert [link["datasourceUid"] for link in sources["prometheus"]["exemplarTraceIdDestinations"]] == ["jaeger"]
+    assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["jaeger"]
+    assert sources["jaeger"]["tracesToLogsV2"]["datasourceUid"] == "loki"
+    assert sources["jaeger"]["tracesToMetrics"]["datasourceUid"] == "prometheus"
+
+
+def test_links_from_traces_query_metrics_that_services_export(render: Any) -> None:
+    sources = {source["uid"]: source["jsonData"] for source in config_of(render(BUNDLE), "grafana", "datasources.yaml")["datasources"]}
+    exported = {series for metric in semconv.METRICS for series in metric.series}
+    for query in sources["jaeger"]["tracesToMetrics"]["queries"]:
+        assert set(re.findall(r"\w+(?=\{)", query["query"])) <= exported
+
+
+def test_an_endpoint_s_protocol_headers_and_certificates_are_the_sdk_s_variables(render: Any) -> None:
+    telemetry = {
+        "endpoint": "https://collector.example.com",
+        "protocol": "http/protobuf",
+        "headersSecret": {"name": "token"},
+        "tls": {"caSecret": {"name": "ca", "key": "bundle.pem"}, "clientSecret": "client"},
+        "propagators": "tracecontext",
+    }
+    manifests = render({"telemetry": telemetry})
+    environment = manifests.environment("cart")
+    assert environment["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
+    assert environment["OTEL_EXPORTER_OTLP_CERTIFICATE"] == "/etc/shop-otlp/ca.crt"
+    assert environment["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"] == "/etc/shop-otlp/tls.crt"
+    assert environment["OTEL_EXPORTER_OTLP_CLIENT_KEY"] == "/etc/shop-otlp/tls.key"
+    assert environment["OTEL_PROPAGATORS"] == "tracecontext"
+    headers = manifests.variables("cart")["OTEL_EXPORTER_OTLP_HEADERS"]
+    assert headers["valueFrom"] == {"secretKeyRef": {"name": "token", "key": "headers"}}
+    job = manifests.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]["template"]
+    for pod in (manifests.pod("cart"), job):
+        (volume,) = [volume for volume in pod["spec"]["volumes"] if volume["name"] == "otlp-tls"]
+        items = [item for source in volume["projected"]["sources"] for item in source["secret"]["items"]]
+        assert {item["key"]: item["path"] for item in items} == {
+            "bundle.pem": "ca.crt",
+            "tls.crt": "tls.crt",
+            "tls.key": "tls.key",
+        }
+        mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        assert {"name": "otlp-tls", "mountPath": "/etc/shop-otlp", "readOnly": True} in mounts
+
+
+COLLECTOR = {"collector": {"enabled": True}}
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"telemetry": {"endpoint": "http://c:4317", "tls": {"caSecret": {"name": "ca"}}}}, "telemetry.tls"),
+        ({"telemetry": {"tls": {"clientSecret": "client"}}}, "telemetry.tls"),
+        ({"telemetry": {"headersSecret": {"name": "token"}}}, "telemetry.headersSecret.name"),
+        ({"telemetry": {"protocol": "http/protobuf"}}, "telemetry.protocol"),
+        ({"telemetry": {"protocol": "http/json"}}, "protocol"),
+        ({"telemetry": {"sampling": "all"}}, "sampling"),
+        ({"telemetry": {"propagators": "b3"}}, "propagators"),
+        ({"observability": COLLECTOR}, "observability.collector.exportTo"),
+        ({"observability": {"collector": {"exportTo": {"logs": "http://loki"}}}}, "observability.collector.enabled"),
+        ({"observability": {"collector": {"exportTo": {"logs": "loki:3100"}}}}, "logs"),
+        ({"observability": {"serviceMonitor": {"enabled": True}}}, "observability.serviceMonitor.enabled"),
+        ({"observability": {**COLLECTOR, "serviceMonitor": {"enabled": True}}}, "observability.serviceMonitor.from"),
+    ],
+)
+def test_an_error_names_the_field(render: Any, values: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        render(values)

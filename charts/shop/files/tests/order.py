@@ -1,6 +1,7 @@
-"""Place an order as a customer would and check its effects; with telemetry, find its trace and its metrics.
+"""Place an order as a customer would and check its effects; with telemetry, find its trace, metrics and logs.
 
-Addresses are read from CART_ADDR, PRODUCT_CATALOG_ADDR and CHECKOUT_ADDR; JAEGER_URL and PROMETHEUS_URL are optional.
+Addresses are read from CART_ADDR, PRODUCT_CATALOG_ADDR and CHECKOUT_ADDR; JAEGER_URL, PROMETHEUS_URL and LOKI_URL are
+optional.
 """
 
 import json
@@ -103,6 +104,13 @@ def metric_found(query: str) -> bool:
     return any(float(sample["value"][1]) > 0 for sample in response.get("data", {}).get("result", []))
 
 
+def logged_services(trace_id: str) -> set[str]:
+    """Return the services that have log lines of a trace in Loki."""
+    query = urllib.parse.urlencode({"query": f'{{service_name=~".+"}} | trace_id="{trace_id}"', "since": "15m"})
+    streams = fetch(f"{os.environ['LOKI_URL']}/loki/api/v1/query_range?{query}").get("data", {}).get("result", [])
+    return {stream["stream"]["service_name"] for stream in streams}
+
+
 def main() -> None:
     """Run the checks in order; raise AssertionError or RpcError if one fails."""
     user_id = f"helm-test-{secrets.token_hex(8)}"
@@ -121,6 +129,10 @@ def main() -> None:
     if "PROMETHEUS_URL" in os.environ:
         calls = 'traces_span_metrics_calls_total{service_name="checkout"}'
         eventually("span metrics count the order", lambda: metric_found(calls))
+        served = 'rpc_server_call_duration_seconds_count{service_name="checkout",k8s_pod_name!=""}'
+        eventually("metrics of checkout's pod count the order", lambda: metric_found(served))
+    if "LOKI_URL" in os.environ:
+        eventually("the log store has checkout's lines of the order", lambda: "checkout" in logged_services(trace_id))
 
 
 if __name__ == "__main__":

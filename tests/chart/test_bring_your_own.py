@@ -1,0 +1,88 @@
+"""The shop beside kube-prometheus-stack, Loki and Tempo: what charts/shop/bring-your-own.md says works."""
+
+import copy
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "shop"
+PAGE = (CHART / "bring-your-own.md").read_text()
+VALUES = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
+SCHEMAS = {
+    kind: json.loads((ROOT / "tests" / "chart" / "schemas" / f"{kind.lower()}.json").read_text())
+    for kind in ("ServiceMonitor", "PrometheusRule")
+}
+
+
+def test_custom_resources_of_the_operator_match_its_schemas(render: Any, matrix_values: dict[str, Any]) -> None:
+    for found in render(matrix_values).objects:
+        if found["kind"] in SCHEMAS:
+            jsonschema.validate(found, SCHEMAS[found["kind"]])
+
+
+def test_the_schemas_reject_what_the_operator_does_not_know(render: Any) -> None:
+    monitor = copy.deepcopy(render(VALUES).one("ServiceMonitor", "shop-otel-collector"))
+    monitor["spec"]["endpoints"][0]["honourLabels"] = True
+    with pytest.raises(jsonschema.ValidationError, match="honourLabels"):
+        jsonschema.validate(monitor, SCHEMAS["ServiceMonitor"])
+
+
+def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any) -> None:
+    manifests = render(VALUES)
+    monitor = manifests.one("ServiceMonitor", "shop-otel-collector")["spec"]
+    service = manifests.one("Service", "shop-otel-collector")
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    scraped = {endpoint["port"]: endpoint.get("honorLabels", False) for endpoint in monitor["endpoints"]}
+    assert scraped == {"metrics": False, "shop-metrics": True}
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    assert {ports[name] for name in scraped} == {8888, 8889}
+    config = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
+    assert config["exporters"]["prometheus"]["endpoint"] == "0.0.0.0:8889"
+    assert config["service"]["pipelines"]["metrics"]["exporters"] == ["prometheus"]
+
+
+def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> None:
+    secret = {"name": "tenant", "key": "headers"}
+    export_to = {**VALUES["observability"]["collector"]["exportTo"], "metrics": "https://m/otlp", "headersSecret": secret}
+    manifests = render({"observability": {"collector": {"enabled": True, "exportTo": export_to}}})
+    names = {found["metadata"]["name"] for found in manifests.all("Deployment")}
+    assert "shop-otel-collector" in names
+    assert not {"shop-jaeger", "shop-prometheus", "shop-loki", "shop-grafana"} & names
+    assert manifests.environment("cart")["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
+    config = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
+    for signal in ("traces", "metrics", "logs"):
+        assert config["service"]["pipelines"][signal]["exporters"] == [f"otlp_http/{signal}"]
+        exporter = config["exporters"][f"otlp_http/{signal}"]
+        assert exporter == {"endpoint": export_to[signal], "headers": "${env:EXPORT_HEADERS}"}
+    headers = manifests.variables("otel-collector")["EXPORT_HEADERS"]
+    assert headers["valueFrom"] == {"secretKeyRef": secret}
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(text) for _, text in found]
+
+
+def test_the_page_s_values_are_those_that_the_tests_render() -> None:
+    values = [block for block in map(yaml.safe_load, blocks("yaml")) if "telemetry" in block]
+    assert values == [VALUES]
+
+
+def test_the_page_s_data_sources_link_to_each_other_in_both_directions() -> None:
+    (config_map,) = [block for block in map(yaml.safe_load, blocks("yaml")) if block.get("kind") == "ConfigMap"]
+    assert config_map["metadata"]["labels"] == {"grafana_datasource": "1"}
+    provisioned = yaml.safe_load(config_map["data"]["shop.yaml"])
+    sources = {source["uid"]: source["jsonData"] for source in provisioned["datasources"]}
+    assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["tempo"]
+    assert sources["tempo"]["tracesToLogsV2"]["datasourceUid"] == "loki"
+    assert sources["tempo"]["tracesToMetrics"]["datasourceUid"] == "prometheus"
+    values = next(block for block in map(yaml.safe_load, blocks("yaml")) if "grafana" in block)
+    exemplars = values["grafana"]["sidecar"]["datasources"]["exemplarTraceIdDestinations"]
+    assert exemplars == {"datasourceUid": "tempo", "traceIdLabelName": "trace_id"}
