@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -48,10 +48,21 @@ def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any
     assert config["service"]["pipelines"]["metrics"]["exporters"] == ["prometheus"]
 
 
+@pytest.mark.parametrize(("scraped", "stored"), [("1.0", "1"), ("10.0", "10"), ("0.5", "0.5"), ("+Inf", "+Inf")])
+def test_bounds_of_buckets_are_written_as_by_the_otlp_receiver(render: Any, scraped: str, stored: str) -> None:
+    monitor = render(VALUES).one("ServiceMonitor", "shop-otel-collector")["spec"]
+    (endpoint,) = [endpoint for endpoint in monitor["endpoints"] if endpoint["port"] == "shop-metrics"]
+    (rule,) = [rule for rule in endpoint["metricRelabelings"] if rule.get("targetLabel") == "le"]
+    match = re.fullmatch(rule["regex"], scraped)
+    assert rule["sourceLabels"] == ["le"]
+    assert (match.expand(rule["replacement"].replace("$", "\\")) if match else scraped) == stored
+
+
 def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> None:
     secret = {"name": "tenant", "key": "headers"}
-    export_to = {**VALUES["observability"]["collector"]["exportTo"], "metrics": "https://m/otlp", "headersSecret": secret}
-    manifests = render({"observability": {"collector": {"enabled": True, "exportTo": export_to}}})
+    stores = {"traces": "http://tempo:4318", "metrics": "https://metrics/otlp", "logs": "http://loki/otlp"}
+    collector = {"enabled": True, "exportTo": {**stores, "headersSecret": secret}}
+    manifests = render({"observability": {"collector": collector}})
     names = {found["metadata"]["name"] for found in manifests.all("Deployment")}
     assert "shop-otel-collector" in names
     assert not {"shop-jaeger", "shop-prometheus", "shop-loki", "shop-grafana"} & names
@@ -60,7 +71,7 @@ def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> N
     for signal in ("traces", "metrics", "logs"):
         assert config["service"]["pipelines"][signal]["exporters"] == [f"otlp_http/{signal}"]
         exporter = config["exporters"][f"otlp_http/{signal}"]
-        assert exporter == {"endpoint": export_to[signal], "headers": "${env:EXPORT_HEADERS}"}
+        assert exporter == {"endpoint": stores[signal], "headers": "${env:EXPORT_HEADERS}"}
     headers = manifests.variables("otel-collector")["EXPORT_HEADERS"]
     assert headers["valueFrom"] == {"secretKeyRef": secret}
 

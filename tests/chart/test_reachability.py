@@ -172,8 +172,8 @@ def test_only_the_prometheus_in_the_values_scrapes_a_collector_without_the_bundl
     render: Any, values: dict[str, Any]
 ) -> None:
     values_file = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
-    manifests, other = render(values_file), Pod("other", {}, MONITORING)
-    added = matrix_of(manifests, (OPERATOR_S_PROMETHEUS, OUTSIDER, ELSEWHERE, other)) - expected_calls(values["services"])
+    others = (OPERATOR_S_PROMETHEUS, OUTSIDER, ELSEWHERE, Pod("other", {}, MONITORING))
+    added = matrix_of(render(values_file), others) - expected_calls(values["services"])
     assert added == {(name, "otel-collector", 4317) for name in [*values["services"], "reconciliation"]} | {
         ("operator-s-prometheus", "otel-collector", 8888),
         ("operator-s-prometheus", "otel-collector", 8889),

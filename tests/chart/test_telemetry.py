@@ -218,8 +218,14 @@ def test_loki_retains_logs_for_a_day_at_least(render: Any, retention: str, valid
             render(values)
 
 
+def data_sources(manifests: Any) -> dict[str, Any]:
+    """Return the settings of Grafana's data sources by uid."""
+    provisioned = config_of(manifests, "grafana", "datasources.yaml")["datasources"]
+    return {source["uid"]: source["jsonData"] for source in provisioned}
+
+
 def test_grafana_links_traces_logs_and_metrics_both_ways(render: Any) -> None:
-    sources = {source["uid"]: source["jsonData"] for source in config_of(render(BUNDLE), "grafana", "datasources.yaml")["datasources"]}
+    sources = data_sources(render(BUNDLE))
     assert [link["datasourceUid"] for link in sources["prometheus"]["exemplarTraceIdDestinations"]] == ["jaeger"]
     assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["jaeger"]
     assert sources["jaeger"]["tracesToLogsV2"]["datasourceUid"] == "loki"
@@ -227,7 +233,7 @@ def test_grafana_links_traces_logs_and_metrics_both_ways(render: Any) -> None:
 
 
 def test_links_from_traces_query_metrics_that_services_export(render: Any) -> None:
-    sources = {source["uid"]: source["jsonData"] for source in config_of(render(BUNDLE), "grafana", "datasources.yaml")["datasources"]}
+    sources = data_sources(render(BUNDLE))
     exported = {series for metric in semconv.METRICS for series in metric.series}
     for query in sources["jaeger"]["tracesToMetrics"]["queries"]:
         assert set(re.findall(r"\w+(?=\{)", query["query"])) <= exported
