@@ -44,7 +44,11 @@ def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any
     ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
     assert {ports[name] for name in scraped} == {8888, 8889}
     config = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
-    assert config["exporters"]["prometheus"]["endpoint"] == "0.0.0.0:8889"
+    exporter = config["exporters"]["prometheus"]
+    assert exporter["endpoint"] == "0.0.0.0:8889"
+    assert exporter["translation_strategy"] == "UnderscoreEscapingWithSuffixes"
+    assert exporter["resource_to_telemetry_conversion"] == {"enabled": True}
+    assert exporter["without_scope_info"] is exporter["enable_open_metrics"] is True
     assert config["service"]["pipelines"]["metrics"]["exporters"] == ["prometheus"]
 
 

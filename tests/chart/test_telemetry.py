@@ -157,6 +157,7 @@ def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: 
     assert [policy[policy["type"]] for policy in processor["policies"]] == [
         {"status_codes": ["ERROR"]},
         {"threshold_ms": 500},
+        {"key": "shop", "values": ["keep"]},
         {"sampling_percentage": 7},
     ]
     pipelines = config["service"]["pipelines"]

@@ -115,7 +115,8 @@ def main() -> None:
     """Run the checks in order; raise AssertionError or RpcError if one fails."""
     user_id = f"helm-test-{secrets.token_hex(8)}"
     trace_id = secrets.token_hex(16)
-    metadata = (("traceparent", f"00-{trace_id}-{secrets.token_hex(8)}-01"),)
+    traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-01"
+    metadata = (("traceparent", traceparent), ("tracestate", "shop=keep"))  # sampled at its head and at its tail
     quantities = fill_cart(user_id, metadata)
     order = place_order(user_id, metadata)
     log(f"order {order.order_id}, tracking {order.shipping_tracking_id}, trace {trace_id}")
