@@ -77,7 +77,7 @@ def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
 
 async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
     async with client_of(service(recorded.telemetry)) as client:
-        await client.get("/things/kettle", headers=TRACEPARENT)
+        await client.get("/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})
     [span] = recorded.spans()
     assert (span.name, span.kind) == ("GET /things/{name}", SpanKind.SERVER)
     assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}" if span.parent else "") == (
@@ -85,6 +85,8 @@ async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_rout
         PARENT_ID,
     )
     assert dict(span.attributes or {}) == {
+        "client.address": "127.0.0.1",
+        "shop.request.id": "r-1",
         "http.request.method": "GET",
         "http.response.status_code": 200,
         "http.route": "/things/{name}",
@@ -227,3 +229,29 @@ async def test_a_draining_service_serves_but_is_not_ready() -> None:
         served.begin_drain()
         statuses = [(await client.get(f"{address}{path}")).status_code for path in ("/readyz", "/healthz", "/cached")]
     assert statuses == [503, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("received", "is_taken"),
+    [("r-1_a.B", True), ("x" * 64, True), ("x" * 65, False), ("", False), ("a b", False), ("a\u00e9", False)],
+)
+async def test_a_well_formed_request_id_is_returned_and_any_other_replaced(received: str, is_taken: bool) -> None:
+    async with client_of(service()) as client:
+        response = await client.get("/things/kettle", headers=[(b"x-request-id", received.encode("latin-1"))])
+    returned = response.headers["x-request-id"]
+    assert (returned == received) is is_taken
+    assert 0 < len(returned) <= 64
+
+
+async def test_every_log_line_of_a_request_has_its_id_and_the_address_of_the_connection() -> None:
+    with structlog.testing.capture_logs(processors=[chassis_logging._add_request_fields]) as lines:
+        async with client_of(service()) as client:
+            headers = {"x-request-id": "r-1", "x-forwarded-for": "203.0.113.9"}
+            failed = await client.get("/bug", headers=headers)
+        structlog.get_logger().info("afterwards")
+    assert failed.headers["x-request-id"] == "r-1"
+    assert [(line["event"], line.get("shop.request.id"), line.get("client.address")) for line in lines] == [
+        ("unexpected error", "r-1", "127.0.0.1"),
+        ("request", "r-1", "127.0.0.1"),
+        ("afterwards", None, None),
+    ]

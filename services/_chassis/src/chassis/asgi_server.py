@@ -1,6 +1,7 @@
 """uvicorn without its signal handling, and without its clock: it would wake an idle process ten times a second."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +14,20 @@ from typing_extensions import override
 class AsgiServer(uvicorn.Server):
     """Serves an application until `stop` is called. `options` are those of uvicorn.Config.
 
-    The application gets no lifespan events, and no response has a Date header but the application's own.
+    The application gets no lifespan events, and no response has a Date header but the application's own. Without
+    FORWARDED_ALLOW_IPS no client's X-Forwarded-For is trusted; uvicorn would trust that of 127.0.0.1.
     """
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         config = uvicorn.Config(
-            app, lifespan="off", log_config=None, access_log=False, date_header=False, server_header=False, **options
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            date_header=False,
+            server_header=False,
+            forwarded_allow_ips=os.environ.get("FORWARDED_ALLOW_IPS", ""),
+            **options,
         )
         super().__init__(config)
         self._stopped = asyncio.Event()

@@ -4,7 +4,7 @@ Responses that do not state otherwise are neither cached nor interpreted as anot
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Token
 from email.utils import formatdate
 
@@ -17,7 +17,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis import semconv
+from chassis import logging, semconv
+from chassis.http_requests import REQUEST_ID_HEADER, identify
 from chassis.metrics import Attributes
 from chassis.propagation import HEADERS, baggage_attributes, extract
 from chassis.telemetry import Telemetry
@@ -76,8 +77,10 @@ class ObservedApplication:
             await self._app(scope, receive, _Sent(send).send)
             return
         started = time.perf_counter()
-        span, token = self._start_span(scope)
-        sent = _Sent(send)
+        identity = identify(scope)
+        log_fields = logging.request_fields.set(identity)
+        span, token = self._start_span(scope, identity)
+        sent = _Sent(send, {REQUEST_ID_HEADER: identity[semconv.REQUEST_ID]})
         try:
             await self._app(scope, receive, sent.send)
         except Exception as error:
@@ -88,8 +91,9 @@ class ObservedApplication:
         finally:
             self._record(scope, span, sent.status or _SERVER_ERROR, time.perf_counter() - started)
             otel_context.detach(token)
+            logging.request_fields.reset(log_fields)
 
-    def _start_span(self, scope: Scope) -> tuple[Span, Token[Context]]:
+    def _start_span(self, scope: Scope, identity: Mapping[str, str]) -> tuple[Span, Token[Context]]:
         """Start the request's span and make it current."""
         parent = extract(
             {
@@ -102,6 +106,7 @@ class ObservedApplication:
             semconv.HTTP_METHOD: _method(scope),
             semconv.URL_PATH: scope["path"],
             semconv.URL_SCHEME: scope["scheme"],
+            **identity,
             **baggage_attributes(parent),
         }
         span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
@@ -130,17 +135,19 @@ class ObservedApplication:
 
 
 class _Sent:
-    """What has been sent of a response, with the default headers added."""
+    """What has been sent of a response, with the default headers and the given ones added."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, headers: Mapping[str, str] | None = None) -> None:
         self.status: int | None = None
         self.complete = False
         self._send = send
+        self._headers = headers or {}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
+            headers.update(self._headers)
             headers.setdefault("date", formatdate(usegmt=True))
             headers.setdefault("cache-control", "no-store")
             headers.setdefault("x-content-type-options", "nosniff")
