@@ -21,4 +21,4 @@ async def test_a_commit_to_postgresql_is_flushed(postgres_url: str) -> None:
         return "" if row is None else str(row[0])
 
     async with open_postgres(postgres_url) as server:
-        assert await server.run(read) == "on"
+        assert await server.run(read, "SHOW synchronous_commit") == "on"

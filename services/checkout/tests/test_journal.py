@@ -12,8 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from opentelemetry.trace import SpanKind
 
-from chassis import database
+from chassis import database, semconv
 from chassis.errors import FieldViolation
 from chassis.money import MAX_UNITS, Money
 from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, Refusal, State, Transition
@@ -22,6 +23,7 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.journal.sqlite import open_sqlite_database
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, NewOrder, OutboxItem, Sent
+from shop_testkit.serving import Recorded
 
 Make = Callable[..., NewOrder]
 
@@ -801,3 +803,19 @@ async def shipped(journal: Journal, new: NewOrder) -> str:
     await journal.insert(new)
     assert await journal.update(new.claim, SHIPPED)
     return new.order.order_id
+
+
+async def test_each_round_trip_is_a_span_without_values(recorded: Recorded, journal_url: str, new_order: Make) -> None:
+    async with open_journal(journal_url, recorded.telemetry, worker="one") as journal:
+        with recorded.telemetry.tracer.start_as_current_span("call"):
+            await journal.insert(new_order())
+            await journal.find("scope")
+            await journal.history("unknown")
+    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert [span.name for span in spans] == [
+        "INSERT orders; INSERT order_events",
+        "SELECT orders",
+        "SELECT order_events",
+    ]
+    assert [(span.attributes or {}).get(semconv.DB_BATCH_SIZE) for span in spans] == [2, None, None]
+    assert not [span for span in spans if "ann@mail.example" in span.to_json() or "Main 1" in span.to_json()]

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.trace import SpanKind, StatusCode
 
+from chassis import semconv
 from email_service.clients import Relay, SmtpRelay, parse_relay
 from email_service.letters import Attempt, Letter, Outcome
 from shop_testkit.mail_relay import Inbox, relay
+from shop_testkit.serving import Recorded
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
 LETTER = Letter("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
@@ -203,3 +206,31 @@ def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
     with pytest.raises(ValueError, match="must be smtp://") as refused:
         parse_relay(url)
     assert "jane" not in str(refused.value)
+
+
+async def test_a_letter_is_a_span_with_what_is_stored_before_it_is_sent(recorded: Recorded) -> None:
+    async def store() -> bool:
+        with recorded.telemetry.tracer.start_as_current_span("stored"):
+            return True
+
+    async with relay(Inbox()) as port:
+        await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", telemetry=recorded.telemetry).send(
+            LETTER, store
+        )
+    stored, span = recorded.spans()
+    assert (span.name, span.kind, span.status.status_code) == ("SMTP send", SpanKind.CLIENT, StatusCode.UNSET)
+    assert dict(span.attributes or {}) == {"server.address": "127.0.0.1", "server.port": port}
+    assert stored.parent == span.context
+    (series,) = recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series.items()
+    assert (series[0], sum(series[1].counts)) == ((), 1)
+    assert not [each for each in recorded.spans() if LETTER.recipient in each.to_json()]
+
+
+async def test_a_refused_letter_is_a_failed_span_without_its_address(recorded: Recorded) -> None:
+    async with relay(Inbox(rcpt_response="550 no such user jane@example.com")) as port:
+        await send(Relay("127.0.0.1", port), telemetry=recorded.telemetry)
+    (span,) = recorded.spans()
+    assert (span.status.status_code, (span.attributes or {})["error.type"]) == (StatusCode.ERROR, "RELAY_550")
+    assert LETTER.recipient not in span.to_json()
+    labels = [*recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series]
+    assert labels == [(("error.type", "RELAY_550"),)]

@@ -45,7 +45,7 @@ async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPa
     async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
         stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(opened)
-        async with aclosing(CatalogNames(stub, clock)) as found:
+        async with aclosing(CatalogNames(stub, clock=clock)) as found:
             yield found
         await opened.close()
 

@@ -8,11 +8,13 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from opentelemetry.trace import SpanKind
 
 from chassis import database
 from email_service.letters import Letter, LetterState, NewLetter, Spool
 from email_service.spool import sql, sqlite, statements
 from email_service.spool.opening import MIGRATIONS, open_spool
+from shop_testkit.serving import Recorded
 
 QUEUED, SENDING, SENT = LetterState.QUEUED, LetterState.SENDING, LetterState.SENT
 IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED
@@ -256,3 +258,13 @@ def test_every_statement_finds_its_rows_by_an_index(sqlite_url: str, name: str) 
         connection.create_function("unix_time", 0, time.time)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
     assert [step for step in plan if step.startswith("SCAN letters") and "INDEX" not in step] == []
+
+
+async def test_each_statement_is_a_span_without_values(recorded: Recorded, spool_url: str) -> None:
+    async with open_spool(spool_url, recorded.telemetry) as spool:
+        with recorded.telemetry.tracer.start_as_current_span("call"):
+            await add(spool)
+            await claim(spool)
+    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert [span.name for span in spans] == ["INSERT letters", "UPDATE letters"]
+    assert not [span for span in spans if "jane@example.com" in span.to_json()]

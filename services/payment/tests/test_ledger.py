@@ -5,12 +5,14 @@ import time
 from dataclasses import replace
 
 import pytest
+from opentelemetry.trace import SpanKind
 
 from chassis.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.opening import open_ledger
+from shop_testkit.serving import Recorded as RecordedTelemetry
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
@@ -120,3 +122,14 @@ async def test_the_ledger_works_after_cancelled_writes(ledger: Ledger) -> None:
 
 async def test_a_working_ledger_passes_its_check(ledger: Ledger) -> None:
     await ledger.check()
+
+
+async def test_each_operation_is_a_span_without_values(recorded: RecordedTelemetry, ledger_url: str) -> None:
+    async with open_ledger(ledger_url, recorded.telemetry) as ledger:
+        with recorded.telemetry.tracer.start_as_current_span("call"):
+            await ledger.record(replace(CHARGE, key="key-of-the-order"))
+            await ledger.find("key-of-the-order")
+            await ledger.void("key-of-the-order")
+    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert [span.name for span in spans] == ["INSERT charges", "SELECT charges", "UPDATE charges"]
+    assert not [span for span in spans if "key-of-the-order" in span.to_json()]

@@ -28,10 +28,12 @@ async def test_a_full_disk_refuses_charges_and_loses_none(
 ) -> None:
     path = file_of(sqlite_url)
     async with open_sqlite_ledger(path) as ledger:
-        pages = await ledger._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
-        await ledger._run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall())
+        pages = await ledger._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0], "PRAGMA")
+        await ledger._run(
+            lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall(), "PRAGMA"
+        )
         recorded = await record_until_full(ledger)
-        await ledger._run(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall())
+        await ledger._run(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall(), "PRAGMA")
         await ledger.record(Entry("when the disk has space", State.CHARGED, PAYMENT))
     assert [key for key, _, _ in stored(sqlite_url)] == [*recorded, "when the disk has space"]
     with closing(sqlite3.connect(path)) as connection:
@@ -72,7 +74,10 @@ async def test_a_file_locked_by_another_process_is_unavailable(
 
 async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> None:
     async with open_sqlite_ledger(file_of(sqlite_url)) as ledger:
-        batch = ledger.record(Entry("key", State.CHARGED, PAYMENT)), ledger._run(lambda sql: sql.execute("nonsense"))
+        batch = (
+            ledger.record(Entry("key", State.CHARGED, PAYMENT)),
+            ledger._run(lambda sql: sql.execute("nonsense"), "nonsense"),
+        )
         failed = await asyncio.gather(*batch, return_exceptions=True)
         assert [type(error) for error in failed] == [LedgerUnavailable, LedgerUnavailable]
         assert await ledger.find("key") is None

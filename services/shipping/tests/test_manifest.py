@@ -8,11 +8,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from opentelemetry.trace import SpanKind
 
 from chassis import database
 from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded
 from shipping_service.manifest.opening import open_manifest
 from shipping_service.manifest.sqlite import SqliteManifest
+from shop_testkit.serving import Recorded as RecordedTelemetry
 
 MakeParcel = Callable[..., Parcel]
 
@@ -79,8 +81,10 @@ async def test_a_full_disk_refuses_shipments_and_loses_none(
 ) -> None:
     async with open_manifest(sqlite_url) as manifest:
         assert isinstance(manifest, SqliteManifest)
-        pages = await manifest._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
-        await manifest._run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall())
+        pages = await manifest._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0], "PRAGMA")
+        await manifest._run(
+            lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall(), "PRAGMA"
+        )
         recorded = await record_until_full(manifest, parcel)
     assert [key for key, _ in stored(sqlite_url)] == recorded
 
@@ -124,3 +128,15 @@ async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) 
         entries = [Entry(str(number)) for number in range(16)]
         recorded = await asyncio.gather(*map(manifest.record, entries))
     assert [each.entry for each in recorded] == entries
+
+
+async def test_each_operation_is_a_span_without_values(
+    recorded: RecordedTelemetry, manifest_url: str, parcel: MakeParcel
+) -> None:
+    async with open_manifest(manifest_url, recorded.telemetry) as manifest:
+        with recorded.telemetry.tracer.start_as_current_span("call"):
+            await manifest.record(Entry("key-of-the-order", parcel()))
+            await manifest.find("key-of-the-order")
+    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
+    assert [span.name for span in spans] == ["INSERT shipments", "SELECT shipments"]
+    assert not [span for span in spans if "key-of-the-order" in span.to_json() or "Lindenweg" in span.to_json()]

@@ -8,8 +8,9 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from chassis import calls
+from chassis import calls, semconv
 from chassis.errors import DomainError
+from chassis.telemetry import Telemetry
 
 log = structlog.get_logger()
 
@@ -33,6 +34,8 @@ class TtlCache(Generic[K, V]):
     Args:
         fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
         ttl_seconds: age at which a value expires.
+        name: of the cache, in metrics.
+        telemetry: counts lookups; by default none.
         serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
             to serve it. Otherwise an expired value counts as missing.
         max_entries: beyond this number the oldest entry is evicted.
@@ -43,6 +46,8 @@ class TtlCache(Generic[K, V]):
         self,
         fetch: Callable[[K], Awaitable[V]],
         ttl_seconds: float,
+        name: str = "",
+        telemetry: Telemetry | None = None,
         *,
         serve_stale: bool = False,
         max_entries: int = MAX_ENTRIES,
@@ -55,6 +60,10 @@ class TtlCache(Generic[K, V]):
         self._clock = clock
         self._entries: dict[K, _Entry[V]] = {}
         self._fetches: dict[K, asyncio.Task[V]] = {}
+        self._lookups = (telemetry or Telemetry()).counter(semconv.CACHE_LOOKUPS)
+        self._hit, self._stale, self._miss = (
+            ((semconv.CACHE_NAME, name), (semconv.CACHE_RESULT, result)) for result in ("hit", "stale", "miss")
+        )
 
     async def get(self, *keys: K) -> list[V]:
         """Return the values in the order of the keys. Raise the error of a failed fetch."""
@@ -76,10 +85,13 @@ class TtlCache(Generic[K, V]):
 
     def _usable(self, key: K, now: float) -> _Entry[V] | None:
         entry = self._entries.get(key)
-        if entry is None or now < entry.fresh_until:
-            return entry
-        if not self._serve_stale:
+        if entry is None or (now >= entry.fresh_until and not self._serve_stale):
+            self._lookups.add(1, self._miss)
             return None
+        if now < entry.fresh_until:
+            self._lookups.add(1, self._hit)
+            return entry
+        self._lookups.add(1, self._stale)
         self._start_fetch(key)
         return entry
 

@@ -5,14 +5,31 @@ A flush takes from a fraction of a millisecond to several, whatever its size: un
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Generic, TypeAlias, TypeVar
+
+from chassis import semconv
+from chassis.store_operations import record_wait
+from chassis.telemetry import Telemetry
 
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 
-_Batch: TypeAlias = list[tuple[WorkT, asyncio.Future[ResultT]]]
+
+@dataclass(slots=True, eq=False)
+class _Pending(Generic[WorkT, ResultT]):
+    """Work with its result. Times are readings of time.perf_counter; `started` is 0 until its batch starts."""
+
+    work: WorkT
+    result: asyncio.Future[ResultT]
+    arrived: float = field(default_factory=time.perf_counter)
+    started: float = 0.0
+
+
+_Batch: TypeAlias = list[_Pending[WorkT, ResultT]]
 _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
@@ -22,10 +39,22 @@ class GroupCommit(Generic[WorkT, ResultT]):
     Args:
         commit: performs and flushes a batch; returns one result for each item. If it raises, every caller of the batch
             gets the error.
+        store: name of what is written, in metrics.
+        telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
     """
 
-    def __init__(self, commit: Callable[[Sequence[WorkT]], Sequence[ResultT]]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Sequence[WorkT]], Sequence[ResultT]],
+        store: str = "",
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        telemetry = telemetry or Telemetry()
         self._commit = commit
+        self._tracer = telemetry.tracer
+        self._durations = telemetry.histogram(semconv.FLUSH_DURATION)
+        self._sizes = telemetry.histogram(semconv.FLUSH_SIZE)
+        self._labels = ((semconv.FLUSH_STORE, store),)
         self._pending: _Batch[WorkT, ResultT] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -36,12 +65,15 @@ class GroupCommit(Generic[WorkT, ResultT]):
     async def run(self, work: WorkT) -> ResultT:
         """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
         loop = asyncio.get_running_loop()
-        result: asyncio.Future[ResultT] = loop.create_future()
-        self._pending.append((work, result))
+        pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
+        self._pending.append(pending)
         if self._idle.is_set():
             self._idle.clear()
             loop.call_soon(self._commit_pending)  # after whatever else arrives in this turn of the loop
-        return await result
+        try:
+            return await pending.result
+        finally:
+            record_wait(self._tracer, "flush.wait", pending.arrived, pending.started)
 
     async def close(self) -> None:
         """Finish pending work and end the thread."""
@@ -55,21 +87,25 @@ class GroupCommit(Generic[WorkT, ResultT]):
 
     def _commit_batches(self) -> None:
         while (batch := self._batches.get()) is not None:
+            started = time.perf_counter()
+            for pending in batch:
+                pending.started = started
             try:
-                outcome: _Outcome[ResultT] = self._commit([work for work, _ in batch])
+                outcome: _Outcome[ResultT] = self._commit([pending.work for pending in batch])
             except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
                 outcome = error
-            _, first = batch[0]
-            first.get_loop().call_soon_threadsafe(self._finish, batch, outcome)
+            self._durations.record(time.perf_counter() - started, self._labels)
+            self._sizes.record(len(batch), self._labels)
+            batch[0].result.get_loop().call_soon_threadsafe(self._finish, batch, outcome)
 
     def _finish(self, batch: _Batch[WorkT, ResultT], outcome: _Outcome[ResultT]) -> None:
-        for index, (_, result) in enumerate(batch):
-            if result.cancelled():
+        for index, pending in enumerate(batch):
+            if pending.result.cancelled():
                 continue
             if isinstance(outcome, Exception):
-                result.set_exception(outcome)
+                pending.result.set_exception(outcome)
             else:
-                result.set_result(outcome[index])
+                pending.result.set_result(outcome[index])
         if self._pending:
             self._commit_pending()
         else:

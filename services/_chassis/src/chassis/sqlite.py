@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from chassis.group_commit import GroupCommit
+from chassis.store_operations import StoreTelemetry, sql_operation
+from chassis.telemetry import Telemetry
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -30,18 +32,32 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
 
 
 class SqliteWriter:
-    """Writes to a file. A full disk, an I/O error and a lock timeout all raise sqlite3.OperationalError."""
+    """Writes to a file. A full disk, an I/O error and a lock timeout all raise sqlite3.OperationalError.
 
-    def __init__(self, path: Path, **functions: Callable[[], Any]) -> None:
+    Args:
+        path: the file.
+        telemetry: records operations and flushes; by default nothing.
+        functions: see `connect`.
+    """
+
+    def __init__(self, path: Path, telemetry: Telemetry | None = None, **functions: Callable[[], Any]) -> None:
+        telemetry = telemetry or Telemetry()
         self._connection = connect(path, **functions)
-        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit)
+        self.store = StoreTelemetry(telemetry, "sqlite", path.name)
+        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit, self.store.name, telemetry)
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Work[T], text: str, *more: str) -> T:
         """Run the work in a transaction and return its result once it is on disk.
 
         If any work in the same transaction fails, all of it rolls back and every caller gets that error.
+
+        Args:
+            work: what to run.
+            text: the work's statement, or its main one, for the span.
+            more: further statements.
         """
-        return cast("T", await self._commits.run(work))
+        with self.store.measure(sql_operation(text, *more)):
+            return cast("T", await self._commits.run(work))
 
     async def close(self) -> None:
         """Finish pending work and close the file."""

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from chassis.paging import Position
 from chassis.server import run
+from chassis.telemetry import Telemetry
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import State, Transition
 from checkout_service.ports import Claim, Entry, Event, Journal, NewOrder, OutboxItem, Sent, Statistics
@@ -121,7 +122,7 @@ class NoJournal(Journal):
 
 
 @asynccontextmanager
-async def open_no_journal(_url: str, **_options: object) -> AsyncIterator[Journal]:
+async def open_no_journal(_url: str, _telemetry: Telemetry, **_options: object) -> AsyncIterator[Journal]:
     """Open a NoJournal in place of checkout's `open_journal`."""
     yield NoJournal()
 

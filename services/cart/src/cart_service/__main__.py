@@ -11,6 +11,7 @@ from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.server import Service, run
 from chassis.settings import ServiceSettings
+from chassis.telemetry import Telemetry
 from shop import cart_pb2_grpc
 from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
 
@@ -28,18 +29,19 @@ class Settings(ServiceSettings):
     cart_ttl_seconds: float = Field(default=30 * 24 * 3600, ge=1)
 
 
-def open_store(settings: Settings) -> AbstractAsyncContextManager[CartStore]:
+def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
     """Open a store in Valkey if REDIS_URL is set, otherwise in memory."""
     if settings.redis_url is None:
         return nullcontext(MemoryCartStore(settings.cart_ttl_seconds))
     from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing the client costs 0.3 s and 10 MB
 
-    return open_valkey_store(settings.redis_url.get_secret_value(), settings.cart_ttl_seconds)
+    url = settings.redis_url.get_secret_value()
+    return open_valkey_store(url, settings.cart_ttl_seconds, telemetry=telemetry)
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    async with open_store(settings) as carts:
+    async with open_store(settings, service.telemetry) as carts:
         service.add_readiness_check(carts.check)
         service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))

@@ -1,10 +1,11 @@
 """Carts in Valkey or Redis: they outlive the process and are shared by all replicas."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -29,6 +30,8 @@ from cart_service.domain import (
 )
 from cart_service.store import KEY_TTL_SECONDS, MAX_ORDERS, ORDERS_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
+from chassis.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
+from chassis.telemetry import Telemetry
 
 log = structlog.get_logger()
 
@@ -43,17 +46,22 @@ A hash with no other field is a cart that an order emptied, and the etag is the 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
 _ORDERS_TTL_MILLISECONDS = int(ORDERS_TTL_SECONDS * 1000)
+_READ = Operation("HGETALL", "HGETALL cart")
+_CHECK = Operation("PING", "PING")
+_ADD, _EMPTY, _SET_QUANTITY, _REMOVE_ORDERED = (
+    Operation("EVALSHA", f"EVALSHA {script}") for script in ("add", "empty", "set_quantity", "remove_ordered")
+)
 _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": IdempotencyKeyReused}
 
 
 @asynccontextmanager
 async def open_valkey_store(
-    url: str, ttl_seconds: float, timeout_seconds: float = 0.9
+    url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. It connects on first use."""
     # An addition whose response was lost may have taken effect: only the caller, who has its key, may retry.
     never = Retry(NoBackoff(), 0)
-    pool = BlockingConnectionPool.from_url(
+    pool = MeasuredPool.from_url(
         url,
         max_connections=_MAX_CONNECTIONS,
         timeout=None,
@@ -63,8 +71,44 @@ async def open_valkey_store(
         socket_timeout=None,
         socket_connect_timeout=None,
     )
+    store = pool.measure(telemetry or Telemetry())
     async with Redis.from_pool(pool) as client:
-        yield ValkeyCartStore(client, ttl_seconds, timeout_seconds)
+        yield ValkeyCartStore(client, ttl_seconds, timeout_seconds, store)
+
+
+class MeasuredPool(BlockingConnectionPool):
+    """A pool that records waits for its connections once `measure` was called."""
+
+    _telemetry: PoolTelemetry | None = None
+    _waiting = 0
+
+    def measure(self, telemetry: Telemetry) -> StoreTelemetry:
+        """Record waits and use from now on; return what records operations."""
+        server: Mapping[str, Any] = self.connection_kwargs
+        # `redis` is the conventions' name for all that speak its protocol.
+        store = StoreTelemetry(
+            telemetry, "redis", str(server.get("db") or 0), server.get("host") or server.get("path"), server.get("port")
+        )
+        self._telemetry = PoolTelemetry(telemetry, store.name, self._use)
+        return store
+
+    @override
+    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        started, problem = time.perf_counter(), None
+        self._waiting += 1
+        try:
+            return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            self._waiting -= 1
+            if self._telemetry is not None:
+                self._telemetry.record_wait(started, problem)
+
+    def _use(self) -> PoolUse:
+        used, idle = len(self._in_use_connections), len(self._available_connections)
+        return PoolUse(used, idle, self.max_connections, self._waiting)
 
 
 class ValkeyCartStore(CartStore):
@@ -74,10 +118,12 @@ class ValkeyCartStore(CartStore):
         client: must decode responses.
         ttl_seconds: lifetime of a cart after its last change.
         timeout_seconds: limit for each operation, including connecting.
+        store: records operations.
     """
 
-    def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float) -> None:
+    def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float, store: StoreTelemetry) -> None:
         self._client = client
+        self._store = store
         self._ttl_milliseconds = int(ttl_seconds * 1000)
         self._timeout_seconds = timeout_seconds
         self._add = client.register_script(_script("add"))
@@ -94,13 +140,13 @@ class ValkeyCartStore(CartStore):
             keys.append(_idempotency_key(addition.user_id, addition.key))
             fingerprint = f"{addition.quantity} {addition.product_id}"
             arguments += [fingerprint, _KEY_TTL_MILLISECONDS]
-        outcome = await self._run(self._add(keys, arguments))
+        outcome = await self._run(_ADD, self._add(keys, arguments))
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
 
     @override
     async def read(self, user_id: str) -> Cart:
-        fields = await self._run(cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
+        fields = await self._run(_READ, cast("Awaitable[Mapping[str, str]]", self._client.hgetall(_cart_key(user_id))))
         etag = fields.get(_ETAG)
         lines = tuple(Line(product_id, int(quantity)) for product_id, quantity in sorted(fields.items()) if product_id)
         if not lines:
@@ -109,28 +155,30 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        await self._run(self._empty([_cart_key(user_id)], [] if if_match is None else [if_match]))
+        await self._run(_EMPTY, self._empty([_cart_key(user_id)], [] if if_match is None else [if_match]))
 
     @override
     async def set_quantity(self, new: NewQuantity) -> None:
         arguments: list[str | int] = [new.product_id, new.quantity, new_etag(), self._ttl_milliseconds]
-        await self._run(self._set_quantity([_cart_key(new.user_id)], arguments))
+        await self._run(_SET_QUANTITY, self._set_quantity([_cart_key(new.user_id)], arguments))
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         keys = [_cart_key(purchase.user_id), f"cart-orders:{purchase.user_id}"]
         limits = [self._ttl_milliseconds, _ORDERS_TTL_MILLISECONDS, MAX_ORDERS]
         lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
-        await self._run(self._remove_ordered(keys, [purchase.order_id, purchase.etag, new_etag(), *limits, *lines]))
+        arguments = [purchase.order_id, purchase.etag, new_etag(), *limits, *lines]
+        await self._run(_REMOVE_ORDERED, self._remove_ordered(keys, arguments))
 
     @override
     async def check(self) -> None:
-        await self._run(self._client.ping())
+        await self._run(_CHECK, self._client.ping())
 
-    async def _run(self, operation: Awaitable[T]) -> T:
+    async def _run(self, operation: Operation, response: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await operation
+            with self._store.measure(operation):
+                async with asyncio.timeout(self._timeout_seconds):
+                    return await response
         except (RedisError, OSError) as error:  # TimeoutError is an OSError too
             log.warning("store unavailable", problem=type(error).__name__, detail=str(error))
             raise StoreUnavailable from None

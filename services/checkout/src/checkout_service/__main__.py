@@ -42,7 +42,9 @@ async def build(
 ) -> AsyncIterator[None]:
     """Open the journal, connect to the peers, run the background loops, and register both servicers."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
-    async with open_journal(url, worker=_worker_name(settings), lease_seconds=lease_seconds) as journal:
+    async with open_journal(
+        url, service.telemetry, worker=_worker_name(settings), lease_seconds=lease_seconds
+    ) as journal:
         metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
         turns = Turns()
         outbox = Outbox(journal, peers.mailer, peers.cart_clearer, turns, metrics=metrics, failpoints=failpoints)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, SecretStr
 
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
+from chassis.telemetry import Telemetry
 from email_service.acceptance import Acceptance
 from email_service.clients import SmtpRelay, parse_relay
 from email_service.confirmations import Confirmations
@@ -68,7 +69,7 @@ class Settings(DatabaseSettings, ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the outbox folder or the spool, and register the servicers."""
-    opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings)
+    opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings, service.telemetry)
     async with _product_names(settings, service) as names, opened as mailer:
         templates = ConfirmationTemplates(settings.storefront_url)
         acceptance = Acceptance(templates, names, mailer, service.failpoints)
@@ -85,13 +86,14 @@ async def _product_names(settings: Settings, service: Service) -> AsyncIterator[
         yield NoNames()
         return
     channel = service.channel(settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2)
-    async with aclosing(CatalogNames(product_catalog_pb2_grpc.ProductCatalogServiceStub(channel))) as names:
+    stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
+    async with aclosing(CatalogNames(stub, service.telemetry)) as names:
         yield names
 
 
 @asynccontextmanager
-async def _open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
-    outbox = Outbox(settings.outbox_dir, parse_sender(settings.email_from))
+async def _open_outbox(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Outbox]:
+    outbox = Outbox(settings.outbox_dir, parse_sender(settings.email_from), telemetry)
     try:
         yield outbox
     finally:
@@ -102,7 +104,8 @@ async def _open_outbox(settings: Settings) -> AsyncIterator[Outbox]:
 async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
     """Open the spool and run its background tasks. Without a relay, letters wait in it."""
     sender, metrics = parse_sender(settings.email_from), LetterMetrics(service.telemetry)
-    async with open_spool(settings.database_url.get_secret_value()) as spool, asyncio.TaskGroup() as tasks:
+    url = settings.database_url.get_secret_value()
+    async with open_spool(url, service.telemetry) as spool, asyncio.TaskGroup() as tasks:
         service.add_readiness_check(spool.check)
         running = [tasks.create_task(housekeep(spool, metrics), name="housekeeping of the spool")]
         runner = _queue_runner(settings, service, spool, sender, metrics)
@@ -123,7 +126,7 @@ def _queue_runner(
 ) -> QueueRunner | None:
     if settings.smtp_url is None:
         return None
-    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address)
+    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address, telemetry=service.telemetry)
     return QueueRunner(spool, relay, metrics, service.failpoints)
 
 

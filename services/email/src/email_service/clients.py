@@ -4,14 +4,19 @@ import asyncio
 import contextlib
 import re
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused, SMTPServerDisconnected
 from aiosmtplib.protocol import SMTPProtocol
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, StatusCode
 from typing_extensions import override
 
+from chassis import semconv
+from chassis.telemetry import Telemetry
 from email_service.letters import NO_RESPONSE, Attempt, Letter, MailRelay, Outcome
 
 REACH_SECONDS = 20.0
@@ -23,6 +28,7 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
+_FAILED = frozenset({Outcome.NOT_SENT, Outcome.DEFERRED, Outcome.REFUSED, Outcome.IN_DOUBT})
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -70,6 +76,7 @@ class SmtpRelay(MailRelay):
         tls: TLS settings; by default the system's certificate authorities, or those of SSL_CERT_FILE.
         reach_seconds: limit for everything before the end of the message.
         response_seconds: limit for the relay's response to the end of the message.
+        telemetry: records a span and a duration for each letter; by default nothing.
     """
 
     def __init__(
@@ -80,15 +87,47 @@ class SmtpRelay(MailRelay):
         tls: ssl.SSLContext | None = None,
         reach_seconds: float = REACH_SECONDS,
         response_seconds: float = RESPONSE_SECONDS,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        telemetry = telemetry or Telemetry()
         self._relay = relay
         self._sender = sender
         self._tls = tls or ssl.create_default_context()
         self._reach_seconds = reach_seconds
         self._response_seconds = response_seconds
+        self._tracer = telemetry.tracer
+        self._durations = telemetry.histogram(semconv.SMTP_CLIENT_DURATION)
 
     @override
     async def send(self, letter: Letter, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
+        attributes: dict[str, str | int] = {
+            semconv.SERVER_ADDRESS: self._relay.host,
+            semconv.SERVER_PORT: self._relay.port,
+        }
+        span = self._tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
+        started, problem = time.perf_counter(), ""
+        try:
+            # The SDK would record the text of an exception, which may quote an address.
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                attempt = await self._send(letter, begin_sending)
+            problem = attempt.reason if attempt.outcome in _FAILED else ""
+        except BaseException as error:
+            problem = type(error).__name__
+            raise
+        else:
+            return attempt
+        finally:
+            self._record(span, problem, time.perf_counter() - started)
+
+    def _record(self, span: Span, problem: str, seconds: float) -> None:
+        if problem and span.is_recording():
+            span.set_attribute(semconv.ERROR_TYPE, problem)
+            span.set_status(StatusCode.ERROR)
+        span.end()
+        labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
+        self._durations.record(seconds, labels, span.get_span_context())
+
+    async def _send(self, letter: Letter, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()
         try:
             async with asyncio.timeout(self._reach_seconds):

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from chassis.cache import TtlCache
 from chassis.errors import DomainError
+from chassis.telemetry import Telemetry
 from email_service.domain import ProductNames
 from shop import empty_pb2, product_catalog_pb2_grpc
 
@@ -37,15 +38,20 @@ class CatalogNames(ProductNames):
 
     Args:
         stub: the product-catalog service.
+        telemetry: counts lookups; by default none.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, stub: product_catalog_pb2_grpc.ProductCatalogServiceStub, clock: Callable[[], float] = time.monotonic
+        self,
+        stub: product_catalog_pb2_grpc.ProductCatalogServiceStub,
+        telemetry: Telemetry | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stub = stub
         self._clock = clock
-        self._cache = TtlCache(self._fetch, TTL_SECONDS, serve_stale=True, clock=clock)
+        self._cache = TtlCache(self._fetch, TTL_SECONDS, "product names", telemetry, serve_stale=True, clock=clock)
         self._wait_again_at = 0.0
 
     @override

@@ -14,6 +14,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.group_commit import GroupCommit
+from chassis.telemetry import Telemetry
 from email_service.domain import (
     ConfirmationEmail,
     Mailer,
@@ -37,11 +38,11 @@ class Outbox(Mailer, MailIndex):
     Raises OSError if the folder can't be created.
     """
 
-    def __init__(self, folder: Path, sender: Sender) -> None:
+    def __init__(self, folder: Path, sender: Sender, telemetry: Telemetry | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._sender = sender
-        self._writes = GroupCommit[Sequence[_File], None](self._write)
+        self._writes = GroupCommit[Sequence[_File], None](self._write, "outbox", telemetry)
 
     @override
     async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:

@@ -33,7 +33,7 @@ class Settings(HmacKeySettings, ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the ledger and register both servicers."""
-    async with open_ledger(settings.database_url.get_secret_value()) as ledger:
+    async with open_ledger(settings.database_url.get_secret_value(), service.telemetry) as ledger:
         processor = PaymentProcessor(
             ledger,
             settings.hmac_keys,

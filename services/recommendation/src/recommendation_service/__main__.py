@@ -25,7 +25,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2, retryable=["ListProducts"]
     )
     stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
-    async with aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds)) as catalog:
+    async with aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds, service.telemetry)) as catalog:
         service.add_servicer(
             recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, RecommendationService(catalog)
         )

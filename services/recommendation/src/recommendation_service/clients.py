@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from chassis.cache import TtlCache
 from chassis.errors import DomainError
+from chassis.telemetry import Telemetry
 from recommendation_service.domain import Catalog, CatalogSource, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc
 
@@ -19,6 +20,7 @@ class CachedCatalog(CatalogSource):
     Args:
         stub: the product-catalog service.
         ttl_seconds: age at which the catalog is refreshed in the background.
+        telemetry: counts lookups; by default none.
         clock: monotonic seconds.
     """
 
@@ -26,10 +28,12 @@ class CachedCatalog(CatalogSource):
         self,
         stub: product_catalog_pb2_grpc.ProductCatalogServiceStub,
         ttl_seconds: float,
+        telemetry: Telemetry | None = None,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stub = stub
-        self._cache = TtlCache(self._fetch, ttl_seconds, serve_stale=True, clock=clock)
+        self._cache = TtlCache(self._fetch, ttl_seconds, "catalog", telemetry, serve_stale=True, clock=clock)
 
     @override
     async def current(self) -> Catalog:

@@ -32,7 +32,10 @@ class Settings(DatabaseSettings, ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, run the background tasks, and register both servicers."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
-    async with open_manifest(settings.database_url.get_secret_value()) as manifest, asyncio.TaskGroup() as tasks:
+    async with (
+        open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest,
+        asyncio.TaskGroup() as tasks,
+    ):
         retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
         running = [
             tasks.create_task(rate_card.watch(), name="watch rate card"),

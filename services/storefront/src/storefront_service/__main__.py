@@ -105,8 +105,8 @@ def connect(settings: Settings, service: HttpService) -> Clients:
     mails = channel(settings.email_internal_addr, "shop.internal.MailRecords", timeout_seconds=_READ_SECONDS)
     url = settings.traces_url.get_secret_value() if settings.traces_url else None
     return Clients(
-        catalog=CatalogClient(ProductCatalogServiceStub(catalog)),
-        currencies=CurrencyClient(CurrencyServiceStub(currency)),
+        catalog=CatalogClient(ProductCatalogServiceStub(catalog), service.telemetry),
+        currencies=CurrencyClient(CurrencyServiceStub(currency), service.telemetry),
         carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
         suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),

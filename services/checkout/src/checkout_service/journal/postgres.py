@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.telemetry import Telemetry
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
 
@@ -29,9 +30,9 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def open_postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
+async def open_postgres_database(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["PostgresDatabase"]:
     """Open a database whose tables exist; close it on leaving the context."""
-    async with open_postgres(url) as server:
+    async with open_postgres(url, telemetry) as server:
         yield PostgresDatabase(server)
 
 
@@ -54,7 +55,7 @@ class PostgresDatabase(Database):
             return [[*await cursor.fetchall()] if cursor.description else [] for cursor in cursors]
 
         try:
-            return await self._run(work)
+            return await self._run(work, *(text for text, _ in batch))
         except errors.UniqueViolation as error:
             raise UniqueViolation from error
 
@@ -64,15 +65,15 @@ class PostgresDatabase(Database):
             cursor = connection.cursor(row_factory=dict_row)
             return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
 
-        return await self._run(work)
+        return await self._run(work, text)
 
     @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
         async with self._reports:
             return await self.read(text, parameters)
 
-    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run(self, work: Callable[[Connection], Awaitable[T]], *texts: str) -> T:
         try:
-            return await self._server.run(work)
+            return await self._server.run(work, *texts)
         except TimeoutError as error:
             raise JournalUnavailable("the journal does not answer") from error

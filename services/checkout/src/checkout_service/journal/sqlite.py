@@ -13,6 +13,8 @@ from typing import TypeAlias
 from typing_extensions import override
 
 from chassis.sqlite import SqliteWriter, connect
+from chassis.store_operations import sql_operation
+from chassis.telemetry import Telemetry
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
 from checkout_service.ports import JournalUnavailable
 
@@ -30,9 +32,9 @@ Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]
 
 
 @asynccontextmanager
-async def open_sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
+async def open_sqlite_database(path: Path, telemetry: Telemetry | None = None) -> AsyncIterator["SqliteDatabase"]:
     """Open a file whose tables exist; close it on leaving the context."""
-    opened = SqliteDatabase(path)
+    opened = SqliteDatabase(path, telemetry)
     try:
         yield opened
     finally:
@@ -46,9 +48,9 @@ class SqliteDatabase(Database):
     writer locks them out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, telemetry: Telemetry | None = None) -> None:
         self._render = cache(DIALECT.render)
-        self._writer = SqliteWriter(path, unix_time=time.time)
+        self._writer = SqliteWriter(path, telemetry, unix_time=time.time)
         self._reader = _open_reader(path)
         self._reporter = _Reporter(path, self._fetch)
 
@@ -58,20 +60,22 @@ class SqliteDatabase(Database):
             return [self._fetch(connection, text, parameters) for text, parameters in batch]
 
         try:
-            return await self._writer.run(work)
+            return await self._writer.run(work, *(text for text, _ in batch))
         except sqlite3.DatabaseError as error:  # locked, full, damaged
             raise JournalUnavailable("the journal cannot be written") from error
 
     @override
     async def read(self, text: str, parameters: Parameters) -> list[Row]:
         try:
-            return self._fetch(self._reader, text, parameters)
+            with self._writer.store.measure(sql_operation(text)):
+                return self._fetch(self._reader, text, parameters)
         except sqlite3.DatabaseError as error:
             raise JournalUnavailable("the journal cannot be read") from error
 
     @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
-        return await self._reporter.run(text, parameters)
+        with self._writer.store.measure(sql_operation(text)):
+            return await self._reporter.run(text, parameters)
 
     async def close(self) -> None:
         """Finish pending writes and close the file."""

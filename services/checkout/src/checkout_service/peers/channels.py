@@ -78,7 +78,7 @@ class Peers:
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         confirmations = ConfirmationsStub(internal(at.email_internal_addr, "Confirmations", _SEND_SECONDS))
-        self.quotes = ShopQuotes(cart, catalog, currency, shipping)
+        self.quotes = ShopQuotes(cart, catalog, currency, shipping, service.telemetry)
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
         self.mailer = EmailClient(email, confirmations)

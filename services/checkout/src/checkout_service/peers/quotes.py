@@ -14,6 +14,7 @@ from chassis.errors import (
     Unavailable,
 )
 from chassis.money import Money
+from chassis.telemetry import Telemetry
 from chassis.wire import money_to_wire
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn, QuoteRefused
 from checkout_service.peers.wire import PeerBroken, address_to_wire, lines_to_wire, money_from_wire
@@ -57,13 +58,14 @@ class ShopQuotes(Quotes):
         catalog: product_catalog_pb2_grpc.ProductCatalogServiceStub,
         currency: currency_pb2_grpc.CurrencyServiceStub,
         shipping: shipping_pb2_grpc.ShippingServiceStub,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._cart = cart
         self._catalog = catalog
         self._currency = currency
         self._shipping = shipping
-        self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS)
-        self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS)
+        self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS, "prices", telemetry)
+        self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS, "conversions", telemetry)
 
     @override
     async def cart(self, user_id: str) -> Cart:

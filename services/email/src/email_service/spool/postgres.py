@@ -9,6 +9,7 @@ from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.telemetry import Telemetry
 from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 
@@ -20,9 +21,9 @@ DIALECT = Dialect(
 
 
 @asynccontextmanager
-async def open_postgres_database(url: str) -> AsyncIterator["PostgresDatabase"]:
+async def open_postgres_database(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["PostgresDatabase"]:
     """Open a database whose tables exist; close it on leaving the context."""
-    async with open_postgres(url) as server:
+    async with open_postgres(url, telemetry) as server:
         yield PostgresDatabase(server)
 
 
@@ -51,6 +52,6 @@ class PostgresDatabase(Database):
                 return [*rows]
 
         try:
-            return await self._server.run(work)
+            return await self._server.run(work, text)
         except TimeoutError as error:
             raise SpoolUnavailable from error

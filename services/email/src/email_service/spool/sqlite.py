@@ -11,6 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from chassis.sqlite import SqliteWriter
+from chassis.telemetry import Telemetry
 from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 from email_service.spool.statements import RELEASE_CLAIMS
@@ -19,9 +20,9 @@ DIALECT = Dialect(now="unix_time()", skip_locked="", parameter=":{}")
 
 
 @asynccontextmanager
-async def open_sqlite_database(path: Path) -> AsyncIterator["SqliteDatabase"]:
+async def open_sqlite_database(path: Path, telemetry: Telemetry | None = None) -> AsyncIterator["SqliteDatabase"]:
     """Open a file whose tables exist, and release what an ended process had claimed; close it on leaving."""
-    writer = SqliteWriter(path, unix_time=time.time)
+    writer = SqliteWriter(path, telemetry, unix_time=time.time)
     try:
         opened = SqliteDatabase(writer)
         await opened.run(RELEASE_CLAIMS, {})
@@ -49,6 +50,6 @@ class SqliteDatabase(Database):
             return [row for each in parameters for row in cursor.execute(rendered, each).fetchall()]
 
         try:
-            return await self._writer.run(work)
+            return await self._writer.run(work, text)
         except sqlite3.DatabaseError as error:  # locked, full, damaged
             raise SpoolUnavailable from error

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from chassis.paging import Position
 from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.telemetry import Telemetry
 from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
 
@@ -33,9 +34,9 @@ _CHECK_WITHIN_SECONDS = 1
 
 
 @asynccontextmanager
-async def open_postgres_ledger(url: str) -> AsyncIterator["PostgresLedger"]:
+async def open_postgres_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["PostgresLedger"]:
     """Open the ledger in a database whose tables exist, whether or not the server answers at this moment."""
-    async with open_postgres(url) as server:
+    async with open_postgres(url, telemetry) as server:
         yield PostgresLedger(server)
 
 
@@ -84,6 +85,6 @@ class PostgresLedger(Ledger):
                 return await (await cursor.execute(statement, parameters)).fetchall()
 
         try:
-            return await self._server.run(work, within_seconds=within_seconds)
+            return await self._server.run(work, statement, within_seconds=within_seconds)
         except TimeoutError as error:
             raise LedgerUnavailable from error

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from chassis.paging import Position
 from chassis.sqlite import SqliteWriter, Work
+from chassis.telemetry import Telemetry
 from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
 
@@ -34,9 +35,9 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def open_sqlite_ledger(path: Path) -> AsyncIterator["SqliteLedger"]:
+async def open_sqlite_ledger(path: Path, telemetry: Telemetry | None = None) -> AsyncIterator["SqliteLedger"]:
     """Open the ledger in a file whose tables exist; close it on leaving the context."""
-    writer = SqliteWriter(path)
+    writer = SqliteWriter(path, telemetry)
     try:
         yield SqliteLedger(writer)
     finally:
@@ -59,11 +60,11 @@ class SqliteLedger(Ledger):
                 raise LedgerUnavailable
             return Recorded(found, existing=True)
 
-        return await self._run(insert)
+        return await self._run(insert, _RECORD)
 
     @override
     async def find(self, key: str) -> Entry | None:
-        return await self._run(lambda connection: _find(connection, key))
+        return await self._run(lambda connection: _find(connection, key), _FIND)
 
     @override
     async def void(self, key: str) -> Entry | None:
@@ -71,7 +72,7 @@ class SqliteLedger(Ledger):
             connection.execute(_VOID, {"charge_key": key})
             return _find(connection, key)
 
-        return await self._run(update)
+        return await self._run(update, _VOID)
 
     @override
     async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
@@ -79,15 +80,15 @@ class SqliteLedger(Ledger):
             parameters = {"at": after.at, "key": after.key, "limit": limit}
             return [captured_from_row(row) for row in _cursor(connection).execute(_LIST_CAPTURED, parameters)]
 
-        return await self._run(query)
+        return await self._run(query, _LIST_CAPTURED)
 
     @override
     async def check(self) -> None:
         await self.find("")
 
-    async def _run(self, work: Work[T]) -> T:
+    async def _run(self, work: Work[T], text: str) -> T:
         try:
-            return await self._writer.run(work)
+            return await self._writer.run(work, text)
         except sqlite3.OperationalError as error:
             raise LedgerUnavailable from error
 

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from chassis.paging import Position
 from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.telemetry import Telemetry
 from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 
@@ -32,9 +33,9 @@ _CHECK_WITHIN_SECONDS = 1
 
 
 @asynccontextmanager
-async def open_postgres_manifest(url: str) -> AsyncIterator["PostgresManifest"]:
+async def open_postgres_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["PostgresManifest"]:
     """Open the manifest in a database whose tables exist, whether or not the server answers at this moment."""
-    async with open_postgres(url) as server:
+    async with open_postgres(url, telemetry) as server:
         yield PostgresManifest(server)
 
 
@@ -81,6 +82,6 @@ class PostgresManifest(Manifest):
             return await (await connection.execute(statement, parameters)).fetchall()
 
         try:
-            return await self._server.run(work, within_seconds=within_seconds)
+            return await self._server.run(work, statement, within_seconds=within_seconds)
         except TimeoutError as error:
             raise ManifestUnavailable from error

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from chassis.paging import Position
 from chassis.sqlite import SqliteWriter, Work
+from chassis.telemetry import Telemetry
 from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 
@@ -35,9 +36,9 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def open_sqlite_manifest(path: Path) -> AsyncIterator["SqliteManifest"]:
+async def open_sqlite_manifest(path: Path, telemetry: Telemetry | None = None) -> AsyncIterator["SqliteManifest"]:
     """Open the manifest in a file whose tables exist; close it on leaving the context."""
-    writer = SqliteWriter(path)
+    writer = SqliteWriter(path, telemetry)
     try:
         yield SqliteManifest(writer)
     finally:
@@ -58,33 +59,33 @@ class SqliteManifest(Manifest):
             found = _find(connection, entry.key)
             return None if found is None else Recorded(found, existing=True)
 
-        recorded = await self._run(insert)
+        recorded = await self._run(insert, _RECORD)
         if recorded is None:
             raise ManifestUnavailable
         return recorded
 
     @override
     async def find(self, key: str) -> Entry | None:
-        return await self._run(lambda connection: _find(connection, key))
+        return await self._run(lambda connection: _find(connection, key), _FIND)
 
     @override
     async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
         parameters = {"at": after.at, "key": after.key, "limit": limit}
-        rows = await self._run(lambda connection: connection.execute(_LIST, parameters).fetchall())
+        rows = await self._run(lambda connection: connection.execute(_LIST, parameters).fetchall(), _LIST)
         return [Shipment(key, float(seconds)) for key, seconds in rows]
 
     @override
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
         parameters = {"older_than_seconds": older_than_seconds, "limit": limit}
-        return await self._run(lambda connection: connection.execute(DELETE_OLD, parameters).rowcount)
+        return await self._run(lambda connection: connection.execute(DELETE_OLD, parameters).rowcount, DELETE_OLD)
 
     @override
     async def check(self) -> None:
         await self.find("")
 
-    async def _run(self, work: Work[T]) -> T:
+    async def _run(self, work: Work[T], text: str) -> T:
         try:
-            return await self._writer.run(work)
+            return await self._writer.run(work, text)
         except sqlite3.OperationalError as error:
             raise ManifestUnavailable from error
 

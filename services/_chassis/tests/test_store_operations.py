@@ -1,0 +1,260 @@
+"""What is recorded of statements, of waits for a connection or a flush, and of nothing else."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
+
+from chassis import semconv
+from chassis.cache import TtlCache
+from chassis.group_commit import GroupCommit
+from chassis.metrics import Attributes
+from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.sqlite import SqliteWriter
+from chassis.store_operations import record_wait, sql_operation
+from shop_testkit.serving import Recorded
+from shop_testkit.waiting import wait_until
+
+SECRET = "4242424242424242"
+CREATE = "CREATE TABLE notes (id SERIAL PRIMARY KEY, text TEXT)"
+INSERT = "INSERT INTO notes (text) VALUES (%(text)s)"
+VALUES = {"text": SECRET}
+
+
+@pytest.fixture
+async def postgres(recorded: Recorded, postgres_url: str) -> AsyncIterator[Postgres]:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(CREATE)
+    async with open_postgres(postgres_url, recorded.telemetry) as server:
+        yield server
+
+
+async def insert(connection: Connection) -> int:
+    return (await connection.execute(INSERT, VALUES)).rowcount
+
+
+async def fail(connection: Connection) -> int:
+    return (await connection.execute("INSERT INTO notes (id) VALUES (%(text)s), (%(text)s)", {"text": 7})).rowcount
+
+
+@contextmanager
+def sampled_call(recorded: Recorded) -> Iterator[Span]:
+    with recorded.telemetry.tracer.start_as_current_span("call") as span:
+        yield span
+
+
+@contextmanager
+def unsampled_call() -> Iterator[None]:
+    parent = NonRecordingSpan(SpanContext(7, 8, True, TraceFlags(TraceFlags.DEFAULT)))
+    token = otel_context.attach(trace.set_span_in_context(parent))
+    yield
+    otel_context.detach(token)
+
+
+def children(recorded: Recorded, parent: Span) -> list[ReadableSpan]:
+    return [
+        span
+        for span in recorded.spans()
+        if span.parent is not None and span.parent.span_id == parent.get_span_context().span_id
+    ]
+
+
+def durations(recorded: Recorded) -> dict[Attributes, int]:
+    series = recorded.telemetry.histogram(semconv.DB_CLIENT_DURATION).series
+    return {labels: sum(each.counts) for labels, each in series.items()}
+
+
+@pytest.mark.parametrize(
+    ("texts", "name", "summary"),
+    [
+        (["SELECT a FROM notes WHERE b = :b"], "SELECT", "SELECT notes"),
+        (["SELECT extract(EPOCH FROM at) FROM notes FOR UPDATE"], "SELECT", "SELECT notes"),
+        (['insert into "user" (a) VALUES (:a) ON CONFLICT DO UPDATE SET a = 1'], "INSERT", "INSERT user"),
+        (["WITH due AS (SELECT id FROM notes) UPDATE letters SET a = 1 WHERE id IN (SELECT id FROM due)"],
+         "UPDATE", "UPDATE letters"),
+        (["DELETE FROM notes WHERE id IN (SELECT id FROM other)"], "DELETE", "DELETE notes"),
+        (["SELECT count(*) FROM (SELECT 1 FROM notes LIMIT 5) AS ahead"], "SELECT", "SELECT notes"),
+        (["BEGIN IMMEDIATE"], "BEGIN", "BEGIN"),
+        (["INSERT INTO notes VALUES (1)", "INSERT INTO events VALUES (1)"],
+         "BATCH INSERT", "INSERT notes; INSERT events"),
+        (["INSERT INTO notes VALUES (1)", "DELETE FROM events"], "BATCH", "INSERT notes; DELETE events"),
+    ],
+)  # fmt: skip
+def test_statements_are_described_by_operation_and_table(texts: Sequence[str], name: str, summary: str) -> None:
+    described = sql_operation(*texts)
+    assert (described.name, described.summary, described.batch_size) == (name, summary, len(texts))
+
+
+async def test_a_statement_on_postgresql_is_a_client_span_below_its_call(
+    recorded: Recorded, postgres: Postgres, postgres_url: str
+) -> None:
+    with sampled_call(recorded) as call:
+        await postgres.run(insert, INSERT)
+    (span,) = [span for span in children(recorded, call) if span.kind is SpanKind.CLIENT]
+    parts = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    assert (span.name, span.status.status_code) == ("INSERT notes", StatusCode.UNSET)
+    assert dict(span.attributes or {}) == {
+        "db.system.name": "postgresql",
+        "db.namespace": parts["dbname"],
+        "db.operation.name": "INSERT",
+        "db.query.summary": "INSERT notes",
+        "server.address": parts["host"],
+        "server.port": int(parts["port"] or 0),
+    }
+    assert durations(recorded) == {(("db.system.name", "postgresql"), ("db.operation.name", "INSERT")): 1}
+
+
+async def test_a_failed_statement_says_why_without_its_values(recorded: Recorded, postgres: Postgres) -> None:
+    with sampled_call(recorded) as call, pytest.raises(psycopg.errors.UniqueViolation):
+        await postgres.run(fail, INSERT)
+    (span,) = [span for span in children(recorded, call) if span.kind is SpanKind.CLIENT]
+    attributes = span.attributes or {}
+    assert (attributes["error.type"], attributes["db.response.status_code"]) == ("UniqueViolation", "23505")
+    assert (span.status.status_code, span.status.description, len(span.events)) == (StatusCode.ERROR, None, 0)
+    assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["UniqueViolation"]
+
+
+async def test_a_statement_that_exceeds_its_limit_is_a_timeout(recorded: Recorded, postgres: Postgres) -> None:
+    async def sleep(connection: Connection) -> None:
+        await connection.execute("SELECT pg_sleep(60)")
+
+    with sampled_call(recorded), pytest.raises(TimeoutError):
+        await postgres.run(sleep, "SELECT pg_sleep", within_seconds=0.3)
+    assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["TimeoutError"]
+
+
+async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded: Recorded) -> None:
+    async with open_postgres("postgresql://127.0.0.1:1/none", recorded.telemetry) as server:
+        with sampled_call(recorded) as call, pytest.raises(TimeoutError):
+            await server.run(insert, INSERT, within_seconds=0.2)
+    spans = children(recorded, call)
+    assert {(span.name, span.kind) for span in spans} == {("pool.wait", SpanKind.INTERNAL)}
+    assert all("error.type" in (span.attributes or {}) for span in spans)
+    assert durations(recorded) == {}
+
+
+async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
+    recorded: Recorded, postgres: Postgres
+) -> None:
+    release = asyncio.Event()
+
+    async def occupy(connection: Connection) -> None:
+        await connection.execute("SELECT 1")
+        await release.wait()
+
+    holders = [asyncio.create_task(postgres.run(occupy, "SELECT 1")) for _ in range(8)]
+    await wait_until(lambda: postgres._use().used == 8 and not postgres._use().idle)
+    with sampled_call(recorded) as call:
+        waiting = asyncio.create_task(postgres.run(insert, INSERT))
+        await wait_until(lambda: postgres._use().pending)
+        use = postgres._use()
+        await asyncio.sleep(0.01)
+        release.set()
+        await asyncio.gather(waiting, *holders)
+    assert (use.used, use.idle, use.maximum, use.pending) == (8, 0, 8, 1)
+    wait, statement = sorted(children(recorded, call), key=lambda span: span.start_time or 0)
+    assert (wait.name, statement.name) == ("pool.wait", "INSERT notes")
+    assert (wait.end_time or 0) - (wait.start_time or 0) > 9_000_000
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0009, []), (0.0011, ["flush.wait"])])
+def test_only_a_wait_of_over_a_millisecond_is_a_span(recorded: Recorded, seconds: float, expected: list[str]) -> None:
+    with sampled_call(recorded) as call:
+        record_wait(recorded.telemetry.tracer, "flush.wait", 5.0, 5.0 + seconds)
+    assert [span.name for span in children(recorded, call)] == expected
+
+
+async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
+    recorded: Recorded, postgres: Postgres
+) -> None:
+    await postgres.run(insert, INSERT)
+    with unsampled_call():
+        await postgres.run(insert, INSERT)
+    assert recorded.spans() == []
+    assert list(durations(recorded).values()) == [2]
+
+
+async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_before(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    writer = SqliteWriter(tmp_path / "notes.db", recorded.telemetry)
+    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
+    reached, free = threading.Event(), threading.Event()
+
+    def block(_connection: sqlite3.Connection) -> None:
+        reached.set()
+        free.wait()
+
+    first = asyncio.create_task(writer.run(block, "SELECT 1 FROM notes"))
+    await asyncio.to_thread(reached.wait)
+    with sampled_call(recorded) as call:
+        second = asyncio.create_task(
+            writer.run(lambda connection: connection.execute("INSERT INTO notes VALUES (1, ?)", [SECRET]), INSERT)
+        )
+        await wait_until(lambda: writer._commits._pending)
+        await asyncio.sleep(0.02)
+        free.set()
+        await asyncio.gather(first, second)
+    await writer.close()
+    (statement,) = children(recorded, call)
+    assert dict(statement.attributes or {}) == {
+        "db.system.name": "sqlite",
+        "db.namespace": "notes.db",
+        "db.operation.name": "INSERT",
+        "db.query.summary": "INSERT notes",
+    }
+    (wait,) = [span for span in recorded.spans() if span.name == "flush.wait"]
+    assert wait.parent is not None
+    assert statement.context is not None
+    assert wait.parent.span_id == statement.context.span_id
+    assert (wait.end_time or 0) - (wait.start_time or 0) > 15_000_000
+    assert not [span for span in recorded.spans() if SECRET in span.to_json()]
+
+
+async def test_an_error_of_sqlite_has_its_own_name(recorded: Recorded, tmp_path: Path) -> None:
+    writer = SqliteWriter(tmp_path / "notes.db", recorded.telemetry)
+    with sampled_call(recorded) as call, pytest.raises(sqlite3.OperationalError):
+        await writer.run(lambda connection: connection.execute("INSERT INTO absent VALUES (1)"), INSERT)
+    await writer.close()
+    (span,) = children(recorded, call)
+    assert (span.attributes or {})["error.type"] == "SQLITE_ERROR"
+
+
+async def test_flushes_are_counted_with_their_batch_sizes(recorded: Recorded) -> None:
+    commits: GroupCommit[int, int] = GroupCommit(list, "numbers", recorded.telemetry)
+    await asyncio.gather(*(commits.run(number) for number in range(5)))
+    await commits.close()
+    (size,) = recorded.telemetry.histogram(semconv.FLUSH_SIZE).series.items()
+    (labels, duration) = next(iter(recorded.telemetry.histogram(semconv.FLUSH_DURATION).series.items()))
+    assert (size[0], size[1].total) == ((("shop.flush.store", "numbers"),), 5)
+    assert (labels, sum(duration.counts)) == ((("shop.flush.store", "numbers"),), 1)
+
+
+async def test_lookups_of_a_cache_are_counted_by_result(recorded: Recorded) -> None:
+    now = 0.0
+
+    async def fetch(key: str) -> str:
+        return key
+
+    cache = TtlCache(fetch, 10, "letters", recorded.telemetry, serve_stale=True, clock=lambda: now)
+    await cache.get("a", "b")
+    await cache.get("a")
+    now = 11.0
+    await cache.get("a")
+    await cache.aclose()
+    counts = recorded.telemetry.counter(semconv.CACHE_LOOKUPS).values
+    assert {dict(labels)["shop.cache.result"]: value for labels, value in counts.items()} == {
+        "miss": 2,
+        "hit": 1,
+        "stale": 1,
+    }
+    assert {dict(labels)["shop.cache.name"] for labels in counts} == {"letters"}
