@@ -4,10 +4,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from sqlalchemy import func, select
 
+from chassis import semconv
 from chassis.telemetry import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.auth.login_limiter import LoginLimiter
@@ -249,27 +248,28 @@ async def test_users_who_delete_themselves_are_recorded_as_deleted_without_an_ac
         assert (activity["action"], activity["actor_id"], activity["subject_id"]) == ("deleted", None, me)
 
 
-def counted_refusals(reader: InMemoryMetricReader) -> list[tuple[str, str, float]]:
-    data = reader.get_metrics_data()
-    metrics = data.resource_metrics[0].scope_metrics[0].metrics if data else []
-    points = [p for metric in metrics if metric.name == "employee_api.auth.refusals" for p in metric.data.data_points]
-    numbers = [(p.attributes or {}, p.value) for p in points if isinstance(p, NumberDataPoint)]
-    return sorted((str(labels["operation"]), str(labels["reason"]), value) for labels, value in numbers)
+def counted_refusals(telemetry: Telemetry) -> list[tuple[tuple[str | int, ...], float]]:
+    """Return operation, reason and whether it was enforced, each with its number."""
+    keys = (semconv.REFUSED_OPERATION, semconv.REFUSAL_REASON, semconv.REFUSAL_ENFORCED)
+    values = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
+    return sorted((tuple(dict(labels)[key] for key in keys), value) for labels, value in values.items())
 
 
 async def test_observe_mode_allows_every_request_and_counts_those_it_would_refuse(
     start_api_on_sqlite: StartApi,
 ) -> None:
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
+    telemetry = Telemetry()
     [email] = await add_staff(start_api_on_sqlite, "qa")
-    async with start_api_on_sqlite(auth_mode="observe", telemetry=Telemetry(meter=meters.get_meter("test"))) as api:
+    async with start_api_on_sqlite(auth_mode="observe", telemetry=telemetry) as api:
         assert (await api.client.get("/api/auth/users")).status_code == 200
         await log_in(api, email)
         assert (await api.client.get("/api/auth/users")).status_code == 200
         assert (await api.client.get("/api/export/users")).status_code == 200
-    refusals = [("export_users", "LEADERS_ONLY", 1), ("list_users", "AUTHENTICATION_REQUIRED", 1)]
-    assert counted_refusals(reader) == refusals
+    refusals = [
+        (("export_users", "LEADERS_ONLY", False), 1),
+        (("list_users", "AUTHENTICATION_REQUIRED", False), 1),
+    ]
+    assert counted_refusals(telemetry) == refusals
 
 
 async def test_failed_logins_for_an_email_are_limited_when_enforced(start_api: StartApi) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 import random
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +10,6 @@ from functools import partial
 from getpass import getpass
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
 from chassis import database, http_server, logging
@@ -36,7 +34,6 @@ def main() -> None:
     elif arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
     else:
-        os.environ.setdefault("OTEL_SEMCONV_STABILITY_OPT_IN", "database")  # the stable semantic conventions
         http_server.run("employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS)
 
 
@@ -60,23 +57,14 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
         log.warning("AUTH_MODE is off: every client has full access")
     url = settings.database_url.get_secret_value()
     database.migrate(url, MIGRATIONS)
-    engine = database.engine(url)
-    if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        _trace_sql(engine)
-    password_hasher = PasswordHasher(settings.password_threads)
+    engine = database.engine(url, service.telemetry)
+    password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
     service.add_readiness_check(partial(check_database, engine))
     try:
         yield app.build(settings, engine, password_hasher, service.telemetry)
     finally:
         password_hasher.close()
         await engine.dispose()
-
-
-def _trace_sql(engine: AsyncEngine) -> None:
-    from opentelemetry.instrumentation.sqlalchemy import SQLAlchemyInstrumentor  # noqa: PLC0415 - only when exporting
-
-    # Its dependency check would silently skip SQLAlchemy 2.1, which works.
-    SQLAlchemyInstrumentor().instrument(engine=engine.sync_engine, skip_dep_check=True)
 
 
 def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:

@@ -41,7 +41,7 @@ def build(
         idle=timedelta(seconds=settings.session_idle_seconds),
         absolute=timedelta(seconds=settings.session_absolute_seconds),
     )
-    authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry.meter)
+    authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),

@@ -62,7 +62,7 @@ class ManagementRoleRequired(DomainError):
     """The session's user does not have one of the management roles."""
 
     def __init__(self) -> None:
-        # The reason is a label value of the metric `employee_api.auth.refusals`, on which dashboards may depend.
+        # The reason is a label value of the metric `shop.employee_api.refusals`, on which dashboards may depend.
         super().__init__("Not allowed", reason="LEADERS_ONLY")
 
 

@@ -1,10 +1,11 @@
 """Authorizes requests by their session, as far as `AUTH_MODE` says."""
 
 import structlog
-from opentelemetry.metrics import Meter
 from starlette.requests import Request
 from typing_extensions import override
 
+from chassis import semconv
+from chassis.telemetry import Telemetry
 from employee_api.access import MANAGEMENT_ROLES, SESSION_COOKIE, Access, Actor
 from employee_api.auth.sessions import SessionRepository
 from employee_api.errors import AuthenticationRequired, ManagementRoleRequired, TooManyFailedLogins
@@ -17,12 +18,10 @@ log = structlog.get_logger()
 class SessionAuthorizer(Authorizer):
     """Authorizes by session and role: not at all, counting refusals only, or refusing, depending on the mode."""
 
-    def __init__(self, mode: AuthMode, sessions: SessionRepository, meter: Meter) -> None:
+    def __init__(self, mode: AuthMode, sessions: SessionRepository, telemetry: Telemetry) -> None:
         self.mode = mode
         self._sessions = sessions
-        self._refusals = meter.create_counter(
-            "employee_api.auth.refusals", description="Requests that are refused, or would be if AUTH_MODE were enforce"
-        )
+        self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     @property
     @override
@@ -47,7 +46,14 @@ class SessionAuthorizer(Authorizer):
         """Count and log a refusal unless the mode is `off`; raise the error if the mode is `enforce`."""
         if self.mode is AuthMode.OFF:
             return
-        self._refusals.add(1, {"operation": operation, "reason": error.reason, "enforced": self.enforced})
+        self._refusals.add(
+            1,
+            (
+                (semconv.REFUSAL_REASON, error.reason),
+                (semconv.REFUSED_OPERATION, operation),
+                (semconv.REFUSAL_ENFORCED, self.enforced),
+            ),
+        )
         log.info("refused" if self.enforced else "would refuse", operation=operation, reason=error.reason)
         if self.enforced:
             raise error

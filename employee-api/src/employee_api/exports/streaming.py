@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from chassis import semconv
 from employee_api.database import blocking_engine
 from employee_api.errors import TooManyExports
 from employee_api.exports.queries import Table, export_query
@@ -48,7 +49,12 @@ class CsvExporter:
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
         chunks = _chunks(self._engine, export_query(table, month, defuse_formulas=self._defuse_formulas))
-        span = self._tracer.start_span(f"export {table}", kind=SpanKind.CLIENT)
+        attributes = {
+            semconv.DB_SYSTEM: self._engine.dialect.name,
+            semconv.DB_OPERATION: "SELECT",
+            semconv.DB_QUERY_SUMMARY: f"SELECT {table}",
+        }
+        span = self._tracer.start_span(f"export {table}", None, SpanKind.CLIENT, attributes)
         self.active += 1
         try:
             while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:

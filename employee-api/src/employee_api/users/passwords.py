@@ -4,11 +4,18 @@ import asyncio
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from passlib.context import CryptContext
 
+from chassis.store_operations import record_wait
+from chassis.telemetry import Telemetry
 from employee_api.fields import MAX_PASSWORD_LENGTH
+
+T = TypeVar("T")
 
 # Added to the niceness of the event loop's thread, so that many logins at once do not slow down other requests.
 _NICENESS = 10
@@ -19,11 +26,14 @@ class PasswordHasher:
 
     Args:
         threads: the number of worker threads.
+        telemetry: records spans of the waits for a thread; by default none.
         memory_kib: argon2's memory cost for each hash.
         passes: argon2's time cost.
     """
 
-    def __init__(self, threads: int, *, memory_kib: int = 19_456, passes: int = 2) -> None:
+    def __init__(
+        self, threads: int, telemetry: Telemetry | None = None, *, memory_kib: int = 19_456, passes: int = 2
+    ) -> None:
         self._context = CryptContext(
             schemes=["argon2", "pbkdf2_sha256"],
             deprecated="auto",
@@ -33,10 +43,11 @@ class PasswordHasher:
             argon2__parallelism=1,
         )
         self._dummy_hash = self._context.hash("")
+        self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
 
     async def hash(self, password: str) -> str:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._context.hash, password)
+        return await self._run(lambda: self._context.hash(password))
 
     async def verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
         """Verify a password; `stored` is None for an unknown user, which takes as long and always fails.
@@ -44,11 +55,21 @@ class PasswordHasher:
         Returns:
             Whether the password is correct, and a new hash to store if `stored` was made with other parameters.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._verify, password, stored)
+        return await self._run(lambda: self._verify(password, stored))
 
     def close(self) -> None:
         """Cancel the waiting calls and end the threads when they have finished theirs."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        submitted = time.perf_counter()
+
+        def timed() -> tuple[float, T]:
+            return time.perf_counter(), work()
+
+        started, result = await asyncio.get_running_loop().run_in_executor(self._executor, timed)
+        record_wait(self._tracer, "password.wait", submitted, started)
+        return result
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
         # Equal work in every case: response times must not reveal which e-mails are registered.

@@ -16,6 +16,8 @@ from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chassis.telemetry import Telemetry
+
 if TYPE_CHECKING:
     import psycopg
     from sqlalchemy import Connection, Engine
@@ -70,25 +72,33 @@ def open_store(
     return postgres(libpq_url(url)) if path is None else sqlite(path)
 
 
-def engine(url: str) -> "AsyncEngine":
+def engine(url: str, telemetry: Telemetry | None = None) -> "AsyncEngine":
     """Create an engine: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL. It connects on first use.
 
     On SQLite a transaction takes the write lock when it begins, so that it waits at that point instead of failing
     later. Reads without a lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors do not contain the
     parameter values of a statement.
+
+    Args:
+        url: see this module's docstring.
+        telemetry: records statements and the use of the pool; by default nothing.
     """
     from sqlalchemy import event  # noqa: PLC0415 - see the module's docstring
     from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
 
+    from chassis.engine_telemetry import MeasuredPool, measure_engine  # noqa: PLC0415
+
     path = sqlite_path(url)
+    options: dict[str, Any] = {"poolclass": MeasuredPool, "hide_parameters": True}
     if path is None:
-        return create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True, hide_parameters=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    created = create_async_engine(
-        f"sqlite+aiosqlite:///{path}", connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, hide_parameters=True
-    )
-    event.listen(created.sync_engine, "connect", _set_up_sqlite)
-    event.listen(created.sync_engine, "begin", _begin_immediate)
+        created = create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True, **options)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        options["connect_args"] = {"timeout": BUSY_TIMEOUT_SECONDS}
+        created = create_async_engine(f"sqlite+aiosqlite:///{path}", **options)
+        event.listen(created.sync_engine, "connect", _set_up_sqlite)
+        event.listen(created.sync_engine, "begin", _begin_immediate)
+    measure_engine(created, telemetry or Telemetry())
     return created
 
 

@@ -57,6 +57,8 @@ LETTER_STATE = "shop.email.letter.state"
 ATTEMPT_OUTCOME = "shop.email.attempt.outcome"
 MISMATCH_KIND = "shop.reconciliation.mismatch.kind"
 REFUSAL_REASON = "shop.employee_api.refusal.reason"
+REFUSED_OPERATION = "shop.employee_api.refusal.operation"
+REFUSAL_ENFORCED = "shop.employee_api.refusal.enforced"
 
 
 class Kind(Enum):
@@ -269,7 +271,7 @@ EMPLOYEE_API_REFUSALS = Metric(
     Kind.COUNTER,
     "{request}",
     "Requests that are refused, or would be if AUTH_MODE were enforce",
-    (REFUSAL_REASON,),
+    (REFUSAL_REASON, REFUSED_OPERATION, REFUSAL_ENFORCED),
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -78,9 +78,10 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
 
     @asynccontextmanager
     async def start(*, telemetry: Telemetry | None = None, **settings: Any) -> AsyncIterator[Api]:
-        engine = database.engine(database_url)
+        telemetry = telemetry or Telemetry()
+        engine = database.engine(database_url, telemetry)
         hasher = password_hasher()
-        service = HttpService(EmployeeApiSettings(**settings), telemetry or Telemetry())
+        service = HttpService(EmployeeApiSettings(**settings), telemetry)
         service.add_readiness_check(partial(check_database, engine))
         asgi = app.build(EmployeeApiSettings(**settings), engine, hasher, service.telemetry, clock)
         transport = httpx2.ASGITransport(service.wrap(asgi))
