@@ -180,5 +180,6 @@ async def test_requests_and_their_sql_are_exported_without_secrets(tmp_path: Pat
     assert "SELECT users" in {span.attributes.get(semconv.DB_QUERY_SUMMARY) for span in spans}
     assert [span.name for span in spans if span.kind == "SERVER"] == ["POST /api/auth/login"]
     names = {metric.name for _, metric in received.metrics}
-    assert names >= {"http.server.request.duration", "shop.store.volume.usage"}
+    stores = {semconv.DB_CLIENT_DURATION, semconv.POOL_CONNECTIONS, semconv.POOL_MAX, semconv.POOL_PENDING}
+    assert names >= {"http.server.request.duration", "shop.store.volume.usage", *(metric.name for metric in stores)}
     assert f'"trace_id":"{TRACE_ID}"'.encode() in output
