@@ -200,7 +200,7 @@ def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
 
 
 def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
-    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
+    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts, Telemetry()))
     service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
 
 

@@ -10,6 +10,7 @@ from cart_service.domain import Addition, Cart, CartStore, NewQuantity, Purchase
 from cart_service.service import CartLines, CartService, OrderedCart
 from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
+from chassis.telemetry import Telemetry
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
 from shop_internal.cart_lines_pb2 import SetQuantityRequest
@@ -24,7 +25,7 @@ ADA = cart_pb2.GetCartRequest(user_id="ada")
 
 class UnavailableStore(CartStore):
     @override
-    async def add(self, addition: Addition) -> None:
+    async def add(self, addition: Addition) -> bool:
         raise StoreUnavailable
 
     @override
@@ -50,7 +51,7 @@ class UnavailableStore(CartStore):
 
 @pytest.fixture
 async def stub(store: CartStore) -> AsyncIterator[CartServiceStub]:
-    async with connect((add_CartServiceServicer_to_server, CartService(store))) as channel:
+    async with connect((add_CartServiceServicer_to_server, CartService(store, Telemetry()))) as channel:
         yield CartServiceStub(channel)
 
 
@@ -263,13 +264,13 @@ async def test_a_full_cart_is_a_failed_precondition(stub: CartServiceStub) -> No
 
 
 async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
-    async with connect((add_CartServiceServicer_to_server, CartService(UnavailableStore()))) as channel:
+    async with connect((add_CartServiceServicer_to_server, CartService(UnavailableStore(), Telemetry()))) as channel:
         error = await refusal(CartServiceStub(channel).GetCart(ADA))
     assert (error.code(), from_rpc_error(error).retry_after_seconds) == (grpc.StatusCode.UNAVAILABLE, 1)
 
 
 async def test_a_thousand_concurrent_calls_add_exactly_a_thousand(store: CartStore) -> None:
-    servicer = (add_CartServiceServicer_to_server, CartService(store))
+    servicer = (add_CartServiceServicer_to_server, CartService(store, Telemetry()))
     async with serve(servicer, max_concurrent_rpcs=1000) as address, grpc.aio.insecure_channel(address) as channel:
         stub = CartServiceStub(channel)
         one = cart_pb2.CartItem(product_id="pan", quantity=1)

@@ -9,6 +9,7 @@ import pytest
 
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from chassis.telemetry import Telemetry
 from checkout_service.domain import PlacedOrder
 from checkout_service.peers import notifications
 from checkout_service.peers.notifications import CartClient, EmailClient
@@ -39,12 +40,14 @@ def removals(peers: FakePeers, new_order: Callable[..., NewOrder]) -> list[Place
 
 
 @asynccontextmanager
-async def client_of(peers: FakePeers, **left_out: bool) -> AsyncIterator[EmailClient]:
+async def client_of(
+    peers: FakePeers, telemetry: Telemetry | None = None, **left_out: bool
+) -> AsyncIterator[EmailClient]:
     async with peers.serving(**left_out) as address:
         public = channel(address, "shop.EmailService", timeout_seconds=20)
         internal = channel(address, "shop.internal.Confirmations", timeout_seconds=20)
         try:
-            yield EmailClient(EmailServiceStub(public), ConfirmationsStub(internal))
+            yield EmailClient(EmailServiceStub(public), ConfirmationsStub(internal), telemetry or Telemetry())
         finally:
             await public.close()
             await internal.close()
@@ -180,7 +183,7 @@ async def removing(peers: FakePeers) -> AsyncIterator[CartClient]:
         public = channel(address, "shop.CartService", timeout_seconds=20)
         internal = channel(address, "shop.internal.OrderedCart", timeout_seconds=20)
         try:
-            yield CartClient(CartServiceStub(public), OrderedCartStub(internal))
+            yield CartClient(CartServiceStub(public), OrderedCartStub(internal), Telemetry())
         finally:
             await public.close()
             await internal.close()

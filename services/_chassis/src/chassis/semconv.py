@@ -48,9 +48,11 @@ ORDER_CURRENCY = "shop.order.currency"
 ORDER_TOTAL = "shop.order.total"
 ORDER_ITEM_COUNT = "shop.order.item_count"
 ORDER_ATTEMPT = "shop.order.attempt"
+ORDER_FAILURES = "shop.order.failures"
 ORDER_REPLAYED = "shop.order.replayed"
 ORDER_STATE = "shop.order.state"
 ORDER_STEP = "shop.order.step"
+BATCH_SIZE = "shop.batch.size"
 NOTIFICATION_KIND = "shop.notification.kind"
 DECLINE_REASON = "shop.payment.decline.reason"
 LETTER_STATE = "shop.email.letter.state"
@@ -230,10 +232,10 @@ REVENUE = Metric(
 )
 ORDER_CHANGES = Metric("shop.orders.changes", Kind.COUNTER, "{change}", "Changes of an order's state", (ORDER_STATE,))
 ORDER_RETRIES = Metric(
-    "shop.orders.retries", Kind.COUNTER, "{retry}", "Steps of orders that were tried again", (ORDER_STEP,)
+    "shop.orders.retries", Kind.COUNTER, "{retry}", "Steps of orders that a worker tried again", (ORDER_STEP,)
 )
 ORDERS_RECOVERED = Metric(
-    "shop.orders.recovered", Kind.COUNTER, "{order}", "Orders that recovery took over from a caller or a replica"
+    "shop.orders.recovered", Kind.COUNTER, "{order}", "Orders that recovery finished after their worker had left them"
 )
 ORDERS = Metric(
     "shop.orders.unfinished",
@@ -243,15 +245,35 @@ ORDERS = Metric(
     (ORDER_STATE,),
 )
 OLDEST_OPEN_ORDER = Metric(
-    "shop.orders.oldest_open.age", Kind.GAUGE, "s", "Longest time since an open order last changed its state"
+    "shop.orders.oldest_open.age",
+    Kind.GAUGE,
+    "s",
+    "Longest time since an open order last changed its state; each replica reports the journal's",
 )
-OUTBOX_BACKLOG = Metric("shop.outbox.backlog", Kind.GAUGE, "{notification}", "E-mails to send and carts to empty")
-OUTBOX_AGE = Metric("shop.outbox.oldest.age", Kind.GAUGE, "s", "Age of the oldest notification in the outbox")
+OUTBOX_BACKLOG = Metric(
+    "shop.outbox.backlog",
+    Kind.GAUGE,
+    "{notification}",
+    "E-mails to send and carts to empty; each replica reports the journal's",
+)
+OUTBOX_AGE = Metric(
+    "shop.outbox.oldest.age",
+    Kind.GAUGE,
+    "s",
+    "Age of the oldest notification to send, without dead letters; each replica reports the journal's",
+)
 DEAD_LETTERS = Metric(
-    "shop.outbox.dead_letters", Kind.GAUGE, "{notification}", "Notifications that failed for good", (NOTIFICATION_KIND,)
+    "shop.outbox.dead_letters",
+    Kind.GAUGE,
+    "{notification}",
+    "Notifications that failed for good; each replica reports the journal's",
+    (NOTIFICATION_KIND,),
 )
 FUTURE_ORDERS = Metric(
-    "shop.orders.future", Kind.GAUGE, "{order}", "Orders dated in the future, 1000 at most: the clock was set back"
+    "shop.orders.future",
+    Kind.GAUGE,
+    "{order}",
+    "Orders dated in the future, 1000 at most: the clock was set back; each replica reports the journal's",
 )
 MISMATCHES = Metric(
     "shop.reconciliation.mismatches", Kind.GAUGE, "{order}", "Orders whose records disagree", (MISMATCH_KIND,)

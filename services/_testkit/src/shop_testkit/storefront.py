@@ -198,7 +198,7 @@ class Backends:
             catalog=Peer(ProductCatalogService(catalog)),
             currency=Peer(CurrencyService(DataFile(data["rates.xml"], parse_rates))),
             carts=carts,
-            cart=Peer(CartService(carts)),
+            cart=Peer(CartService(carts, Telemetry())),
             recommendation=Peer(RecommendationService(_Products(data["products.json"]))),
             ad=Peer(AdService(DataFile(data["ads.json"], parse_ads))),
         )

@@ -43,7 +43,8 @@ def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContext
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_store(settings, service.telemetry) as carts:
         service.add_readiness_check(carts.check)
-        service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts))
+        cart = CartService(carts, service.telemetry)
+        service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, cart)
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
         service.add_internal_servicer(cart_lines_pb2_grpc.add_CartLinesServicer_to_server, CartLines(carts))
         yield

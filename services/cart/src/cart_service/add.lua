@@ -2,6 +2,7 @@
 -- KEYS: the cart; optionally the idempotency key.
 -- ARGV: product, quantity, new etag, lifetime of the cart in ms, max lines, max quantity; with an idempotency key also
 -- the fingerprint of the addition and the lifetime of the key in ms.
+-- Returns 'repeated' if the key's addition was made before.
 -- A cart is a hash of quantities by product; the field with the empty name is its etag.
 local cart, key = KEYS[1], KEYS[2]
 local product, quantity, etag, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -9,7 +10,7 @@ local max_lines, max_quantity = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 if key then
   local fingerprint = redis.call('GET', key)
-  if fingerprint == ARGV[7] then return 'done' end
+  if fingerprint == ARGV[7] then return 'repeated' end
   if fingerprint then return 'reused' end
 end
 

@@ -135,8 +135,8 @@ class CartStore(Protocol):
     Every method is atomic and may raise StoreUnavailable.
     """
 
-    async def add(self, addition: Addition) -> None:
-        """Add to the user's cart, unless an addition with the same key was already made.
+    async def add(self, addition: Addition) -> bool:
+        """Add to the user's cart. Return False if an addition with the same key was made before.
 
         Raise CartFull, QuantityTooLarge or IdempotencyKeyReused, without any change.
         """

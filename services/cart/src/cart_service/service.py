@@ -5,10 +5,12 @@ import asyncio
 from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, Line, NewQuantity, Purchase, check_user_id
+from chassis import semconv
 from chassis.calls import metadata_value
 from chassis.errors import REFUSALS
 from chassis.fields import limit_count, require_present
 from chassis.serving import ServicerContext
+from chassis.telemetry import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
 
@@ -18,12 +20,15 @@ _MAX_REMOVALS = 100
 class CartService(cart_pb2_grpc.CartServiceServicer):
     """Serves the carts of a store."""
 
-    def __init__(self, carts: CartStore) -> None:
+    def __init__(self, carts: CartStore, telemetry: Telemetry) -> None:
         self._carts = carts
+        self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Add a quantity of a product, at most once per `idempotency-key`."""
-        await self._carts.add(_addition_from_wire(request, metadata_value(context, "idempotency-key")))
+        addition = _addition_from_wire(request, metadata_value(context, "idempotency-key"))
+        if await self._carts.add(addition):
+            self._items_added.add(addition.quantity)
         return empty_pb2.Empty()
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:

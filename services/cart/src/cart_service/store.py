@@ -62,15 +62,16 @@ class MemoryCartStore(CartStore):
         self._orders = _ExpiringDict[str, tuple[str, ...]](ORDERS_TTL_SECONDS, MAX_USERS_WITH_ORDERS, clock)
 
     @override
-    async def add(self, addition: Addition) -> None:
+    async def add(self, addition: Addition) -> bool:
         if addition.key is not None and self._is_repeated(addition, addition.key):
-            return
+            return False
         contents = self._carts.get(addition.user_id) or _Contents()
         contents.quantities[addition.product_id] = _new_quantity(contents.quantities, addition)
         contents.etag = new_etag()
         self._carts.put(addition.user_id, contents)
         if addition.key is not None:
             self._keys.put((addition.user_id, addition.key), addition)
+        return True
 
     @override
     async def read(self, user_id: str) -> Cart:

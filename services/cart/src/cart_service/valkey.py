@@ -51,6 +51,7 @@ _CHECK = Operation("PING", "PING")
 _ADD, _EMPTY, _SET_QUANTITY, _REMOVE_ORDERED = (
     Operation("EVALSHA", f"EVALSHA {script}") for script in ("add", "empty", "set_quantity", "remove_ordered")
 )
+_REPEATED = "repeated"
 _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": IdempotencyKeyReused}
 
 
@@ -132,7 +133,7 @@ class ValkeyCartStore(CartStore):
         self._remove_ordered = client.register_script(_script("remove_ordered"))
 
     @override
-    async def add(self, addition: Addition) -> None:
+    async def add(self, addition: Addition) -> bool:
         keys = [_cart_key(addition.user_id)]
         item = (addition.product_id, addition.quantity)
         arguments: list[str | int] = [*item, new_etag(), self._ttl_milliseconds, MAX_LINES, MAX_QUANTITY]
@@ -143,6 +144,7 @@ class ValkeyCartStore(CartStore):
         outcome = await self._run(_ADD, self._add(keys, arguments))
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
+        return outcome != _REPEATED
 
     @override
     async def read(self, user_id: str) -> Cart:

@@ -47,7 +47,15 @@ async def build(
     ) as journal:
         metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
         turns = Turns()
-        outbox = Outbox(journal, peers.mailer, peers.cart_clearer, turns, metrics=metrics, failpoints=failpoints)
+        outbox = Outbox(
+            journal,
+            peers.mailer,
+            peers.cart_clearer,
+            turns,
+            metrics=metrics,
+            telemetry=service.telemetry,
+            failpoints=failpoints,
+        )
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
         recovery = Recovery(
             journal, executor, turns, metrics=metrics, telemetry=service.telemetry, failpoints=failpoints

@@ -13,7 +13,7 @@ from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from checkout_service import saga
 from checkout_service.domain import RESTORABLE, Card, Order, PlacedOrder, State, Transition
-from checkout_service.failpoints import COMMAND_FAILPOINTS
+from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import Claim, Journal, JournalUnavailable, NewOrder, Payment, Shipping
@@ -143,6 +143,7 @@ class Executor:
 
     async def _drive(self, run: Run, work: Work, steps: Saga) -> SagaResult:
         result: Any = None
+        step = ""
         while True:
             try:
                 command = steps.send(result)
@@ -151,7 +152,10 @@ class Executor:
                 return ended
             if isinstance(command, saga.Wait):
                 result = await self._wait(run, command)
+                if result:
+                    self._metrics.record_retry(step)
                 continue
+            step = COMMAND_NAMES[type(command)]
             before, after = COMMAND_FAILPOINTS[type(command)]
             await self._failpoints.reach(before)
             result = await self._perform(run, work, command)
@@ -202,6 +206,7 @@ class Executor:
             return True
         if transition.after is State.SHIPPED:
             run.placed = PlacedOrder(work.order, transition.tracking_id)
+            self._metrics.record_placed(work.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self._metrics.record_change(work.order.order_id, transition.after, reason)
         return True

@@ -10,17 +10,19 @@ def _around(operation: str) -> tuple[str, str]:
     return f"checkout.{operation}.before", f"checkout.{operation}.after"
 
 
-_ORDER_COMMANDS: dict[type[Command[Any]], tuple[str, str]] = {
-    command: _around(command.__name__.lower())
-    for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send)
+_ORDER_COMMANDS: dict[type[Command[Any]], str] = {
+    command: command.__name__.lower() for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send)
 }
 
-COMMAND_FAILPOINTS = {
+COMMAND_NAMES = {
     **_ORDER_COMMANDS,
-    saga.Resolve: _around("resolve"),
-    saga.ResolveShipment: _around("resolve_shipment"),
-    saga.Void: _around("void"),
+    saga.Resolve: "resolve",
+    saga.ResolveShipment: "resolve_shipment",
+    saga.Void: "void",
 }
+"""Names of a saga's commands in failpoints and metrics."""
+
+COMMAND_FAILPOINTS = {command: _around(name) for command, name in COMMAND_NAMES.items()}
 """Before and after each command of a saga."""
 
 QUOTED = "checkout.quote.after"
@@ -35,7 +37,7 @@ VOID = COMMAND_FAILPOINTS[saga.ResolveShipment] + COMMAND_FAILPOINTS[saga.Void]
 
 ORDER_PATH = (
     QUOTED,
-    *(name for names in _ORDER_COMMANDS.values() for name in names),
+    *(name for command in _ORDER_COMMANDS for name in COMMAND_FAILPOINTS[command]),
     EMAIL_SENT,
     CART_EMPTIED,
     *SETTLE,

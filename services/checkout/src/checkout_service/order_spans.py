@@ -1,28 +1,55 @@
-"""Attributes of the spans in which an order is placed or recovered: by its id, all its traces can be found."""
+"""Attributes and links of the spans of an order: by its id, all its traces can be found."""
 
 from opentelemetry import trace
+from opentelemetry.trace import Link
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from chassis import semconv
 from chassis.money import NANOS_PER_UNIT
 from checkout_service.domain import Order
 
+_TRACEPARENT = "traceparent"
+_PROPAGATOR = TraceContextTextMapPropagator()
 
-def describe_order(order: Order, *, attempt: int) -> None:
-    """Set the attributes of the current span, if it is recorded."""
+
+def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
+    """Set what is known before the order has its prices on the current span, if it is recorded."""
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.set_attributes(
+            {
+                semconv.ORDER_ID: order_id,
+                semconv.ORDER_CURRENCY: currency_code,
+                semconv.ORDER_ITEM_COUNT: item_count,
+            }
+        )
+
+
+def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
+    """Describe the order on the current span, if it is recorded.
+
+    `replayed`: whether an earlier or concurrent call began the order; None if the span is not that of a call.
+    """
     span = trace.get_current_span()
     if not span.is_recording():
         return
     total = order.total
+    describe_request(order.order_id, total.currency_code, len(order.lines))
     span.set_attributes(
-        {
-            "shop.order.id": order.order_id,
-            "shop.order.currency": total.currency_code,
-            "shop.order.total": total.total_nanos / NANOS_PER_UNIT,
-            "shop.order.item_count": len(order.lines),
-            "shop.order.attempt": attempt,
-        }
+        {semconv.ORDER_TOTAL: total.total_nanos / NANOS_PER_UNIT, semconv.ORDER_ATTEMPT: attempt}
+        | ({} if replayed is None else {semconv.ORDER_REPLAYED: replayed})
     )
 
 
-def describe_response(*, replayed: bool) -> None:
-    """Set on the current span whether the response repeats an order that another call has placed."""
-    trace.get_current_span().set_attribute("shop.order.replayed", replayed)
+def current_traceparent() -> str:
+    """Return the context of the current span, as `links_to` reads it; empty if it is not sampled."""
+    carrier: dict[str, str] = {}
+    if trace.get_current_span().get_span_context().trace_flags.sampled:
+        _PROPAGATOR.inject(carrier)
+    return carrier.get(_TRACEPARENT, "")
+
+
+def links_to(traceparent: str) -> list[Link]:
+    """Return a link to the span of this context; none if the text is empty or invalid, or the span is not sampled."""
+    context = trace.get_current_span(_PROPAGATOR.extract({_TRACEPARENT: traceparent})).get_span_context()
+    return [Link(context)] if context.trace_flags.sampled else []

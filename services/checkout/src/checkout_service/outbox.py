@@ -7,13 +7,18 @@ from dataclasses import replace
 from functools import partial
 
 import structlog
+from opentelemetry.context import Context
+from opentelemetry.trace import StatusCode
 
+from chassis import semconv
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
+from chassis.telemetry import Telemetry
 from checkout_service.background import Circuits, QueueWorker, Turns, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
+from checkout_service.order_spans import links_to
 from checkout_service.ports import (
     EMAIL,
     EMPTY_CART,
@@ -59,12 +64,14 @@ class Outbox:
         turns: Turns,
         *,
         metrics: OrderMetrics,
+        telemetry: Telemetry,
         failpoints: Failpoints,
     ) -> None:
         self._journal = journal
         self._mailer = mailer
         self._cart_clearer = cart_clearer
         self._metrics = metrics
+        self._tracer = telemetry.tracer
         self._failpoints = failpoints
         self._sent: deque[Sent] = deque()
         self._unsettled = asyncio.Event()
@@ -156,7 +163,7 @@ class Outbox:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True
         try:
-            await self._send(item.kind, item.placed)
+            await self._send_later(item)
         except JournalUnavailable:
             raise
         except DomainError as error:
@@ -168,6 +175,29 @@ class Outbox:
             await self._journal.postpone(counted, delay_seconds=delay, reason=error.reason)
             return False
         return True
+
+    async def _send_later(self, item: OutboxItem) -> None:
+        """Send a claimed item in a trace of its own, which links to that of its order."""
+        attributes = {
+            semconv.ORDER_ID: item.placed.order.order_id,
+            semconv.NOTIFICATION_KIND: item.kind,
+            semconv.ORDER_FAILURES: item.failures - 1,
+        }
+        links = links_to(item.traceparent)
+        with self._tracer.start_as_current_span(
+            "send notification",
+            Context(),
+            links=links,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                await self._send(item.kind, item.placed)
+            except DomainError as error:
+                span.set_status(StatusCode.ERROR)
+                span.set_attribute(semconv.ERROR_REASON, error.reason)
+                raise
 
     async def _send(self, kind: str, placed: PlacedOrder) -> None:
         """Send one item, or make it a dead letter if the peer refuses it for good. Raises any other DomainError."""

@@ -5,7 +5,6 @@ import uuid
 from dataclasses import dataclass
 
 import structlog
-from opentelemetry import trace
 
 from chassis import calls
 from chassis.errors import IdempotencyKeyReused
@@ -31,7 +30,7 @@ from checkout_service.domain import (
 )
 from checkout_service.executor import RETRY_SHARE_OF_LEASE, Executor, Run, Work
 from checkout_service.failpoints import QUOTED
-from checkout_service.order_spans import describe_order
+from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, NewOrder, Quotes
 from checkout_service.pricing import price
 from checkout_service.refusals import CartOrdered, OrderInFlight, OrderInProgress, QuotesTooSlow, error_of
@@ -157,15 +156,17 @@ class OrderPlacer:
     async def _quote(
         self, scope: str, pending: _PendingRequest, address: Address, cart: Cart, until: float
     ) -> NewOrder:
+        order_id = order_id_of(scope)
+        describe_request(order_id, pending.request.user_currency, len(cart.lines))
         try:
             async with asyncio.timeout_at(until):
-                order = await price(order_id_of(scope), pending.request, address, cart, self._quotes)
+                order = await price(order_id, pending.request, address, cart, self._quotes)
         except TimeoutError as error:
             raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
         if asyncio.get_running_loop().time() >= pending.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self._failpoints.reach(QUOTED)
-        return NewOrder(scope, pending.fingerprints[0], order, _traceparent())
+        return NewOrder(scope, pending.fingerprints[0], order, current_traceparent())
 
     async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None) -> Placement:
         """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
@@ -176,7 +177,7 @@ class OrderPlacer:
         else:
             run = await self._reopen(released, new, card)
         if run is not None:
-            describe_order(new.order, attempt=run.claim.attempt)
+            describe_order(new.order, attempt=run.claim.attempt, replayed=False)
             result = await _wait_for(run, pending.answer_by)
             if run.placed is not None:
                 return Placement(run.placed, replayed=False)
@@ -205,7 +206,7 @@ class OrderPlacer:
         while entry is not None:
             if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
                 raise _cart_conflict(entry)
-            describe_order(entry.order, attempt=entry.attempt)
+            describe_order(entry.order, attempt=entry.attempt, replayed=True)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
@@ -237,7 +238,8 @@ class OrderPlacer:
         if card is None:
             return None
         if entry.state is State.ABANDONED:
-            return await self._reopen(entry, NewOrder("", entry.fingerprint, entry.order, _traceparent()), card)
+            again = NewOrder("", entry.fingerprint, entry.order, current_traceparent())
+            return await self._reopen(entry, again, card)
         if entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self._journal.take_over(entry)
@@ -279,10 +281,3 @@ def _require_same_request(existing: Entry, pending: _PendingRequest) -> Entry:
 def _cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
     holds_cart = existing.state in PLACED | NEEDS_OPERATOR
     return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)
-
-
-def _traceparent() -> str:
-    context = trace.get_current_span().get_span_context()
-    if not context.is_valid:
-        return ""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"

@@ -85,7 +85,7 @@ class NewOrder:
     Attributes:
         scope: identifies method, user and idempotency key; a scope has one order.
         fingerprint: of the request.
-        traceparent: of the trace in which the order is placed; empty if there is none.
+        traceparent: of the span that began the order, for links to it; empty if it is not sampled.
         attempt, epoch: above 1 for an order that the journal has lost.
     """
 
@@ -177,11 +177,17 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An item that is due: EMAIL or EMPTY_CART of an order. `failures` counts the attempts, this one included."""
+    """An item that is due: EMAIL or EMPTY_CART of an order.
+
+    Attributes:
+        failures: the attempts, this one included.
+        traceparent: that of the order.
+    """
 
     kind: str
     failures: int
     placed: PlacedOrder
+    traceparent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +198,7 @@ class Statistics:
         oldest_open_seconds: age of the open order that has not changed its state for longest.
         outbox_backlog: items to send, without dead letters.
         dead_letters: by kind.
+        oldest_notification_seconds: how long ago the order of the oldest item to send was shipped.
         future_orders: orders dated in the future, MAX_COUNTED at most.
     """
 
@@ -200,6 +207,7 @@ class Statistics:
     outbox_backlog: int
     dead_letters: dict[str, int] = field(default_factory=dict)
     future_orders: int = 0
+    oldest_notification_seconds: float = 0.0
 
 
 class Journal(Protocol):

@@ -4,11 +4,9 @@ import asyncio
 from functools import partial
 
 import structlog
-from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from chassis import semconv
 from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
 from checkout_service import saga
@@ -17,7 +15,7 @@ from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor, Work
 from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
-from checkout_service.order_spans import describe_order
+from checkout_service.order_spans import describe_order, links_to
 from checkout_service.ports import Entry, Journal, JournalUnavailable
 from checkout_service.saga import SagaResult
 
@@ -27,7 +25,6 @@ _ALERT_FAILURES = 3
 _RETRY_SECONDS = 1.0
 _STATISTICS_SECONDS = 5.0
 _SWEEP_SECONDS = 30.0
-_PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Recovery:
@@ -97,12 +94,14 @@ class Recovery:
         # A probe is tried again soon: the circuit breaker delays it.
         circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
         failures = 0 if circuit.open else entry.failures
-        links = _links(entry)
-        attributes = {"shop.order.failures": entry.failures}
+        links = links_to(entry.traceparent)
+        attributes = {semconv.ORDER_FAILURES: entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self._failpoints.reach(TAKEN_OVER)
             result = await self._executor.start(recovery_work(entry, failures), saga.recover(entry)).task
+        if result is SagaResult.SETTLED:
+            self._metrics.record_recovered()
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
@@ -114,10 +113,3 @@ def recovery_work(entry: Entry, failures: int) -> Work:
     After `failures` failed attempts the next worker takes it over with a delay.
     """
     return Work(entry.order, entry.fingerprint, entry.claim, release_delay_seconds=retry_delay_seconds(failures))
-
-
-def _links(entry: Entry) -> list[Link]:
-    """Link the trace of the recovery to the trace in which the order was placed."""
-    context = _PROPAGATOR.extract({"traceparent": entry.traceparent})
-    placed_in = trace.get_current_span(context).get_span_context()
-    return [Link(placed_in)] if placed_in.is_valid else []

@@ -13,7 +13,6 @@ from chassis.retention import Retention
 from chassis.serving import ServicerContext
 from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
 from checkout_service.domain import MAX_USER_ID_LENGTH, PlacedOrder, State
-from checkout_service.order_spans import describe_response
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
@@ -44,7 +43,6 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
         if key is not None:
             parse_idempotency_key(key)
         placement = await self._placer.place(request_from_wire(request), key)
-        describe_response(replayed=placement.replayed)
         if placement.replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=placed_order_to_wire(placement.placed))

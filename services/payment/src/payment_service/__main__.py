@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from chassis import semconv
 from chassis.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
 from payment_service.cards import Brand
@@ -39,6 +40,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             settings.hmac_keys,
             settings.accepted_brands,
             lambda: datetime.now(UTC).date(),
+            service.telemetry.counter(semconv.DECLINES),
         )
         service.add_readiness_check(ledger.check)
         service.add_servicer(

@@ -7,13 +7,15 @@ that entry back. So a repeated charge is one charge, and a charge that arrives a
 import hmac
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from typing import Protocol
 
+from chassis import semconv
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.hmac_keys import HmacKeys
+from chassis.metrics import Counter
 from chassis.money import Money, parse_money
 from chassis.paging import Position
 from payment_service import cards
@@ -160,12 +162,14 @@ class PaymentProcessor:
 
     Attributes:
         hmac_keys: for the HMAC of cards. Repeats of charges under any other key are refused as another request.
+        declines: counts the keys whose charge was declined, by reason.
     """
 
     ledger: Ledger
     hmac_keys: HmacKeys
     accepted_brands: Collection[Brand]
     today: Callable[[], date]
+    declines: Counter = field(default_factory=lambda: Counter(semconv.DECLINES))
 
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge once per key and return the CHARGED entry.
@@ -184,7 +188,10 @@ class PaymentProcessor:
             if found is None:
                 raise
             return _require_charged(found, request, card_hmacs)
-        return _require_charged((await self.ledger.record(decision)).entry, request, card_hmacs)
+        recorded = await self.ledger.record(decision)
+        if decision.reason is not None and not recorded.existing:
+            self.declines.add(1, ((semconv.DECLINE_REASON, decision.reason),))
+        return _require_charged(recorded.entry, request, card_hmacs)
 
     async def resolve_or_fence(self, key: str) -> Recorded:
         """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""

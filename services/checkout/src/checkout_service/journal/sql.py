@@ -169,11 +169,11 @@ class SqlJournal(Journal):
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
         found = readable_entries(await self._read(statements.READ_MANY, items))
-        placed = {entry.order_id: PlacedOrder(entry.order, entry.tracking_id) for entry in found}
+        entries = {entry.order_id: entry for entry in found}
         return [
-            OutboxItem(row["kind"], row["failures"], placed[row["order_id"]])
+            OutboxItem(row["kind"], row["failures"], PlacedOrder(entry.order, entry.tracking_id), entry.traceparent)
             for row in claimed
-            if row["order_id"] in placed
+            if (entry := entries.get(row["order_id"])) is not None
         ]
 
     @override
@@ -224,6 +224,7 @@ class SqlJournal(Journal):
         counts = await self._report(statements.COUNT_ACTIVE)
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
         dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
+        unsent = await self._report(statements.OLDEST_NOTIFICATION)
         (future,) = await self._report(statements.COUNT_FUTURE, limit=MAX_COUNTED)
         oldest = max((row["age"] for row in counts if row["state"] in OPEN), default=0.0)
         return Statistics(
@@ -232,6 +233,7 @@ class SqlJournal(Journal):
             outbox["items"] - sum(dead_letters.values()),
             dead_letters,
             future["orders"],
+            max([row["age"] for row in unsent], default=0.0),
         )
 
     @override

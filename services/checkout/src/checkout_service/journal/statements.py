@@ -302,6 +302,15 @@ COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
 COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
 
+# An order's last change of state is the moment that filled its outbox.
+OLDEST_NOTIFICATION = """
+    SELECT {now} - updated_at AS age FROM orders
+    WHERE {active} AND state = 'SHIPPED' AND EXISTS (
+        SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id AND dead_at IS NULL
+    )
+    ORDER BY updated_at LIMIT 1
+"""
+
 COUNT_FUTURE = """
     SELECT count(*) AS orders
     FROM (SELECT 1 FROM orders WHERE created_at > {now} + :stuck_seconds LIMIT :limit) AS ahead

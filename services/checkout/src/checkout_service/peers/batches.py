@@ -8,8 +8,11 @@ from typing import Generic, TypeVar
 
 import structlog
 from opentelemetry import trace
+from opentelemetry.trace import Link, SpanContext
 
+from chassis import semconv
 from chassis.errors import REFUSALS, DomainError, Internal, Unimplemented
+from chassis.telemetry import Telemetry
 
 ItemT = TypeVar("ItemT")
 
@@ -30,8 +33,8 @@ class _Waiting(Generic[ItemT]):
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     @property
-    def sampled(self) -> bool:
-        return self.context.run(trace.get_current_span).get_span_context().trace_flags.sampled
+    def span(self) -> SpanContext:
+        return self.context.run(trace.get_current_span).get_span_context()
 
 
 class Batches(Generic[ItemT]):
@@ -42,6 +45,7 @@ class Batches(Generic[ItemT]):
         together: sends items in one call; returns an error or None for each. An error that it raises is that of every
             item, except that items are sent alone if one of them may have caused it.
         alone: sends one item.
+        telemetry: for the span of a call that several sampled traces share; it links to all but its own.
         delay_seconds: how long an item waits for others.
         eager: without a delay while no call is in progress.
     """
@@ -51,6 +55,7 @@ class Batches(Generic[ItemT]):
         name: str,
         together: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]],
         alone: Callable[[ItemT], Awaitable[None]],
+        telemetry: Telemetry,
         *,
         delay_seconds: float,
         eager: bool = False,
@@ -58,6 +63,7 @@ class Batches(Generic[ItemT]):
         self._name = name
         self._together = together
         self._alone = alone
+        self._tracer = telemetry.tracer
         self._delay_seconds = delay_seconds
         self._eager = eager
         self._absent_until = 0.0
@@ -83,9 +89,11 @@ class Batches(Generic[ItemT]):
         waiting, self._waiting = [each for each in self._waiting if not each.sent.done()], []
         for first in range(0, len(waiting), MAX_ITEMS):
             batch = waiting[first : first + MAX_ITEMS]
-            # The call is part of one order's trace: of one that is sampled, if there is any.
-            context = next((each.context for each in batch if each.sampled), batch[0].context)
-            call = asyncio.get_running_loop().create_task(self._send_batch(batch), context=context)
+            # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.
+            sampled = [(each.context, span) for each in batch if (span := each.span).trace_flags.sampled]
+            context = sampled[0][0] if sampled else batch[0].context
+            work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
+            call = asyncio.get_running_loop().create_task(work, context=context)
             self._calls.add(call)
             call.add_done_callback(self._end)
 
@@ -93,6 +101,13 @@ class Batches(Generic[ItemT]):
         self._calls.discard(call)
         if self._eager and self._waiting:
             self._start()
+
+    async def _send_linked(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
+        if not links:
+            return await self._send_batch(batch)
+        attributes = {semconv.BATCH_SIZE: len(batch)}
+        with self._tracer.start_as_current_span(f"send {self._name}", links=links, attributes=attributes):
+            return await self._send_batch(batch)
 
     async def _send_batch(self, batch: Sequence[_Waiting[ItemT]]) -> None:
         try:

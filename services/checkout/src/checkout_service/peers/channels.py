@@ -81,5 +81,5 @@ class Peers:
         self.quotes = ShopQuotes(cart, catalog, currency, shipping, service.telemetry)
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
-        self.mailer = EmailClient(email, confirmations)
-        self.cart_clearer = CartClient(cart, ordered_cart)
+        self.mailer = EmailClient(email, confirmations, service.telemetry)
+        self.cart_clearer = CartClient(cart, ordered_cart, service.telemetry)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing_extensions import override
 
 from chassis.errors import DomainError, FailedPrecondition, Unimplemented
+from chassis.telemetry import Telemetry
 from checkout_service.domain import PlacedOrder
 from checkout_service.peers.batches import Batches
 from checkout_service.peers.internal_service import InternalService
@@ -28,11 +29,14 @@ class EmailClient(Mailer):
     """
 
     def __init__(
-        self, emails: email_pb2_grpc.EmailServiceStub, confirmations: confirmations_pb2_grpc.ConfirmationsStub
+        self,
+        emails: email_pb2_grpc.EmailServiceStub,
+        confirmations: confirmations_pb2_grpc.ConfirmationsStub,
+        telemetry: Telemetry,
     ) -> None:
         self._emails = emails
         self._confirmations = confirmations
-        self._batches = Batches("confirmations", self._accept, self._send, delay_seconds=EMAIL_SECONDS)
+        self._batches = Batches("confirmations", self._accept, self._send, telemetry, delay_seconds=EMAIL_SECONDS)
 
     @override
     async def confirm(self, placed: PlacedOrder) -> None:
@@ -55,13 +59,16 @@ class CartClient(CartClearer):
     """
 
     def __init__(
-        self, carts: cart_pb2_grpc.CartServiceStub, ordered_carts: ordered_cart_pb2_grpc.OrderedCartStub
+        self,
+        carts: cart_pb2_grpc.CartServiceStub,
+        ordered_carts: ordered_cart_pb2_grpc.OrderedCartStub,
+        telemetry: Telemetry,
     ) -> None:
         self._carts = carts
         self._ordered_carts = ordered_carts
         self._internal = InternalService("shop.internal.OrderedCart")
         self._batches = Batches(
-            "removals from carts", self._remove_all, self._remove, delay_seconds=CART_SECONDS, eager=True
+            "removals from carts", self._remove_all, self._remove, telemetry, delay_seconds=CART_SECONDS, eager=True
         )
 
     @override

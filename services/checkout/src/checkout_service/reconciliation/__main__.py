@@ -15,7 +15,7 @@ import grpc
 import structlog
 from pydantic import Field
 
-from chassis import client, logging, otlp
+from chassis import client, logging, otlp, semconv
 from chassis.errors import DomainError
 from chassis.settings import Settings, load
 from chassis.telemetry import Telemetry
@@ -105,12 +105,9 @@ def _mismatches(records: Records, settings: ReconciliationSettings) -> list[Mism
 
 def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemetry) -> None:
     counts = Counter(mismatch.kind for mismatch in mismatches)
-    meter = telemetry.meter
-    found = meter.create_gauge("reconciliation_mismatches", description="Orders whose records disagree, by kind")
-    for kind in Kind:
-        found.set(counts[kind], {"kind": kind.value})
-    compared = meter.create_gauge("reconciliation_orders", description="Orders whose records were compared")
-    compared.set(len(records.orders))
+    by_kind = [(counts[kind], ((semconv.MISMATCH_KIND, kind.value),)) for kind in Kind]
+    telemetry.observe(semconv.MISMATCHES, lambda: by_kind)
+    telemetry.observe(semconv.RECONCILED_ORDERS, lambda: [(len(records.orders), ())])
     for mismatch in mismatches:
         log.error("mismatch", **asdict(mismatch))
     log.info(

@@ -1,0 +1,211 @@
+"""What is counted when orders are placed, repeated, refused and recovered, and what the spans of later work link to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+from chassis import semconv
+from chassis.errors import FailedPrecondition, Unavailable
+from chassis.metrics import Attributes
+from chassis.money import Money
+from chassis.telemetry import Telemetry
+from checkout_service import background
+from checkout_service.domain import State
+from checkout_service.journal import sql
+from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
+from checkout_service.order_spans import current_traceparent, links_to
+from checkout_service.ports import NewOrder
+from shop import checkout_pb2
+from shop_testkit.fake_peers import FakePeers, Fault
+from shop_testkit.serving import Recorded
+from shop_testkit.waiting import wait_until
+
+Request = Callable[..., checkout_pb2.PlaceOrderRequest]
+Start = Callable[..., Any]
+Checkout = Any
+
+EUR = ((semconv.ORDER_CURRENCY, "EUR"),)
+DONE = ((semconv.ORDER_STATE, State.DONE.value),)
+
+
+@pytest.fixture
+def database_url(journal_url: str) -> str:
+    """Either database."""
+    return journal_url
+
+
+@pytest.fixture(autouse=True)
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
+
+
+@pytest.fixture
+async def address(peers: FakePeers) -> AsyncIterator[str]:
+    async with peers.serving() as served:
+        yield served
+
+
+def values(recorded: Recorded, metric: semconv.Metric) -> dict[Attributes, float]:
+    return recorded.telemetry.counter(metric).values
+
+
+async def until_done(recorded: Recorded) -> None:
+    await wait_until(lambda: values(recorded, semconv.ORDER_CHANGES).get(DONE) == 1)
+
+
+def spans_of(recorded: Recorded, name: str) -> list[ReadableSpan]:
+    return [span for span in recorded.spans() if span.name == name]
+
+
+def trace_ids(span: ReadableSpan) -> list[int]:
+    return [link.context.trace_id for link in span.links]
+
+
+async def test_a_placed_order_counts_once_with_its_total(
+    address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    async with start(address, recorded.telemetry) as checkout:
+        assert not (await checkout.place(request_of(), "key")).replayed
+        assert (await checkout.place(request_of(), "key")).replayed
+    assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
+    assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
+    assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 0}
+
+
+async def test_a_recovered_order_counts_once_as_placed_and_as_recovered(
+    address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    faults = "checkout.charge.after=error*1,checkout.take_over.after=error*1"
+    async with start(address, recorded.telemetry, lease_seconds=1, failpoints=faults) as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key")
+        await until_done(recorded)
+    assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
+    assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
+    assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 1}
+
+
+async def test_a_refused_order_is_no_revenue(
+    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("expired", reason="CARD_EXPIRED"))
+    async with start(address, recorded.telemetry) as checkout:
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await checkout.place(request_of(), "key")
+    assert values(recorded, semconv.ORDERS_PLACED) == values(recorded, semconv.REVENUE) == {}
+    first, again = (span.attributes or {} for span in spans_of(recorded, "shop.CheckoutService/PlaceOrder"))
+    assert first[semconv.ORDER_ID] == again[semconv.ORDER_ID]
+    assert (first[semconv.ORDER_REPLAYED], again[semconv.ORDER_REPLAYED]) == (False, True)
+
+
+async def test_a_step_that_is_tried_again_counts_by_its_name(
+    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    peers.payment.faults["Charge"] = Fault(Unavailable("down"), times=2)
+    peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"), times=1)
+    async with start(address, recorded.telemetry) as checkout:
+        await checkout.place(request_of(), "key")
+    retries = values(recorded, semconv.ORDER_RETRIES)
+    assert retries == {((semconv.ORDER_STEP, "charge"),): 2, ((semconv.ORDER_STEP, "ship"),): 1}
+
+
+async def test_an_unknown_currency_is_refused_and_counted_nowhere(
+    address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    async with start(address, recorded.telemetry) as checkout:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await checkout.place(request_of(user_currency="XQX"), "key")
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert values(recorded, semconv.ORDERS_PLACED) == values(recorded, semconv.REVENUE) == {}
+    (span,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
+    assert (span.attributes or {})[semconv.ORDER_CURRENCY] == "XQX"
+    assert (span.attributes or {})[semconv.ORDER_ITEM_COUNT] == 1
+
+
+async def test_a_recovery_links_to_the_call_that_began_the_order(
+    address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    failing = start(address, recorded.telemetry, lease_seconds=1, failpoints="checkout.charge.after=error*1")
+    async with failing as checkout:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await checkout.place(request_of(), "key")
+        await until_done(recorded)
+    (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
+    (recovery,) = spans_of(recorded, "recover order")
+    assert [link.context.span_id for link in recovery.links] == [began.get_span_context().span_id]
+    assert trace_ids(recovery) == [began.get_span_context().trace_id]
+    assert (recovery.attributes or {})[semconv.ORDER_CURRENCY] == "EUR"
+
+
+async def test_notifications_sent_later_link_to_the_call_that_began_their_order(
+    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    peers.confirmations.faults["AcceptConfirmations"] = Fault(Unavailable("down"), times=2)
+    async with start(address, recorded.telemetry) as checkout:
+        order_id = (await checkout.place(request_of())).response.order.order_id
+        await until_done(recorded)
+    (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
+    failed, sent = spans_of(recorded, "send notification")
+    assert trace_ids(failed) == trace_ids(sent) == [began.get_span_context().trace_id]
+    assert (failed.attributes or {})[semconv.ERROR_REASON] == "UNAVAILABLE"
+    assert sent.attributes == {
+        semconv.ORDER_ID: order_id,
+        semconv.NOTIFICATION_KIND: "email",
+        semconv.ORDER_FAILURES: 1,
+    }
+
+
+async def test_calls_of_recovered_notifications_are_part_of_their_trace(
+    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    peers.confirmations.faults["AcceptConfirmations"] = Fault(Unavailable("down"), times=1)
+    async with start(address, recorded.telemetry) as checkout:
+        await checkout.place(request_of())
+        await until_done(recorded)
+    (sent,) = spans_of(recorded, "send notification")
+    calls = [span.parent for span in spans_of(recorded, "shop.internal.Confirmations/AcceptConfirmations")]
+    assert sent.get_span_context().span_id in {parent.span_id for parent in calls if parent is not None}
+
+
+def test_the_context_of_a_span_that_is_not_sampled_is_not_stored() -> None:
+    with TracerProvider(ALWAYS_OFF).get_tracer("test").start_as_current_span("unsampled"):
+        assert current_traceparent() == ""
+    with TracerProvider().get_tracer("test").start_as_current_span("sampled") as span:
+        assert [link.context.span_id for link in links_to(current_traceparent())] == [span.get_span_context().span_id]
+    assert links_to("") == links_to("no context") == []
+    assert links_to("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00") == []
+    assert current_traceparent() == ""
+    assert not trace.get_current_span().is_recording()
+
+
+def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., NewOrder]) -> None:
+    telemetry = Telemetry()
+    metrics = OrderMetrics(telemetry)
+    codes = [f"{number:03d}" for number in range(MAX_CURRENCIES + 50)]
+    for code in [*codes, codes[0], codes[-1]]:
+        metrics.record_placed(new_order(shipping_cost=Money.of(code, 2), lines=()).order)
+    placed = telemetry.counter(semconv.ORDERS_PLACED).values
+    revenue = telemetry.counter(semconv.REVENUE).values
+    assert len(placed) == len(revenue) == MAX_CURRENCIES + 1
+    assert placed[((semconv.ORDER_CURRENCY, codes[0]),)] == 2
+    assert placed[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 51
+    assert revenue[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 102
+
+
+async def test_concurrent_orders_are_counted_each(
+    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+) -> None:
+    users = [f"user-{number}" for number in range(10)]
+    for user in users:
+        peers.cart.fill(user, mug=2)
+    async with start(address, recorded.telemetry) as checkout:
+        await asyncio.gather(*(checkout.place(request_of(user_id=user)) for user in users))
+    assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 10}
