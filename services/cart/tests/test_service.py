@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, NewQuantity, Purchase, StoreUnavailable
 from cart_service.service import CartLines, CartService, OrderedCart
+from chassis import semconv
 from chassis.errors import InvalidArgument
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
@@ -88,6 +89,17 @@ async def test_an_added_item_is_in_the_cart(stub: CartServiceStub) -> None:
     await add(stub)
     cart, _ = await read(stub)
     assert cart == cart_pb2.Cart(user_id="ada", items=[TWO_PANS])
+
+
+async def test_added_quantities_are_counted_once(store: CartStore) -> None:
+    telemetry = Telemetry()
+    async with connect((add_CartServiceServicer_to_server, CartService(store, telemetry))) as channel:
+        stub = CartServiceStub(channel)
+        for _ in range(3):
+            await add(stub, idempotency_key="k")
+        await add(stub, cart_pb2.CartItem(product_id="tent", quantity=5))
+        await refusal(add(stub, cart_pb2.CartItem(product_id="tent", quantity=1), idempotency_key="k"))
+    assert telemetry.counter(semconv.CART_ITEMS_ADDED).values == {(): 7}
 
 
 async def test_an_unknown_user_gets_a_cart_with_their_id_and_no_items(stub: CartServiceStub) -> None:

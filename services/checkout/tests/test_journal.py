@@ -762,8 +762,34 @@ async def test_the_age_of_the_oldest_open_order_excludes_shipped_ones(journal: J
     assert (await journal.statistics()).oldest_open_seconds == 0
 
 
+async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
+    journal: Journal, new_order: Make, run_sql: Callable[[str], None]
+) -> None:
+    orders = {age: await shipped(journal, new_order(str(age))) for age in (3000, 2000, 1000)}
+    for age, order_id in orders.items():
+        run_sql(f"UPDATE orders SET updated_at = updated_at - {age} WHERE order_id = '{order_id}'")  # noqa: S608
+    assert 3000 <= (await journal.statistics()).oldest_notification_seconds < 3500
+    await journal.settle([Sent(orders[3000], kind, "sent") for kind in (EMAIL, EMPTY_CART)])
+    assert 2000 <= (await journal.statistics()).oldest_notification_seconds < 2500
+    await journal.settle([Sent(orders[2000], EMPTY_CART, "cart_emptied")])
+    await journal.set_dead(orders[2000], EMAIL, reason="NO_SUCH_HOST")
+    assert 1000 <= (await journal.statistics()).oldest_notification_seconds < 1500
+
+
+async def test_a_postponed_notification_keeps_its_age(
+    journal: Journal, new_order: Make, run_sql: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 0)
+    await shipped(journal, new_order())
+    run_sql("UPDATE orders SET updated_at = updated_at - 1000")
+    (item,) = await journal.claim_outbox(EMAIL, 1, failed=False)
+    await journal.postpone(item, delay_seconds=60, reason="DOWN")
+    assert 1000 <= (await journal.statistics()).oldest_notification_seconds < 1500
+
+
 async def test_statistics_of_an_empty_journal_are_zeros(journal: Journal) -> None:
     statistics = await journal.statistics()
+    assert statistics.oldest_notification_seconds == 0
     assert (statistics.orders, statistics.oldest_open_seconds, statistics.outbox_backlog) == ({}, 0.0, 0)
 
 

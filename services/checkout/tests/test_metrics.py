@@ -1,14 +1,18 @@
 """What is counted when orders are placed, repeated, refused and recovered, and what the spans of later work link to."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanContext
 
 from chassis import semconv
 from chassis.errors import FailedPrecondition, Unavailable
@@ -21,6 +25,9 @@ from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
 from checkout_service.order_spans import current_traceparent, links_to
 from checkout_service.ports import NewOrder
+from checkout_service.reconciliation.__main__ import _report
+from checkout_service.reconciliation.reader import Records
+from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
 from shop import checkout_pb2
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.serving import Recorded
@@ -64,8 +71,19 @@ def spans_of(recorded: Recorded, name: str) -> list[ReadableSpan]:
     return [span for span in recorded.spans() if span.name == name]
 
 
-def trace_ids(span: ReadableSpan) -> list[int]:
-    return [link.context.trace_id for link in span.links]
+def context_of(span: ReadableSpan) -> SpanContext:
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
+
+
+def linked(span: ReadableSpan) -> list[tuple[int, int]]:
+    """Return trace and span that a span links to."""
+    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+
+
+def ids_of(span: ReadableSpan) -> tuple[int, int]:
+    return context_of(span).trace_id, context_of(span).span_id
 
 
 async def test_a_placed_order_counts_once_with_its_total(
@@ -140,8 +158,7 @@ async def test_a_recovery_links_to_the_call_that_began_the_order(
         await until_done(recorded)
     (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     (recovery,) = spans_of(recorded, "recover order")
-    assert [link.context.span_id for link in recovery.links] == [began.get_span_context().span_id]
-    assert trace_ids(recovery) == [began.get_span_context().trace_id]
+    assert linked(recovery) == [ids_of(began)]
     assert (recovery.attributes or {})[semconv.ORDER_CURRENCY] == "EUR"
 
 
@@ -154,7 +171,7 @@ async def test_notifications_sent_later_link_to_the_call_that_began_their_order(
         await until_done(recorded)
     (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     failed, sent = spans_of(recorded, "send notification")
-    assert trace_ids(failed) == trace_ids(sent) == [began.get_span_context().trace_id]
+    assert linked(failed) == linked(sent) == [ids_of(began)]
     assert (failed.attributes or {})[semconv.ERROR_REASON] == "UNAVAILABLE"
     assert sent.attributes == {
         semconv.ORDER_ID: order_id,
@@ -172,7 +189,7 @@ async def test_calls_of_recovered_notifications_are_part_of_their_trace(
         await until_done(recorded)
     (sent,) = spans_of(recorded, "send notification")
     calls = [span.parent for span in spans_of(recorded, "shop.internal.Confirmations/AcceptConfirmations")]
-    assert sent.get_span_context().span_id in {parent.span_id for parent in calls if parent is not None}
+    assert context_of(sent).span_id in {parent.span_id for parent in calls if parent is not None}
 
 
 def test_the_context_of_a_span_that_is_not_sampled_is_not_stored() -> None:
@@ -209,3 +226,19 @@ async def test_concurrent_orders_are_counted_each(
     async with start(address, recorded.telemetry) as checkout:
         await asyncio.gather(*(checkout.place(request_of(user_id=user)) for user in users))
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 10}
+
+
+def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
+    reader = InMemoryMetricReader()
+    mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
+    records = Records([], charges=2, shipments=1, mails_are_read=True, complete_since=CompleteSince())
+    _report(records, mismatches, Telemetry(meter=MeterProvider([reader]).get_meter("test")))
+    exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
+    points = {
+        (metric["name"], *point["attributes"].items()): point["value"]
+        for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+        for point in metric["data"]["data_points"]
+    }
+    kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
+    found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
+    assert points == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}

@@ -6,7 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
 
+from chassis import semconv
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from chassis.telemetry import Telemetry
@@ -19,6 +22,7 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_testkit.fake_peers import FakePeers, Fault
+from shop_testkit.serving import Recorded
 from shop_testkit.waiting import wait_until
 
 Placed = Callable[[str], PlacedOrder]
@@ -75,6 +79,25 @@ async def test_confirmations_of_the_same_moment_are_one_call(peers: FakePeers, p
         assert await confirm_all(client, placed("a@mail.example"), placed("b@mail.example")) == [None, None]
     assert recipients(peers) == ["a@mail.example", "b@mail.example"]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
+
+
+async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
+    peers: FakePeers, placed: Placed, recorded: Recorded
+) -> None:
+    tracer = recorded.telemetry.tracer
+
+    async def confirm_in_trace(client: EmailClient, name: str) -> SpanContext:
+        with tracer.start_as_current_span(name, Context()) as span:
+            await client.confirm(placed(f"{name}@mail.example"))
+        return span.get_span_context()
+
+    async with client_of(peers, recorded.telemetry) as client:
+        first, *others = await asyncio.gather(*(confirm_in_trace(client, name) for name in ("a", "b", "c")))
+        await confirm_in_trace(client, "alone")
+    (sent,) = [span for span in recorded.spans() if span.name == "send confirmations"]
+    assert sent.parent == first
+    assert [link.context for link in sent.links] == others
+    assert sent.attributes == {semconv.BATCH_SIZE: 3}
 
 
 async def test_more_than_twenty_confirmations_are_several_calls(peers: FakePeers, placed: Placed) -> None:

@@ -192,22 +192,23 @@ def test_gauges_and_counters_are_exported() -> None:
     reader = InMemoryMetricReader()
     metrics = OrderMetrics(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
     metrics.record_change("id", State.SHIPPED)
-    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5)
+    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5)
     exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     points = {
         (metric["name"], *point["attributes"].values()): point["value"]
         for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
         for point in metric["data"]["data_points"]
     }
-    assert points[("checkout_orders", "CHARGING")] == 2
-    assert points[("checkout_orders", "NEEDS_REFUND")] == 1
-    assert points[("checkout_orders", "SHIPPED")] == 0
-    assert points[("checkout_oldest_open_order_age",)] == 12.5
-    assert points[("checkout_outbox_backlog",)] == 3
-    assert points[("checkout_dead_letters", EMAIL)] == 4
-    assert points[("checkout_dead_letters", EMPTY_CART)] == 0
-    assert points[("checkout_future_orders",)] == 5
-    assert points[("checkout_order_changes", "SHIPPED")] == 1
+    assert points[("shop.orders.unfinished", "CHARGING")] == 2
+    assert points[("shop.orders.unfinished", "NEEDS_REFUND")] == 1
+    assert points[("shop.orders.unfinished", "SHIPPED")] == 0
+    assert points[("shop.orders.oldest_open.age",)] == 12.5
+    assert points[("shop.outbox.backlog",)] == 3
+    assert points[("shop.outbox.oldest.age",)] == 6.5
+    assert points[("shop.outbox.dead_letters", EMAIL)] == 4
+    assert points[("shop.outbox.dead_letters", EMPTY_CART)] == 0
+    assert points[("shop.orders.future",)] == 5
+    assert points[("shop.orders.changes", "SHIPPED")] == 1
 
 
 async def test_the_span_of_a_placed_order_describes_it(

@@ -208,6 +208,15 @@ def test_postgresql_finds_rows_by_an_index(postgres_plan: Explain, name: str) ->
     assert [node for node in scans if not reads_few(name, node.get("Index Name", ""))] == []
 
 
+def test_the_oldest_notification_is_found_without_sorting(
+    sqlite_plan: Callable[[str], list[str]], postgres_plan: Explain
+) -> None:
+    text = TEXTS["OLDEST_NOTIFICATION"]
+    assert not [step for step in sqlite_plan(text) if "TEMP B-TREE" in step]
+    types = {node["Node Type"] for node in postgres_plan(text)}
+    assert types & {"Sort", "Hash", "Materialize"} == set()
+
+
 @pytest.mark.parametrize("name", ["LOCK_ORDERS", "SENT_EVENTS", "SET_DONE", "DONE_EVENTS"])
 def test_postgresql_settles_the_first_orders_by_their_keys(new_postgres_plan: Explain, name: str) -> None:
     """A plan that reads the whole table would be kept for a minute, while the table grows."""

@@ -4,7 +4,8 @@ from datetime import date
 
 import pytest
 
-from chassis.errors import IdempotencyKeyReused, InvalidArgument
+from chassis import semconv
+from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
 from chassis.hmac_keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import (
@@ -137,6 +138,22 @@ async def test_a_declined_card_is_reported_with_its_reason(
     with pytest.raises(CardDeclined) as refused:
         await processor.charge("key", make_request(**declined))
     assert refused.value.reason == reason
+
+
+async def test_a_decline_is_counted_once_by_its_reason(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+    for key, request in (
+        ("one", make_request(number=AMEX)),
+        ("one", make_request(number=AMEX)),
+        ("two", make_request(number=AMEX)),
+        ("three", make_request(year=2025)),
+        ("three", make_request(units=1)),
+        ("four", make_request(number="4242")),
+    ):
+        with pytest.raises(DomainError):
+            await processor.charge(key, request)
+    await processor.charge("five", make_request())
+    reason = semconv.DECLINE_REASON
+    assert processor.declines.values == {((reason, "BRAND_NOT_ACCEPTED"),): 2, ((reason, "CARD_EXPIRED"),): 1}
 
 
 async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(

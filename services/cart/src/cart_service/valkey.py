@@ -144,7 +144,7 @@ class ValkeyCartStore(CartStore):
         outcome = await self._run(_ADD, self._add(keys, arguments))
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
-        return outcome != _REPEATED
+        return bool(outcome != _REPEATED)
 
     @override
     async def read(self, user_id: str) -> Cart:

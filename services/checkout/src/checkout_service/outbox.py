@@ -178,7 +178,7 @@ class Outbox:
 
     async def _send_later(self, item: OutboxItem) -> None:
         """Send a claimed item in a trace of its own, which links to that of its order."""
-        attributes = {
+        attributes: dict[str, str | int] = {
             semconv.ORDER_ID: item.placed.order.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.ORDER_FAILURES: item.failures - 1,

@@ -171,6 +171,7 @@ class OrderPlacer:
     async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None) -> Placement:
         """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
         run: Run | None
+        result: SagaResult | None = None
         if released is None:
             work = Work(new.order, new.fingerprint, new.claim, card, new, self._retry_seconds)
             run = self._executor.start(work, saga.place())
@@ -183,7 +184,8 @@ class OrderPlacer:
                 return Placement(run.placed, replayed=False)
             if result in {None, SagaResult.UNFINISHED}:
                 raise OrderInProgress(new.order.order_id)
-        return await self._join(await self._find_preceding(new, pending), pending)
+        refused = result is SagaResult.SETTLED
+        return await self._join(await self._find_preceding(new, pending), pending, replayed=not refused)
 
     async def _find_preceding(self, new: NewOrder, pending: _PendingRequest) -> Entry:
         """Return the order of the same request that was recorded instead of this one.
@@ -200,13 +202,16 @@ class OrderPlacer:
             raise OrderInProgress(new.order.order_id)
         raise _cart_conflict(holder)
 
-    async def _join(self, existing: Entry, pending: _PendingRequest) -> Placement:
-        """Return the outcome of an order that another call began; continue the order if no worker does."""
+    async def _join(self, existing: Entry, pending: _PendingRequest, *, replayed: bool = True) -> Placement:
+        """Return the outcome of an order that another call began; continue the order if no worker does.
+
+        `replayed`: False if this call began it, and it was refused.
+        """
         entry: Entry | None = existing
         while entry is not None:
             if not pending.is_of(entry):  # it was refused, and the cart is ordered by another request
                 raise _cart_conflict(entry)
-            describe_order(entry.order, attempt=entry.attempt, replayed=True)
+            describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
             if entry.placed is not None:
                 return Placement(entry.placed, replayed=True)
             if entry.state in REFUSED:
