@@ -426,7 +426,8 @@ DEVICES = (
     Device(
         "an addition takes effect once",
         f"{_CART}/store.py",
-        "        if addition.key is not None and self._is_repeated(addition, addition.key):\n            return\n",
+        "        if addition.key is not None and self._is_repeated(addition, addition.key):\n"
+        "            return False\n",
         "",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
         _MEMORY,
@@ -450,7 +451,7 @@ DEVICES = (
     Device(
         "an addition takes effect once, Valkey",
         f"{_CART}/add.lua",
-        "  if fingerprint == ARGV[7] then return 'done' end\n",
+        "  if fingerprint == ARGV[7] then return 'repeated' end\n",
         "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
         _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
         MANY_LATE,

@@ -7,6 +7,7 @@ import pytest
 from chassis import semconv
 from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
 from chassis.hmac_keys import HmacKeys
+from chassis.metrics import Counter
 from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,
@@ -29,7 +30,9 @@ NEW_KEY = HmacKeys.parse("n" * 32)
 
 @pytest.fixture
 def processor(sqlite_ledger: Ledger) -> PaymentProcessor:
-    return PaymentProcessor(sqlite_ledger, OLD_KEY, frozenset({Brand.VISA}), lambda: date(2026, 11, 21))
+    return PaymentProcessor(
+        sqlite_ledger, OLD_KEY, frozenset({Brand.VISA}), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+    )
 
 
 async def test_a_charge_is_recorded_with_its_amount_and_the_brand_of_its_card(

@@ -11,8 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from chassis import database
+from chassis import database, semconv
 from chassis.hmac_keys import HmacKeys
+from chassis.metrics import Counter
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, PaymentProcessor, State
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
@@ -59,7 +60,9 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def charge(url: str, request: ChargeRequest) -> State:
     async with open_ledger(url) as ledger:
-        processor = PaymentProcessor(ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21))
+        processor = PaymentProcessor(
+            ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+        )
         return (await processor.charge("key", request)).state
 
 

@@ -7,7 +7,7 @@ that entry back. So a repeated charge is one charge, and a charge that arrives a
 import hmac
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from typing import Protocol
@@ -169,7 +169,7 @@ class PaymentProcessor:
     hmac_keys: HmacKeys
     accepted_brands: Collection[Brand]
     today: Callable[[], date]
-    declines: Counter = field(default_factory=lambda: Counter(semconv.DECLINES))
+    declines: Counter
 
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge once per key and return the CHARGED entry.
