@@ -176,7 +176,7 @@ async def test_notifications_sent_later_link_to_the_call_that_began_their_order(
     assert sent.attributes == {
         semconv.ORDER_ID: order_id,
         semconv.NOTIFICATION_KIND: "email",
-        semconv.ORDER_FAILURES: 1,
+        semconv.NOTIFICATION_FAILURES: 1,
     }
 
 

@@ -181,7 +181,7 @@ class Outbox:
         attributes: dict[str, str | int] = {
             semconv.ORDER_ID: item.placed.order.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
-            semconv.ORDER_FAILURES: item.failures - 1,
+            semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
         links = links_to(item.traceparent)
         with self._tracer.start_as_current_span(
