@@ -219,7 +219,8 @@ async def test_a_refused_charge_is_an_error_of_the_client_span_only(shop: Traced
     client = shop.one("shop.PaymentService/Charge", SpanKind.CLIENT)
     assert server.status.status_code is StatusCode.UNSET
     assert client.status.status_code is StatusCode.ERROR
-    assert (server.attributes or {})["error.type"] == "BRAND_NOT_ACCEPTED"
+    assert (server.attributes or {})["shop.error.reason"] == "BRAND_NOT_ACCEPTED"
+    assert "error.type" not in (server.attributes or {})
     assert (client.attributes or {})["rpc.response.status_code"] == "FAILED_PRECONDITION"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis import calls, client, errors
+from chassis import calls, client, errors, semconv
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, serve
 from shop_testkit.waiting import wait_until
@@ -128,6 +128,40 @@ async def test_only_retryable_methods_are_retried(retryable: tuple[str, ...], at
         with pytest.raises(errors.Unavailable):
             await stub(address, retryable=retryable).GetCart(cart_pb2.GetCartRequest())
     assert count == attempts
+
+
+async def test_retries_are_counted_where_they_arrive(recorded: Recorded) -> None:
+    failures = iter([errors.Unavailable("down"), errors.Unavailable("down")])
+
+    async def fail_twice(_context: Context) -> cart_pb2.Cart:
+        for failure in failures:
+            raise failure
+        return cart_pb2.Cart()
+
+    async with serve((REGISTER, Carts(fail_twice)), telemetry=recorded.telemetry) as address:
+        await stub(address, retryable=("GetCart",)).GetCart(cart_pb2.GetCartRequest())
+        await stub(address, retryable=("GetCart",)).GetCart(cart_pb2.GetCartRequest())
+    counter = recorded.telemetry.counter(semconv.RETRIED_REQUESTS)
+    assert counter.values == {(("rpc.method", "shop.CartService/GetCart"),): 2}
+
+
+async def test_a_failed_call_is_recorded_with_its_status_and_the_peer(recorded: Recorded) -> None:
+    async def fail(_context: Context) -> cart_pb2.Cart:
+        raise CartLost("lost")
+
+    async with serve((REGISTER, Carts(fail))) as address:
+        with pytest.raises(errors.NotFound):
+            await stub(address, recorded=recorded).GetCart(cart_pb2.GetCartRequest())
+    [attributes] = recorded.telemetry.histogram(semconv.RPC_CLIENT_DURATION).series
+    assert dict(attributes) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "shop.CartService/GetCart",
+        "rpc.response.status_code": "NOT_FOUND",
+        "server.address": "127.0.0.1",
+        "error.type": "NOT_FOUND",
+    }
+    [span] = recorded.spans()
+    assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": "CART_LOST"}.items()
 
 
 async def test_trailing_metadata_is_available_after_the_response() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.trace import SpanKind, StatusCode
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -41,6 +43,10 @@ async def fail(_request: Request) -> Response:
     raise RuntimeError("a bug")
 
 
+async def report_outage(_request: Request) -> Response:
+    return PlainTextResponse("down", 503)
+
+
 async def fail_midway(_request: Request) -> Response:
     async def parts() -> AsyncIterator[str]:
         yield "begun"
@@ -59,6 +65,7 @@ APP = Starlette(
         Route("/cached", show_cached),
         Route("/session", remember_session),
         Route("/bug", fail),
+        Route("/down", report_outage),
         Route("/stream", fail_midway),
     ],
     exception_handlers={Exception: apologize},
@@ -108,18 +115,42 @@ async def test_the_baggage_of_a_request_is_copied_to_its_span(recorded: Recorded
     assert (attributes["session.id"], attributes["synthetic_request"]) == ("5f3a", "true")
 
 
+async def test_requests_in_flight_are_a_metric() -> None:
+    reader = InMemoryMetricReader()
+
+    async def count(_request: Request) -> Response:
+        return PlainTextResponse(str(in_flight()))
+
+    def in_flight() -> float:
+        data = reader.get_metrics_data()
+        assert data is not None
+        [metric] = data.resource_metrics[0].scope_metrics[0].metrics
+        [point] = metric.data.data_points
+        assert isinstance(point, NumberDataPoint)
+        return point.value
+
+    served = service(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
+    async with client_of(served, Starlette(routes=[Route("/", count)])) as client:
+        assert (await client.get("/")).text == "1"
+    assert in_flight() == 0
+
+
 async def test_durations_are_recorded_by_method_route_and_status() -> None:
     telemetry = Telemetry()
     async with client_of(service(telemetry)) as client:
-        for path in ("/things/kettle", "/things/pan", "/things", "/bug"):
+        for path in ("/things/kettle", "/things/pan", "/things", "/bug", "/down"):
             await client.get(path)
+    names = ("http.route", "http.response.status_code", "error.type")
     counts = {
-        tuple(str(dict(attributes).get(name)) for name in ("http.route", "http.response.status_code")): sum(
-            found.counts
-        )
+        tuple(str(dict(attributes).get(name)) for name in names): sum(found.counts)
         for attributes, found in telemetry.histogram(semconv.HTTP_SERVER_DURATION).series.items()
     }
-    assert counts == {("/things/{name}", "200"): 2, ("None", "404"): 1, ("/bug", "500"): 1}
+    assert counts == {
+        ("/things/{name}", "200", "None"): 2,
+        ("None", "404", "None"): 1,
+        ("/bug", "500", "RuntimeError"): 1,
+        ("/down", "503", "503"): 1,
+    }
 
 
 async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -> None:

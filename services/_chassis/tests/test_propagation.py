@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -129,3 +130,54 @@ def test_a_span_is_sent_as_opentelemetry_sends_it(flags: int, state: TraceState 
     if trace_id:
         PROPAGATOR.inject(expected, trace.set_span_in_context(span, Context()))
     assert propagation.inject(span) == expected
+
+
+def context_of(span: str = SPAN) -> SpanContext:
+    return SpanContext(int(TRACE, 16), int(span, 16), True, TraceFlags(1))
+
+
+@pytest.mark.parametrize(
+    ("names", "headers"),
+    [
+        ("b3", {"b3": f"{TRACE}-{SPAN}-1"}),
+        ("b3multi", {"x-b3-traceid": TRACE, "x-b3-spanid": SPAN, "x-b3-sampled": "1"}),
+        ("jaeger", {"uber-trace-id": f"{TRACE}:{SPAN}:{0:016}:03"}),
+        ("tracecontext", {"traceparent": f"00-{TRACE}-{SPAN}-01"}),
+        ("tracecontext, b3", {"traceparent": f"00-{TRACE}-{SPAN}-01", "b3": f"{TRACE}-{SPAN}-1"}),
+    ],
+)
+async def test_a_call_has_the_headers_of_the_chosen_propagators(
+    names: str, headers: dict[str, str], recorded: Recorded
+) -> None:
+    chosen = propagation.load_propagation(names)
+    assert chosen.inject(NonRecordingSpan(context_of())) == headers
+    telemetry = replace(recorded.telemetry, propagation=chosen)
+    async with serve((REGISTER, Carts()), telemetry=telemetry) as address:
+        channel = client.channel(address, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+        async with grpc.aio.insecure_channel(address) as plain:
+            await cart_pb2_grpc.CartServiceStub(plain).GetCart(cart_pb2.GetCartRequest(), metadata=[*headers.items()])
+        await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
+        await channel.close()
+    received, served, called = recorded.spans()
+    assert received.parent is not None
+    assert (received.context.trace_id, received.parent.span_id) == (int(TRACE, 16), int(SPAN, 16))
+    assert served.parent is not None
+    assert served.parent.span_id == called.context.span_id
+
+
+def test_the_default_propagators_are_the_fast_ones() -> None:
+    for names in ("tracecontext,baggage", "baggage, tracecontext"):
+        assert propagation.load_propagation(names) is propagation.W3C
+
+
+def test_none_neither_reads_nor_sends_headers() -> None:
+    chosen = propagation.load_propagation("none")
+    assert (chosen.headers, chosen.inject(NonRecordingSpan(context_of()))) == (frozenset(), {})
+
+
+def test_overlong_baggage_is_ignored_beside_other_propagators() -> None:
+    chosen = propagation.load_propagation("b3,baggage")
+    for length, expected in ((10, {"session.id": "x" * 10}), (2048, {})):
+        context = chosen.extract({"baggage": "session.id=" + "x" * length, "b3": f"{TRACE}-{SPAN}-1"})
+        assert propagation.baggage_attributes(context) == expected
+        assert trace.get_current_span(context).get_span_context().span_id == int(SPAN, 16)

@@ -6,12 +6,16 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
 from chassis import calls, errors, semconv
+from chassis.telemetry import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, connect, serve
+from shop_testkit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
@@ -143,8 +147,27 @@ async def test_an_unknown_method_is_unimplemented() -> None:
     assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+ACTIVE, LIMIT = "shop.server.active_requests", "shop.server.request_limit"
+SHED = "shop.server.shed_requests"
+
+
+def values_of(reader: InMemoryMetricReader) -> dict[str, float]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: point.value
+        for group in data.resource_metrics
+        for scope in group.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+
+
 async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:
     entered, release = asyncio.Event(), asyncio.Event()
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry(meter=MeterProvider([reader]).get_meter("test"))
 
     async def wait(_context: Context) -> cart_pb2.Cart:
         entered.set()
@@ -152,7 +175,7 @@ async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:
         return cart_pb2.Cart()
 
     async with (
-        serve((REGISTER, Carts(wait)), max_concurrent_rpcs=1) as address,
+        serve((REGISTER, Carts(wait)), max_concurrent_rpcs=1, telemetry=telemetry) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         stub = cart_pb2_grpc.CartServiceStub(channel)
@@ -160,8 +183,10 @@ async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:
         await entered.wait()
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await stub.GetCart(cart_pb2.GetCartRequest())
+        await wait_until(lambda: values_of(reader) == {ACTIVE: 1, LIMIT: 1, SHED: 1})
         release.set()
         await first
+        await wait_until(lambda: values_of(reader) == {ACTIVE: 0, LIMIT: 1, SHED: 1})
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert details_of(failure.value)["RetryInfo"].retry_delay.ToMilliseconds() == 500
 
@@ -190,7 +215,7 @@ async def test_a_call_is_one_span_with_its_status(recorded: Recorded) -> None:
         "rpc.system.name": "grpc",
         "rpc.method": "shop.CartService/GetCart",
         "rpc.response.status_code": "NOT_FOUND",
-        "error.type": "CART_LOST",
+        "shop.error.reason": "CART_LOST",
     }
     assert span.status.status_code is StatusCode.UNSET
 
@@ -199,7 +224,21 @@ async def test_a_server_error_sets_the_span_status_without_the_error_text(record
     await failure_of(raising(ValueError("the secret")), recorded)
     (span,) = recorded.spans()
     assert span.status.status_code is StatusCode.ERROR
+    attributes = span.attributes or {}
+    assert (attributes["error.type"], attributes["shop.error.reason"]) == ("INTERNAL", "ValueError")
     assert "secret" not in span.to_json()
+
+
+@pytest.mark.parametrize(
+    ("error", "error_type"), [(CartLost("lost"), None), (errors.Unavailable("down"), "UNAVAILABLE")]
+)
+async def test_only_failures_of_the_server_have_an_error_type(
+    recorded: Recorded, error: Exception, error_type: str | None
+) -> None:
+    await failure_of(raising(error), recorded)
+    [attributes] = recorded.telemetry.histogram(semconv.RPC_SERVER_DURATION).series
+    assert (recorded.spans()[0].attributes or {}).get("error.type") == error_type
+    assert dict(attributes).get("error.type") == error_type
 
 
 async def test_each_call_is_recorded_by_method_and_status(recorded: Recorded) -> None:

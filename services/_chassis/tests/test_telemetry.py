@@ -1,12 +1,12 @@
 import asyncio
+import gc
 import logging as standard_logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -15,55 +15,26 @@ import pytest
 import structlog
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.proto.collector.logs.v1 import logs_service_pb2, logs_service_pb2_grpc
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
-from chassis import logging, otlp
-from chassis.otlp_batches import SpanBatches
+from chassis import logging, otlp, process_metrics, semconv
+from chassis.telemetry import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_testkit.collector import Collector, grpc_collector
 from shop_testkit.serving import connect
 from shop_testkit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Collector(
-    trace_service_pb2_grpc.TraceServiceServicer,
-    metrics_service_pb2_grpc.MetricsServiceServicer,
-    logs_service_pb2_grpc.LogsServiceServicer,
-):
-    """An OTLP receiver that keeps every request in `received`."""
-
-    def __init__(self) -> None:
-        self.received: list[Any] = []
-
-    def Export(self, request: Any, context: Any) -> Any:
-        self.received.append(request)
-        responses = {
-            "ExportTraceServiceRequest": trace_service_pb2.ExportTraceServiceResponse,
-            "ExportMetricsServiceRequest": metrics_service_pb2.ExportMetricsServiceResponse,
-            "ExportLogsServiceRequest": logs_service_pb2.ExportLogsServiceResponse,
-        }
-        return responses[type(request).__name__]()
-
-
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    receiver = Collector()
-    server = grpc.server(ThreadPoolExecutor(2))
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    logs_service_pb2_grpc.add_LogsServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
     monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
-    yield receiver
-    server.stop(0)
+    with grpc_collector() as started:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", started.url)
+        yield started
 
 
 class Carts(cart_pb2_grpc.CartServiceServicer):
@@ -78,45 +49,23 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
 
-async def exported(collector: Collector) -> SimpleNamespace:
-    """Make one call and return its span, metrics and log records as the collector received them."""
+async def export_call() -> None:
+    """Make one call and export its telemetry."""
     telemetry = otlp.configure("cart")
     logging.configure("cart", logger=telemetry.logger)
     async with connect((cart_pb2_grpc.add_CartServiceServicer_to_server, Carts()), telemetry=telemetry) as channel:
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
     telemetry.shutdown()
-    spans = [
-        s
-        for r in collector.received
-        for rs in getattr(r, "resource_spans", ())
-        for ss in rs.scope_spans
-        for s in ss.spans
-    ]
-    metrics = {
-        m.name: m
-        for r in collector.received
-        for rm in getattr(r, "resource_metrics", ())
-        for sm in rm.scope_metrics
-        for m in sm.metrics
-    }
-    records = [
-        lr
-        for r in collector.received
-        for rl in getattr(r, "resource_logs", ())
-        for sl in rl.scope_logs
-        for lr in sl.log_records
-    ]
-    return SimpleNamespace(spans=spans, metrics=metrics, records=records)
 
 
 async def test_a_call_is_exported_as_a_span_a_histogram_with_an_exemplar_and_a_correlated_log(
     collector: Collector,
 ) -> None:
-    found = await exported(collector)
-    (span,) = found.spans
-    (point,) = found.metrics["rpc.server.call.duration"].histogram.data_points
-    (record,) = [record for record in found.records if record.body.string_value == "cart read"]
-    assert (point.count, found.metrics["rpc.server.call.duration"].unit) == (1, "s")
+    await export_call()
+    (span,) = collector.spans
+    (point,) = collector.metrics["rpc.server.call.duration"].histogram.data_points
+    (record,) = [record for record in collector.records if record.body.string_value == "cart read"]
+    assert (point.count, collector.metrics["rpc.server.call.duration"].unit) == (1, "s")
     assert [(e.trace_id, e.span_id) for e in point.exemplars] == [(span.trace_id, span.span_id)]
     assert (record.trace_id, record.span_id) == (span.trace_id, span.span_id)
     assert {a.key: a.value.int_value for a in record.attributes if a.key == "items"} == {"items": 3}
@@ -171,42 +120,52 @@ def test_the_sampler_decides_about_a_span_without_a_parent(
     telemetry.shutdown()
 
 
-async def test_resident_memory_is_a_metric(collector: Collector) -> None:
-    found = await exported(collector)
-    (point,) = found.metrics["process.memory.usage"].sum.data_points
-    assert point.as_int > 1_000_000 or point.as_double > 1_000_000
+async def test_the_process_is_measured(collector: Collector) -> None:
+    telemetry = otlp.configure("cart")
+    gc.collect()
+    telemetry.shutdown()
+
+    def values(name: str) -> dict[str | int, float]:
+        return {
+            "".join(str(attribute.value.string_value or attribute.value.int_value) for attribute in point.attributes): (
+                point.as_double or point.as_int
+            )
+            for point in collector.metrics[name].sum.data_points
+        }
+
+    assert values("process.memory.usage")[""] > 1_000_000
+    assert values("process.thread.count")[""] >= threading.active_count() >= 1
+    assert values("process.unix.file_descriptor.count")[""] >= 3
+    assert 0 < sum(values("process.cpu.time").values()) < time.process_time() + 1
+    assert set(values("process.cpu.time")) == {"user", "system"}
+    assert set(values("cpython.gc.collections")) == {"0", "1", "2"}
+    assert values("cpython.gc.collections")["2"] >= 1
+    (pauses,) = collector.metrics["shop.gc.pause"].histogram.data_points
+    assert pauses.count >= 1
 
 
-class HangingExporter(SpanExporter):
-    """Receives spans, and does not return before it may."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.may_return = threading.Event()
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.names += [span.name for span in spans]
-        self.may_return.wait(60)
-        return SpanExportResult.SUCCESS
+@pytest.mark.usefixtures("collector")
+def test_the_garbage_collector_is_left_alone_after_the_shutdown() -> None:
+    before = list(gc.callbacks)
+    otlp.configure("cart").shutdown()
+    assert gc.callbacks == before
 
 
-async def test_a_collector_that_hangs_blocks_one_thread_and_gets_the_other_spans_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
-    exporter, tracers = HangingExporter(), TracerProvider(shutdown_on_exit=False)
-    tracers.add_span_processor(SpanBatches(exporter))
-    tracer = tracers.get_tracer("test")
-    tracer.start_span("first").end()
-    await wait_until(lambda: exporter.names)
-    before = threading.active_count()
-    for _ in range(20):
-        tracer.start_span("later").end()
-        await asyncio.sleep(0.005)
-    assert threading.active_count() <= before
-    exporter.may_return.set()
-    await wait_until(lambda: len(exporter.names) == 21)
-    tracers.shutdown()
+async def test_a_blocked_event_loop_is_recorded_as_lag() -> None:
+    telemetry = Telemetry(is_exported=True)
+    lags = telemetry.histogram(semconv.LOOP_LAG)
+    with process_metrics.observe_loop_lag(telemetry):
+        time.sleep(0.3)  # noqa: ASYNC251 - the timer is due after 0.1 s
+        await wait_until(lambda: lags.series)
+    assert lags.series[()].maximum > 0.19
+    assert sum(lags.series[()].counts) == 1
+
+
+async def test_without_export_nothing_wakes_the_event_loop() -> None:
+    telemetry = Telemetry()
+    with process_metrics.observe_loop_lag(telemetry):
+        await asyncio.sleep(0.2)
+    assert telemetry.histograms == {}
 
 
 async def test_spans_and_log_records_are_exported_soon_after_they_were_recorded(

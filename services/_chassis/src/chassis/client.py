@@ -12,7 +12,8 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from chassis import calls, semconv
 from chassis.errors import DeadlineExceeded
-from chassis.propagation import baggage_attributes, inject
+from chassis.metrics import Attributes
+from chassis.propagation import baggage_attributes
 from chassis.status import from_rpc_error
 from chassis.telemetry import Telemetry
 
@@ -110,6 +111,7 @@ class _Method:
         self.raw = raw
         self.timeout_seconds = timeout_seconds
         self.tracer = telemetry.tracer
+        self.propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
         self.span_attributes: dict[str, str | int] = {
@@ -118,6 +120,7 @@ class _Method:
             semconv.SERVER_ADDRESS: host or target,
             **({semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}),
         }
+        self._metric_attributes: dict[str, Attributes] = {}
 
     def __call__(
         self, request: Message, *, timeout: float | None = None, metadata: Sequence[tuple[str, str]] = ()
@@ -141,8 +144,18 @@ class _Method:
                 span.set_attribute(semconv.ERROR_TYPE, code)
                 span.set_status(StatusCode.ERROR)
         span.end()
-        attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, self.name), (semconv.RPC_STATUS, code))
+        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
         self.durations.record(seconds, attributes, span.get_span_context())
+
+    def _add_metric_attributes(self, code: str) -> Attributes:
+        self._metric_attributes[code] = (
+            (semconv.RPC_SYSTEM, "grpc"),
+            (semconv.RPC_METHOD, self.name),
+            (semconv.RPC_STATUS, code),
+            (semconv.SERVER_ADDRESS, self.span_attributes[semconv.SERVER_ADDRESS]),
+            *(((semconv.ERROR_TYPE, code),) if code != "OK" else ()),
+        )
+        return self._metric_attributes[code]
 
 
 class _Call:
@@ -171,12 +184,14 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = (*self._metadata, *inject(span).items())
+            metadata = (*self._metadata, *method.propagation.inject(span).items())
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             return await self._raw
         except grpc.aio.AioRpcError as error:
             code = error.code().name
-            raise from_rpc_error(error) from None  # AioRpcError's own text may quote the request
+            domain_error = from_rpc_error(error)
+            span.set_attribute(semconv.ERROR_REASON, domain_error.reason)
+            raise domain_error from None  # AioRpcError's own text may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chassis import logging, semconv
 from chassis.http_requests import REQUEST_ID_HEADER, identify
 from chassis.metrics import Attributes
-from chassis.propagation import HEADERS, baggage_attributes, extract
+from chassis.propagation import baggage_attributes
 from chassis.telemetry import Telemetry
 
 log = structlog.get_logger()
@@ -67,7 +67,10 @@ class ObservedApplication:
         self._app = app
         self._unobserved = tuple(unobserved)
         self._tracer = telemetry.tracer
+        self._propagation = telemetry.propagation
         self._durations = telemetry.histogram(semconv.HTTP_SERVER_DURATION)
+        self._in_flight = 0
+        telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(self._in_flight, ())])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,25 +84,28 @@ class ObservedApplication:
         log_fields = logging.request_fields.set(identity)
         span, token = self._start_span(scope, identity)
         sent = _Sent(send, {REQUEST_ID_HEADER: identity[semconv.REQUEST_ID]})
+        error_type: str | None = None
+        self._in_flight += 1
         try:
             await self._app(scope, receive, sent.send)
         except Exception as error:
-            span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
+            error_type = type(error).__name__
             log.exception("unexpected error", method=scope["method"], path=scope["path"])
             if not sent.complete:
                 raise
         finally:
-            self._record(scope, span, sent.status or _SERVER_ERROR, time.perf_counter() - started)
+            self._in_flight -= 1
+            self._record(scope, span, sent.status or _SERVER_ERROR, error_type, time.perf_counter() - started)
             otel_context.detach(token)
             logging.request_fields.reset(log_fields)
 
     def _start_span(self, scope: Scope, identity: Mapping[str, str]) -> tuple[Span, Token[Context]]:
         """Start the request's span and make it current."""
-        parent = extract(
+        parent = self._propagation.extract(
             {
                 name: value.decode("latin-1")
                 for key, value in scope["headers"]
-                if (name := key.decode("latin-1")) in HEADERS
+                if (name := key.decode("latin-1")) in self._propagation.headers
             }
         )
         attributes = {
@@ -112,7 +118,9 @@ class ObservedApplication:
         span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
         return span, otel_context.attach(trace.set_span_in_context(span, parent))
 
-    def _record(self, scope: Scope, span: Span, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, span: Span, status: int, error_type: str | None, seconds: float) -> None:
+        if error_type is None and status >= _SERVER_ERROR:
+            error_type = str(status)
         milliseconds = round(seconds * 1000, 1)
         log.info("request", method=scope["method"], path=scope["path"], status=status, milliseconds=milliseconds)
         # Named by route: paths with ids in them would make series without bound.
@@ -122,7 +130,8 @@ class ObservedApplication:
                 span.update_name(f"{_method(scope)} {route}")
                 span.set_attribute(semconv.HTTP_ROUTE, route)
             span.set_attribute(semconv.HTTP_STATUS, status)
-            if status >= _SERVER_ERROR:
+            if error_type is not None:
+                span.set_attribute(semconv.ERROR_TYPE, error_type)
                 span.set_status(StatusCode.ERROR)
         span.end()
         attributes: Attributes = (
@@ -130,6 +139,7 @@ class ObservedApplication:
             (semconv.URL_SCHEME, scope["scheme"]),
             (semconv.HTTP_STATUS, status),
             *(((semconv.HTTP_ROUTE, route),) if route is not None else ()),
+            *(((semconv.ERROR_TYPE, error_type),) if error_type is not None else ()),
         )
         self._durations.record(seconds, attributes, span.get_span_context())
 

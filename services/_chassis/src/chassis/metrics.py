@@ -25,6 +25,10 @@ class Counter:
         """Add a value, which is not negative."""
         self.values[attributes] = self.values.get(attributes, 0) + value
 
+    def points(self) -> list[tuple[float, Attributes]]:
+        """Return the sums so far."""
+        return [(value, attributes) for attributes, value in list(self.values.items())]
+
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:

@@ -1,73 +1,175 @@
-"""Batch processors that do nothing while nothing is recorded: the SDK's wake an idle process at every interval."""
+"""Queues from which spans and log records are exported in batches.
 
-from collections.abc import Callable
-from threading import Lock, Timer
+OpenTelemetry's own wake an idle process at every interval, stop only when a collector that hangs has timed out, and do
+not count what they drop.
+"""
 
-from opentelemetry.sdk._logs import ReadWriteLogRecord
-from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+import copy
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+from opentelemetry.context import Context
+from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from typing_extensions import override
 
-_INTERVAL_OF_THE_SDK = 24 * 3600 * 1000  # its own thread then only exports batches that are full before the delay
+from chassis import semconv
+from chassis.metrics import Counter
+
+log = structlog.get_logger()
+
+_LOG_INTERVAL_SECONDS = 60.0
+
+ItemT = TypeVar("ItemT")
 
 
-class SpanBatches(BatchSpanProcessor):
-    """Exports spans OTEL_BSP_SCHEDULE_DELAY after the first one, or when a batch is full."""
+class Losses:
+    """Counts what the collector did not take of one signal, and logs it at most once a minute.
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        super().__init__(exporter, schedule_delay_millis=_INTERVAL_OF_THE_SDK)
-        delay: int = self._default_schedule_delay_millis()  # type: ignore[no-untyped-call]
-        self._flush = _DelayedFlush(self.force_flush, delay)
+    Args:
+        signal: `traces`, `logs` or `metrics`.
+        dropped: counts the losses of all signals.
+        last_failure: returns why the last export failed.
+    """
+
+    def __init__(self, signal: str, dropped: Counter, last_failure: Callable[[], str]) -> None:
+        self._signal = signal
+        self._attributes = ((semconv.SIGNAL, signal),)
+        self._dropped = dropped
+        self._last_failure = last_failure
+        self._lock = threading.Lock()
+        self._not_logged = 0
+        self._logged_at = -_LOG_INTERVAL_SECONDS
+        dropped.add(0, self._attributes)
+
+    def add(self, items: int) -> None:
+        """Count lost items."""
+        with self._lock:
+            self._dropped.add(items, self._attributes)
+            self._not_logged += items
+
+    def report(self) -> None:
+        """Log the losses since the last report, unless that was less than a minute ago."""
+        now = time.monotonic()
+        with self._lock:
+            if self._not_logged == 0 or now - self._logged_at < _LOG_INTERVAL_SECONDS:
+                return
+            items, self._not_logged, self._logged_at = self._not_logged, 0, now
+        log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._last_failure())
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """When items are exported: a delay after the first one, or when there are enough for a batch."""
+
+    delay_seconds: float
+    queue_size: int
+    batch_size: int
+
+
+class BatchQueue(Generic[ItemT]):
+    """Exports items from a thread, which sleeps while there are none. Items beyond the queue's size are dropped.
+
+    Args:
+        name: of the thread.
+        export: sends a batch; returns whether the collector took it. It blocks at most for the exporter's timeout.
+        limits: of the queue.
+        losses: counts what is dropped.
+    """
+
+    def __init__(
+        self, name: str, export: Callable[[Sequence[ItemT]], bool], limits: BatchLimits, losses: Losses
+    ) -> None:
+        self._export = export
+        self._limits = limits
+        self._losses = losses
+        self._items: deque[ItemT] = deque()
+        self._arrived = threading.Event()
+        self._due = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def add(self, item: ItemT) -> None:
+        """Queue an item without blocking."""
+        waiting = len(self._items)
+        if waiting >= self._limits.queue_size:
+            self._losses.add(1)
+            return
+        self._items.append(item)
+        if not self._arrived.is_set():
+            self._arrived.set()
+        if waiting + 1 == self._limits.batch_size:
+            self._due.set()
+
+    def begin_stop(self) -> None:
+        """Export what is queued, without delay, and end the thread."""
+        self._stopping = True
+        self._due.set()
+        self._arrived.set()
+
+    def join(self, timeout_seconds: float) -> None:
+        """Wait until all is exported, but no longer than the timeout."""
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._arrived.wait()
+            self._due.wait(self._limits.delay_seconds)
+            # Before the export, during which more may arrive.
+            self._arrived.clear()
+            self._due.clear()
+            while self._items:
+                self._export_batch()
+
+    def _export_batch(self) -> None:
+        batch = [self._items.popleft() for _ in range(min(len(self._items), self._limits.batch_size))]
+        try:
+            is_exported = self._export(batch)
+        except Exception as error:  # noqa: BLE001 - the thread must survive; the text may quote a secret header
+            log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
+            is_exported = False
+        if not is_exported:
+            self._losses.add(len(batch))
+        self._losses.report()
+
+
+class SpanBatches(SpanProcessor):
+    """Queues sampled spans when they end."""
+
+    def __init__(self, queue: BatchQueue[ReadableSpan]) -> None:
+        self._queue = queue
 
     @override
     def on_end(self, span: ReadableSpan) -> None:
-        super().on_end(span)
-        self._flush.schedule()
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._queue.add(span)
 
 
-class LogBatches(BatchLogRecordProcessor):
-    """Exports log records OTEL_BLRP_SCHEDULE_DELAY after the first one, or when a batch is full."""
+class LogBatches(LogRecordProcessor):
+    """Queues log records."""
 
-    def __init__(self, exporter: LogRecordExporter) -> None:
-        super().__init__(exporter, schedule_delay_millis=_INTERVAL_OF_THE_SDK)
-        delay: int = self._default_schedule_delay_millis()  # type: ignore[no-untyped-call]
-        self._flush = _DelayedFlush(self.force_flush, delay)
+    def __init__(self, queue: BatchQueue[ReadableLogRecord]) -> None:
+        self._queue = queue
 
     @override
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        super().on_emit(log_record)
-        self._flush.schedule()
+        record = copy.copy(log_record.log_record)
+        record.context = Context()  # a queued record must not keep alive what the context of a call refers to
+        resource = log_record.resource or Resource.get_empty()
+        self._queue.add(ReadableLogRecord(record, resource, log_record.instrumentation_scope, limits=log_record.limits))
 
+    @override
+    def shutdown(self) -> None:
+        """Do nothing: the owner of the queue stops it."""
 
-class _DelayedFlush:
-    """Flushes, in a thread, a delay after the first of any number of calls of `schedule`.
-
-    There is one flush at a time: while a collector hangs, waiting threads would pile up.
-    """
-
-    def __init__(self, flush: Callable[[], bool], delay_milliseconds: int) -> None:
-        self._flush = flush
-        self._delay_seconds = delay_milliseconds / 1000
-        self._lock = Lock()
-        self._wanted = False
-        self._scheduled = False
-
-    def schedule(self) -> None:
-        self._wanted = True
-        with self._lock:
-            if self._scheduled:
-                return
-            self._scheduled = True
-        timer = Timer(self._delay_seconds, self._run)
-        timer.daemon = True  # shutdown exports what is left
-        timer.start()
-
-    def _run(self) -> None:
-        self._wanted = False  # before the flush, which may miss what is recorded meanwhile
-        self._flush()
-        with self._lock:
-            self._scheduled = False
-            again = self._wanted
-        if again:
-            self.schedule()
+    @override
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Return False: there is no flush but the one at the end."""
+        return False

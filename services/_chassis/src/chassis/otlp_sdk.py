@@ -1,15 +1,16 @@
 """Telemetry that is exported over OTLP by the OpenTelemetry SDK; `chassis.otlp` imports it only when it is enabled."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
 from typing import Any
+from uuid import uuid4
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
+from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics import Exemplar, MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -23,8 +24,9 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
 )
 from opentelemetry.sdk.metrics.export import Histogram as SdkHistogram
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBased
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -32,34 +34,100 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags,
 from typing_extensions import override
 
 from chassis import semconv
-from chassis.metrics import Attributes, Histogram, Series
-from chassis.otlp_batches import LogBatches, SpanBatches
-from chassis.telemetry import SCOPE, Telemetry, resident_bytes
+from chassis.metrics import Attributes, Counter, Histogram, Series
+from chassis.otlp_batches import BatchLimits, BatchQueue, LogBatches, Losses, SpanBatches
+from chassis.otlp_exporters import FailureReasons, open_exporters
+from chassis.otlp_settings import OtlpSettings
+from chassis.process_metrics import observe_process
+from chassis.propagation import Propagation
+from chassis.telemetry import SCOPE, Telemetry
+
+# Kubernetes kills a pod 5 s after the time that a service takes to drain.
+_SHUTDOWN_SECONDS = 3.0
 
 
-def start_export(service_name: str) -> Telemetry:
+def start_export(service_name: str, settings: OtlpSettings, propagation: Propagation) -> Telemetry:
     """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
-    resource = Resource.create({"service.name": service_name, "service.namespace": "shop"})
+    reasons = FailureReasons()
+    reasons.install()
+    exporters = open_exporters(settings.otel_exporter_otlp_protocol)
+    dropped = Counter(semconv.TELEMETRY_DROPPED)
+    traces, metrics, logs = (Losses(signal, dropped, lambda: reasons.last) for signal in ("traces", "metrics", "logs"))
+    spans = BatchQueue("spans", partial(_export_spans, exporters.spans), _span_limits(settings), traces)
+    records = BatchQueue("logs", partial(_export_logs, exporters.logs), _log_limits(settings), logs)
+
+    resource = _resource(service_name)
     histograms: dict[str, Histogram] = {}
-    metrics = ExporterWithHistograms(OTLPMetricExporter(), resource, histograms)
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    tracers.add_span_processor(SpanBatches(OTLPSpanExporter()))
-    meters = MeterProvider([PeriodicExportingMetricReader(metrics)], resource, shutdown_on_exit=False)
+    tracers.add_span_processor(SpanBatches(spans))
+    reader = PeriodicExportingMetricReader(ExporterWithHistograms(exporters.metrics, resource, histograms, metrics))
+    meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    loggers.add_log_record_processor(LogBatches(OTLPLogExporter()))
+    loggers.add_log_record_processor(LogBatches(records))
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
 
     def shutdown() -> None:
-        tracers.shutdown()
-        meters.shutdown()
-        loggers.shutdown()
+        """Export what is left at the same time, within three seconds: a collector may hang."""
+        stop_observing()
+        deadline = time.monotonic() + _SHUTDOWN_SECONDS
+        for queue in (spans, records):
+            queue.begin_stop()
+        meters.shutdown(_SHUTDOWN_SECONDS * 1000)
+        for queue in (spans, records):
+            queue.join(max(0.0, deadline - time.monotonic()))
+        exporters.spans.shutdown()
+        exporters.logs.shutdown()  # type: ignore[no-untyped-call]
+        reasons.uninstall()
 
     tracer = tracers.get_tracer(SCOPE)
-    if isinstance(tracers.sampler, ParentBased):
-        tracer = ParentBasedTracer(tracer)
-    telemetry = Telemetry(tracer, meters.get_meter(SCOPE), loggers.get_logger(SCOPE), histograms, shutdown=shutdown)
-    telemetry.observe(semconv.PROCESS_MEMORY, lambda: [(resident_bytes(), ())])
+    telemetry = Telemetry(
+        ParentBasedTracer(tracer) if isinstance(tracers.sampler, ParentBased) else tracer,
+        meters.get_meter(SCOPE),
+        loggers.get_logger(SCOPE),
+        histograms,
+        {dropped.metric.name: dropped},
+        propagation=propagation,
+        is_exported=True,
+        shutdown=shutdown,
+    )
+    telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
+    stop_observing = observe_process(telemetry)
     return telemetry
+
+
+def _resource(service_name: str) -> Resource:
+    """Return the resource of this process: OTEL_RESOURCE_ATTRIBUTES overrides all but the name."""
+    defaults = {
+        "service.namespace": "shop",
+        "service.version": version("shop-chassis"),  # all packages of the project have the same
+        "service.instance.id": str(uuid4()),
+    }
+    named = Resource({"service.name": service_name})
+    return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
+
+
+def _span_limits(settings: OtlpSettings) -> BatchLimits:
+    return BatchLimits(
+        settings.otel_bsp_schedule_delay / 1000,
+        settings.otel_bsp_max_queue_size,
+        settings.otel_bsp_max_export_batch_size,
+    )
+
+
+def _log_limits(settings: OtlpSettings) -> BatchLimits:
+    return BatchLimits(
+        settings.otel_blrp_schedule_delay / 1000,
+        settings.otel_blrp_max_queue_size,
+        settings.otel_blrp_max_export_batch_size,
+    )
+
+
+def _export_spans(exporter: SpanExporter, spans: Sequence[ReadableSpan]) -> bool:
+    return exporter.export(spans) is SpanExportResult.SUCCESS
+
+
+def _export_logs(exporter: LogRecordExporter, records: Sequence[ReadableLogRecord]) -> bool:
+    return exporter.export(records) is LogRecordExportResult.SUCCESS
 
 
 class ParentBasedTracer(Tracer):
@@ -88,10 +156,13 @@ class ParentBasedTracer(Tracer):
 
 
 class ExporterWithHistograms(MetricExporter):
-    """Adds histograms to every export of another exporter."""
+    """Adds histograms to every export of another exporter, and counts the exports that fail."""
 
-    def __init__(self, exporter: MetricExporter, resource: Resource, histograms: Mapping[str, Histogram]) -> None:
+    def __init__(
+        self, exporter: MetricExporter, resource: Resource, histograms: Mapping[str, Histogram], losses: Losses
+    ) -> None:
         super().__init__()
+        self._losses = losses
         self._exporter = exporter
         self._resource = resource
         self._histograms = histograms
@@ -103,7 +174,11 @@ class ExporterWithHistograms(MetricExporter):
         # The encoder drops all but one entry per resource, so the histograms become a scope beside the SDK's own.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = MetricsData([ResourceMetrics(self._resource, [*scopes, added], "")])
-        return self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
+        result = self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
+        if result is not MetricExportResult.SUCCESS:
+            self._losses.add(1)
+        self._losses.report()
+        return result
 
     @override
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

@@ -15,6 +15,7 @@ import structlog
 import uvloop
 
 from chassis import database, logging, otlp
+from chassis.process_metrics import observe_loop_lag
 from chassis.settings import ServerSettings, load, load_database_url
 from chassis.telemetry import Telemetry
 from chassis.volume import observe_volume
@@ -52,13 +53,18 @@ def run_process(
         observe_volume(telemetry, load_database_url(settings_type))
     problems: list[str] = []
     try:
-        uvloop.run(serve(settings, telemetry))
+        uvloop.run(_observed(serve(settings, telemetry), telemetry))
     except* OSError as group:  # a task group of the service wraps the error
         problems = [*_messages(group)]
     finally:
         telemetry.shutdown()
     if problems:
         sys.exit("; ".join(problems))
+
+
+async def _observed(serving: Coroutine[Any, Any, None], telemetry: Telemetry) -> None:
+    with observe_loop_lag(telemetry):
+        await serving
 
 
 def _schedule_as_batch_work() -> None:

@@ -1,4 +1,4 @@
-"""Trace context and baggage of calls between processes, as the W3C's headers `traceparent`, `tracestate`, `baggage`.
+"""Trace context and baggage of calls between processes, by default as the W3C's headers.
 
 Baggage is metadata of a whole trace, such as the session whose page began it. It passes through every service; the
 members named in BAGGAGE_ATTRIBUTES also become attributes of each span.
@@ -6,18 +6,22 @@ members named in BAGGAGE_ATTRIBUTES also become attributes of each span.
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis import semconv
 
-HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
+_W3C_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 # gRPC rejects calls with more than 8 KiB of metadata: longer baggage of one client must not fail its calls.
 _MAX_BAGGAGE_CHARACTERS = 2048
@@ -58,6 +62,61 @@ def inject(span: Span) -> dict[str, str]:
     if baggage.get_all():  # cheaper than an injection of nothing
         _BAGGAGE.inject(headers)
     return headers
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """The headers with which trace context and baggage pass from one process to the next.
+
+    Attributes:
+        headers: names of all headers that `extract` reads, in lower case.
+        extract: returns the context that headers describe; ignores malformed ones and overlong baggage.
+        inject: returns the headers of a call with this client span, and with the baggage of the current context.
+    """
+
+    headers: frozenset[str]
+    extract: Callable[[Mapping[str, str]], Context]
+    inject: Callable[[Span], dict[str, str]]
+
+
+W3C = Propagation(_W3C_HEADERS, extract, inject)
+
+
+def load_propagation(names: str) -> Propagation:
+    """Return the propagation for a value of OTEL_PROPAGATORS. Raise ValueError for an unknown name.
+
+    Besides OpenTelemetry's own, the propagators of the packages that are installed have names, such as `b3`.
+    """
+    chosen = dict.fromkeys(name.strip() for name in names.split(","))
+    if chosen.keys() == {"tracecontext", "baggage"}:
+        return W3C
+    if "none" in chosen:
+        if len(chosen) > 1:
+            raise ValueError("none excludes all other propagators")
+        return Propagation(frozenset(), lambda _headers: Context(), lambda _span: {})
+    return _composite(CompositePropagator([_load_propagator(name) for name in chosen]))
+
+
+def _load_propagator(name: str) -> TextMapPropagator:
+    for found in entry_points(group="opentelemetry_propagator", name=name):
+        propagator: TextMapPropagator = found.load()()
+        return propagator
+    known = sorted({found.name for found in entry_points(group="opentelemetry_propagator")} | {"none"})
+    raise ValueError(f"unknown propagator {name!r}; known are {', '.join(known)}")
+
+
+def _composite(propagator: CompositePropagator) -> Propagation:
+    def extract_context(headers: Mapping[str, str]) -> Context:
+        if len(headers.get("baggage", "")) > _MAX_BAGGAGE_CHARACTERS:
+            headers = {name: value for name, value in headers.items() if name != "baggage"}
+        return propagator.extract(headers, Context())
+
+    def inject_span(span: Span) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        propagator.inject(headers, trace.set_span_in_context(span))
+        return {name.lower(): value for name, value in headers.items()}
+
+    return Propagation(frozenset(name.lower() for name in propagator.fields), extract_context, inject_span)
 
 
 def add_baggage(name: str, value: str) -> None:

@@ -64,6 +64,9 @@ REFUSED_OPERATION = "shop.employee_api.refusal.operation"
 REFUSAL_ENFORCED = "shop.employee_api.refusal.enforced"
 
 
+ATTRIBUTES = tuple(value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str))
+
+
 class Kind(Enum):
     """What a metric's values mean, and so how Prometheus stores them."""
 
@@ -111,6 +114,44 @@ class Metric:
 
 _RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
 _STORE_CALL = (DB_SYSTEM, DB_OPERATION, ERROR_TYPE)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A kind of span.
+
+    Attributes:
+        name: `{...}` stands for the value of an attribute.
+        kind: OpenTelemetry's kind of span.
+        description: what it covers.
+        attributes: keys that such a span has, besides those of the baggage and of orders.
+    """
+
+    name: str
+    kind: str
+    description: str
+    attributes: tuple[str, ...]
+
+
+RPC_SERVER_SPAN = Span(
+    f"{{{RPC_METHOD}}}",
+    "SERVER",
+    "A call that a service serves. It has an error type, and counts as failed, if its status is a failure of the "
+    "server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE or DATA_LOSS",
+    (*_RPC, ERROR_REASON),
+)
+RPC_CLIENT_SPAN = Span(
+    f"{{{RPC_METHOD}}}",
+    "CLIENT",
+    "A call that a service makes, with all its attempts. Every status but OK is a failure",
+    (*_RPC, SERVER_ADDRESS, SERVER_PORT, ERROR_REASON),
+)
+HTTP_SERVER_SPAN = Span(
+    f"{{{HTTP_METHOD}}} {{{HTTP_ROUTE}}}",
+    "SERVER",
+    "An HTTP request. Status 500 and above, and unexpected exceptions, are failures",
+    (HTTP_METHOD, HTTP_ROUTE, HTTP_STATUS, URL_PATH, URL_SCHEME, ERROR_TYPE),
+)
 
 # --- calls ---
 RPC_SERVER_DURATION = Metric(
@@ -298,3 +339,4 @@ EMPLOYEE_API_REFUSALS = Metric(
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+SPANS = tuple(value for value in list(globals().values()) if isinstance(value, Span))

@@ -40,7 +40,7 @@ class Service(BaseService):
         super().__init__(telemetry)
         self.settings = settings
         self.failpoints = Failpoints(settings.failpoints)
-        self.limiter = Limiter(settings.max_concurrent_rpcs)
+        self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
         self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough

@@ -23,7 +23,8 @@ from typing_extensions import override
 from chassis import calls, semconv
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
-from chassis.propagation import HEADERS, baggage_attributes, extract
+from chassis.metrics import Attributes
+from chassis.propagation import baggage_attributes
 from chassis.status import code_of, to_status
 from chassis.telemetry import Telemetry
 from chassis.text import text_check
@@ -31,8 +32,11 @@ from chassis.text import text_check
 log = structlog.get_logger()
 
 _SHED_RETRY_SECONDS = 0.5
-# Only these codes set the status of a server span to error: the others are errors of the caller.
+# By the conventions only these codes are failures of a server: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+
+# gRPC's own header of an attempt that follows failed ones.
+_PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
@@ -57,9 +61,13 @@ class Registrar(Protocol):
 class Limiter:
     """Counts the calls in flight over all methods of a process."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, telemetry: Telemetry) -> None:
         self.limit = limit
         self.in_flight = 0
+        self.shed = telemetry.counter(semconv.SHED_REQUESTS)
+        self.shed.add(0)
+        telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(self.in_flight, ())])
+        telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(self.limit, ())])
 
 
 class WrappingRegistrar(Registrar):
@@ -139,9 +147,12 @@ class _Method:
         self._handler = handler
         self._decode = decode
         self._tracer = telemetry.tracer
+        self._propagation = telemetry.propagation
         self._durations = telemetry.histogram(semconv.RPC_SERVER_DURATION)
+        self._retried = telemetry.counter(semconv.RETRIED_REQUESTS)
         self._limiter = limiter
         self._span_attributes = {semconv.RPC_SYSTEM: "grpc", semconv.RPC_METHOD: name}
+        self._metric_attributes: dict[str, Attributes] = {}
 
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
@@ -153,7 +164,7 @@ class _Method:
             return await self._handle(raw, context)
         except DomainError as error:
             code = code_of(error).name
-            self._set_error(span, code, error)
+            self._set_reason(span, error)
             await context.abort_with_status(to_status(error))
             raise  # not reached: abort raises
         except grpc.aio.AbortError:
@@ -164,7 +175,7 @@ class _Method:
             raise
         except Exception as error:
             code = "INTERNAL"
-            self._set_error(span, code, error)
+            self._set_reason(span, error)
             log.exception("unexpected error", method=self._name)
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
             raise
@@ -174,6 +185,7 @@ class _Method:
 
     async def _handle(self, raw: bytes, context: ServicerContext) -> Message:
         if self._limiter.in_flight > self._limiter.limit:
+            self._limiter.shed.add()
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
@@ -181,29 +193,41 @@ class _Method:
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current. Never detached: each call runs in a task of its own."""
-        headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in HEADERS}
-        parent = extract(headers) if headers else Context()
+        headers: dict[str, str] = {}
+        known = self._propagation.headers
+        for key, value in context.invocation_metadata() or ():
+            if key in known:
+                headers[key] = str(value)
+            elif key == _PREVIOUS_ATTEMPTS:
+                self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
+        parent = self._propagation.extract(headers) if headers else Context()
         attributes = {**self._span_attributes, **baggage_attributes(parent)}
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
 
-    def _set_error(self, span: Span, code: str, error: Exception) -> None:
+    def _set_reason(self, span: Span, error: Exception) -> None:
         if span.is_recording():
             # The text of an unexpected error may contain anything, so only its type is recorded.
             span.set_attribute(
-                semconv.ERROR_TYPE, error.reason if isinstance(error, DomainError) else type(error).__name__
+                semconv.ERROR_REASON, error.reason if isinstance(error, DomainError) else type(error).__name__
             )
-            if code in _SERVER_FAULTS:
-                span.set_status(StatusCode.ERROR)
 
     def _record(self, span: Span, code: str, seconds: float) -> None:
         if span.is_recording():
             span.set_attribute(semconv.RPC_STATUS, code)
+            if code in _SERVER_FAULTS:
+                span.set_attribute(semconv.ERROR_TYPE, code)
+                span.set_status(StatusCode.ERROR)
         span.end()
-        attributes = (
+        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
+        self._durations.record(seconds, attributes, span.get_span_context())
+
+    def _add_metric_attributes(self, code: str) -> Attributes:
+        self._metric_attributes[code] = (
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, self._name),
             (semconv.RPC_STATUS, code),
+            *(((semconv.ERROR_TYPE, code),) if code in _SERVER_FAULTS else ()),
         )
-        self._durations.record(seconds, attributes, span.get_span_context())
+        return self._metric_attributes[code]

@@ -1,6 +1,5 @@
 """The tracer, logger and metrics of a process. `chassis.otlp` configures their export."""
 
-import resource as process_resource
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
 from opentelemetry.trace import NoOpTracer, Tracer
 
 from chassis.metrics import Attributes, Counter, Histogram
+from chassis.propagation import W3C, Propagation
 from chassis.semconv import Kind, Metric
 
 SCOPE = "shop"
@@ -26,6 +26,8 @@ class Telemetry:
     logger: Logger | None = None
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
+    propagation: Propagation = W3C
+    is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None
 
     def histogram(self, metric: Metric) -> Histogram:
@@ -37,8 +39,7 @@ class Telemetry:
         counter = self.counters.get(metric.name)
         if counter is None:
             counter = self.counters[metric.name] = Counter(metric)
-            values = counter.values
-            self.observe(metric, lambda: [(value, attributes) for attributes, value in list(values.items())])
+            self.observe(metric, counter.points)
         return counter
 
     def observe(self, metric: Metric, read: Read) -> None:
@@ -56,12 +57,3 @@ class Telemetry:
             Kind.GAUGE: self.meter.create_observable_gauge,
         }[metric.kind]
         create(metric.name, [callback], unit=metric.unit, description=metric.description)
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process; its peak where the kernel has no /proc."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
-            return int(statm.read().split()[1]) * process_resource.getpagesize()
-    except OSError:
-        return process_resource.getrusage(process_resource.RUSAGE_SELF).ru_maxrss * 1024

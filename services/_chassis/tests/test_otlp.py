@@ -1,0 +1,226 @@
+"""Export over both protocols of OTLP, to collectors that take telemetry, refuse it or hang."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import grpc
+import pytest
+import structlog
+from opentelemetry import trace
+
+from chassis import logging, otlp
+from chassis.telemetry import Telemetry
+from shop_testkit.collector import Collector, grpc_collector, http_collector
+from shop_testkit.waiting import wait_until
+
+SECRET = "Bearer 0123456789abcdef"
+PROTOCOLS = {"grpc": grpc_collector, "http/protobuf": http_collector}
+DROPPED = "shop.telemetry.dropped"
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def collector(protocol: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET.replace(' ', '%20')},x-tenant=7")
+    for signal in ("BSP", "BLRP"):
+        monkeypatch.setenv(f"OTEL_{signal}_SCHEDULE_DELAY", "5")
+    with PROTOCOLS[protocol]() as started:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", started.url)
+        yield started
+
+
+def start() -> Telemetry:
+    telemetry = otlp.configure("cart")
+    logging.configure("cart", logger=telemetry.logger)
+    return telemetry
+
+
+def dropped(collector: Collector) -> dict[str, float]:
+    """Return what was dropped of each signal, by the latest export."""
+    if DROPPED not in collector.metrics:
+        return {}
+    points = collector.metrics[DROPPED].sum.data_points
+    return {point.attributes[0].value.string_value: point.as_double or point.as_int for point in points}
+
+
+async def test_all_signals_arrive_with_the_headers(collector: Collector) -> None:
+    telemetry = start()
+    telemetry.tracer.start_span("a span").end()
+    structlog.get_logger().info("an event")
+    await wait_until(lambda: collector.spans and collector.records)
+    telemetry.shutdown()
+    assert [span.name for span in collector.spans] == ["a span"]
+    assert [record.body.string_value for record in collector.records] == ["an event"]
+    assert "process.cpu.time" in collector.metrics
+    assert dropped(collector) == {"traces": 0, "metrics": 0, "logs": 0}
+    assert (collector.headers["authorization"], collector.headers["x-tenant"]) == (SECRET, "7")
+
+
+REFUSALS: dict[str, list[tuple[grpc.StatusCode | int, str]]] = {
+    "grpc": [
+        (getattr(grpc.StatusCode, name), name) for name in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "PERMISSION_DENIED")
+    ],
+    # The exporter reports the status of a refusal that it would repeat only when it repeats the request.
+    "http/protobuf": [(503, "unknown"), (429, "unknown"), (403, "HTTP 403")],
+}
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+async def test_what_a_collector_refuses_is_counted_logged_once_and_exported_when_it_takes_telemetry_again(
+    collector: Collector,
+    protocol: str,
+    kind: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")  # shorter than the pause before another attempt
+    collector.refusal, reason = REFUSALS[protocol][kind]
+    telemetry = start()
+    counter = telemetry.counters[DROPPED]
+
+    def lost(signal: str) -> float:
+        return counter.values[("shop.telemetry.signal", signal),]
+
+    for number in (1, 2, 3):
+        telemetry.tracer.start_span("a span").end()
+        await wait_until(partial(lambda expected: lost("traces") == expected, number))
+    await wait_until(lambda: lost("logs") >= 1)  # the line about the spans
+    collector.refusal = None
+    telemetry.shutdown()
+    assert dropped(collector)["traces"] == 3
+    assert dropped(collector)["logs"] >= 1
+    lines = [line for line in capsysbinary.readouterr().out.decode().splitlines() if "traces" in line]
+    assert len(lines) == 1
+    assert f'"reason":"{reason}"' in lines[0]
+    assert '"event":"telemetry dropped"' in lines[0]
+
+
+async def test_a_metric_export_that_fails_is_counted(
+    collector: Collector, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
+    collector.refusal, _ = REFUSALS[protocol][2]
+    telemetry = start()
+    await wait_until(lambda: telemetry.counters[DROPPED].values[("shop.telemetry.signal", "metrics"),] >= 2)
+    collector.refusal = None
+    telemetry.shutdown()
+    assert dropped(collector)["metrics"] >= 2
+
+
+async def test_while_a_collector_hangs_the_queue_is_bounded_and_the_rest_is_counted(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    collector.may_answer.clear()
+    telemetry = start()
+    telemetry.tracer.start_span("hangs").end()
+    await wait_until(lambda: collector.hanging)
+    for _ in range(25):
+        telemetry.tracer.start_span("later").end()
+    collector.may_answer.set()
+    telemetry.shutdown()
+    assert [span.name for span in collector.spans] == ["hangs", *["later"] * 10]
+    assert dropped(collector)["traces"] == 15
+
+
+async def test_a_collector_that_hangs_does_not_hold_up_the_end_of_a_process(collector: Collector) -> None:
+    collector.may_answer.clear()
+    telemetry = start()
+    telemetry.tracer.start_span("a span").end()
+    structlog.get_logger().info("an event")
+    ending = threading.Thread(target=telemetry.shutdown)
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive()
+
+
+@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
+def test_a_process_whose_collector_is_down_ends_with_status_0_within_its_grace_period(protocol: str) -> None:
+    program = (
+        "import structlog; from chassis import logging, otlp; telemetry = otlp.configure('cart');"
+        "logging.configure('cart', logger=telemetry.logger); structlog.get_logger().info('an event');"
+        "telemetry.tracer.start_span('x').end(); telemetry.shutdown()"
+    )
+    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, timeout=30, check=True, capture_output=True)
+    assert ran.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization: {SECRET}"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}\n"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", SECRET),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.crt"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip"),
+        ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ("OTEL_TRACES_SAMPLER_ARG", "10"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "many"),
+        ("OTEL_PROPAGATORS", "tracecontext,b4"),
+        ("OTEL_PROPAGATORS", "none,b3"),
+    ],
+)
+def test_an_invalid_setting_ends_the_start_with_one_line_that_names_it(
+    name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        otlp.configure("cart", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value})
+    assert ended.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{name}: ")
+    assert SECRET not in line
+
+
+@pytest.mark.parametrize(
+    ("protocol", "foreign"), [("grpc", "requests"), ("http/protobuf", "opentelemetry.exporter.otlp.proto.grpc")]
+)
+def test_only_the_exporters_of_the_chosen_protocol_are_imported(protocol: str, foreign: str) -> None:
+    program = (
+        f"import sys; from chassis import otlp_exporters; otlp_exporters.open_exporters({protocol!r});"
+        f"print({foreign!r} in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
+def resource_of(collector: Collector) -> dict[str, str]:
+    [group] = collector.received[-1].resource_metrics
+    return {pair.key: pair.value.string_value for pair in group.resource.attributes}
+
+
+@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
+def test_a_process_has_a_version_and_an_instance_id_of_its_own(collector: Collector) -> None:
+    ids = set()
+    for _ in range(2):
+        start().shutdown()
+        found = resource_of(collector)
+        ids.add(found["service.instance.id"])
+        assert (found["service.name"], found["service.namespace"], found["service.version"]) == (
+            "cart",
+            "shop",
+            "0.1.0",
+        )
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
+def test_resource_attributes_of_the_environment_override_all_but_the_name(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"service.version": "7", "service.instance.id": "pod-1", "k8s.pod.name": "pod-1", "service.name": "other"}
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", ",".join(f"{key}={value}" for key, value in given.items()))
+    start().shutdown()
+    assert resource_of(collector).items() >= {**given, "service.name": "cart", "service.namespace": "shop"}.items()
