@@ -6,7 +6,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from shop_cli.local.telemetry_store import ORDER_ID, Figures, TelemetryStore, TraceQuery, tree_order
+from chassis import semconv
+from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery, tree_order
 
 NOW = 1_800_000_000
 
@@ -68,7 +69,7 @@ def test_a_query_of_a_readiness_check_is_no_trace() -> None:
         TraceQuery(operation="shop.Payment/Charge"),
         TraceQuery(failed=True),
         TraceQuery(min_milliseconds=50),
-        TraceQuery(attributes={ORDER_ID: "o-1"}),
+        TraceQuery(attributes={semconv.ORDER_ID: "o-1"}),
         TraceQuery(since_nanos=(NOW + 5) * 10**9),
     ],
 )
@@ -83,7 +84,7 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
             failed=True,
             milliseconds=100,
             at=NOW + 10,
-            attributes={ORDER_ID: "o-1"},
+            attributes={semconv.ORDER_ID: "o-1"},
         )
     )
     assert [int(trace_id, 16) for trace_id in store.find(query)] == [2]
@@ -104,7 +105,7 @@ def test_a_trace_whose_beginning_is_never_exported_is_listed_soon() -> None:
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:
     store = TelemetryStore()
     store.add(export(1, span=2, parent=1, service="payment", failed=True, milliseconds=90))
-    store.add(export(1, span=1, service="checkout", milliseconds=100, attributes={ORDER_ID: "o-1"}))
+    store.add(export(1, span=1, service="checkout", milliseconds=100, attributes={semconv.ORDER_ID: "o-1"}))
     (summary,) = store.summaries(TraceQuery())
     described = (summary.service, summary.milliseconds, summary.spans, summary.failed, summary.order_id)
     assert described == ("checkout", 100, 2, True, "o-1")

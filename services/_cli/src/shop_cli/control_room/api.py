@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from chassis import semconv
 from chassis.errors import InvalidArgument, NotFound
 from shop_cli.control_room.room import Room
 from shop_cli.local.otlp_receiver import Span
-from shop_cli.local.telemetry_store import MAX_TRACES, ORDER_ID, TraceQuery
+from shop_cli.local.telemetry_store import MAX_TRACES, TraceQuery
 
 
 class TraceNotFound(NotFound):
@@ -69,7 +70,7 @@ def trace_query(request: Request) -> TraceQuery:
     order_id = given.get("order", "").strip()
     return TraceQuery(
         service=given.get("service", ""),
-        attributes={ORDER_ID: order_id} if order_id else {},
+        attributes={semconv.ORDER_ID: order_id} if order_id else {},
         min_milliseconds=_number(given.get("min_ms"), "min_ms", 0.0),
         failed=bool(given.get("errors")),
         limit=min(MAX_TRACES, int(_number(given.get("limit"), "limit", 50.0))),

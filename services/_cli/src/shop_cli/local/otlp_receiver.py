@@ -28,7 +28,7 @@ class Span:
 
     Attributes:
         service: the `service.name` of the process.
-        instance: its `service.instance.id`, "" unless its OTEL_RESOURCE_ATTRIBUTES set one.
+        instance: its `service.instance.id`, "" if the process has none.
         trace_id, span_id: in hex.
         parent_id: in hex, "" for a root span.
         started_nanos, ended_nanos: nanoseconds since 1970.

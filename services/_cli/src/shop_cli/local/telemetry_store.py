@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from typing_extensions import override
 
+from chassis import semconv
 from shop_cli.local.otlp_receiver import Sink, Span, children_by_parent, spans_of
 
 MAX_TRACES = 500
 MAX_SPANS = 1_000
 WINDOW_SECONDS = 60
-ORDER_ID = "shop.order.id"
 # Durations are counted in buckets that are 5 % wide, so a percentile is exact to 5 %.
 _GROWTH = math.log(1.05)
 _EXPORT_NANOS = 3 * 10**9
@@ -125,7 +125,7 @@ class TelemetryStore(Sink):
         return Figures(calls / WINDOW_SECONDS, errors / WINDOW_SECONDS, p50, p99)
 
     def _add(self, span: Span) -> None:
-        if not span.parent_id and "db.system.name" in span.attributes:
+        if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
             return  # a readiness check; queries of requests have a parent
         spans = self._traces.setdefault(span.trace_id, [])
         if len(spans) < self._max_spans:
@@ -149,7 +149,9 @@ class TelemetryStore(Sink):
 def summarize(spans: Sequence[Span]) -> TraceSummary:
     """Describe a trace that has a span."""
     first = _first(spans)
-    order_id = next((str(span.attributes[ORDER_ID]) for span in spans if ORDER_ID in span.attributes), "")
+    order_id = next(
+        (str(span.attributes[semconv.ORDER_ID]) for span in spans if semconv.ORDER_ID in span.attributes), ""
+    )
     failed = any(span.failed for span in spans)
     return TraceSummary(
         first.trace_id, first.service, first.name, first.started_nanos, first.milliseconds, len(spans), failed, order_id

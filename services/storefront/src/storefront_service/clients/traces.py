@@ -11,11 +11,11 @@ import httpx2
 import orjson
 import structlog
 
+from chassis import semconv
 from storefront_service.domain import Span, Trace
 
 log = structlog.get_logger()
 
-_ATTRIBUTE = "shop.order.id"
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_TRACES = 50
 _MAX_SPANS = 200
@@ -77,7 +77,7 @@ class TracesClient:
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
             # Releases that do not support it return all traces of the time, so the result is searched in any case.
-            "query.attributes": json.dumps({_ATTRIBUTE: order_id}),
+            "query.attributes": json.dumps({semconv.ORDER_ID: order_id}),
             "query.start_time_min": (created_at - _BEFORE).isoformat(),
             "query.start_time_max": (created_at + _AFTER).isoformat(),
             "query.num_traces": str(_MAX_TRACES),
@@ -106,7 +106,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[_RawSpan]:
                     start=int(span["startTimeUnixNano"]),
                     end=int(span["endTimeUnixNano"]),
                     failed=span.get("status", {}).get("code") in _FAILED,
-                    order_id=str(_attributes(span).get(_ATTRIBUTE, "")),
+                    order_id=str(_attributes(span).get(semconv.ORDER_ID, "")),
                 )
 
 

@@ -6,6 +6,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chassis import semconv
 from chassis.propagation import add_baggage
 from storefront_service.domain import session_label
 from storefront_service.sessions import Session, SessionSigner
@@ -61,7 +62,7 @@ class ShopMiddleware:
 
         handle = self._forbidden if _is_foreign_form(scope) else self._app
         # From here it reaches the spans of this page and of every call that it makes.
-        add_baggage("session.id", session_label(session.user_id))
+        add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send_with_headers)
 
 
