@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up sync lock check-locks protos dashboards check test bench
+.PHONY: help setup demo up sync lock check-locks signals protos dashboards check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ check-locks: | $(UV)
 			{ echo "$$lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }; \
 	done
 
+signals:  ## Generate the page of all metrics, spans and attributes
+	@python tests/signals.py > services/_chassis/signals.md
+
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
 
@@ -85,6 +88,7 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	python charts/dashboards --check
 	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder || { echo "in $$folder"; exit 1; }; done
 	python tests/import_contracts.py
+	python tests/signals.py | diff services/_chassis/signals.md -
 	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
 	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
