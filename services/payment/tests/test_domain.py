@@ -4,10 +4,8 @@ from datetime import date
 
 import pytest
 
-from chassis import semconv
 from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,
@@ -29,9 +27,15 @@ NEW_KEY = HmacKeys.parse("n" * 32)
 
 
 @pytest.fixture
-def processor(sqlite_ledger: Ledger) -> PaymentProcessor:
+def declines() -> list[str]:
+    """The reasons that were counted."""
+    return []
+
+
+@pytest.fixture
+def processor(sqlite_ledger: Ledger, declines: list[str]) -> PaymentProcessor:
     return PaymentProcessor(
-        sqlite_ledger, OLD_KEY, frozenset({Brand.VISA}), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+        sqlite_ledger, OLD_KEY, frozenset({Brand.VISA}), lambda: date(2026, 11, 21), declines.append
     )
 
 
@@ -143,7 +147,9 @@ async def test_a_declined_card_is_reported_with_its_reason(
     assert refused.value.reason == reason
 
 
-async def test_a_decline_is_counted_once_by_its_reason(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+async def test_a_decline_is_counted_once_by_its_reason(
+    processor: PaymentProcessor, make_request: MakeRequest, declines: list[str]
+) -> None:
     for key, request in (
         ("one", make_request(number=AMEX)),
         ("one", make_request(number=AMEX)),
@@ -155,8 +161,7 @@ async def test_a_decline_is_counted_once_by_its_reason(processor: PaymentProcess
         with pytest.raises(DomainError):
             await processor.charge(key, request)
     await processor.charge("five", make_request())
-    reason = semconv.DECLINE_REASON
-    assert processor.declines.values == {((reason, "BRAND_NOT_ACCEPTED"),): 2, ((reason, "CARD_EXPIRED"),): 1}
+    assert declines == ["BRAND_NOT_ACCEPTED", "BRAND_NOT_ACCEPTED", "CARD_EXPIRED"]
 
 
 async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(

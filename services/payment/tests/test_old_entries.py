@@ -11,9 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from chassis import database, semconv
+from chassis import database
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, PaymentProcessor, State
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
@@ -61,7 +60,7 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def charge(url: str, request: ChargeRequest) -> State:
     async with open_ledger(url) as ledger:
         processor = PaymentProcessor(
-            ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+            ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), lambda _reason: None
         )
         return (await processor.charge("key", request)).state
 

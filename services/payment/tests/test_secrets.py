@@ -14,10 +14,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from chassis import semconv
 from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from payment_service.cards import Brand
 from payment_service.domain import Ledger, PaymentProcessor
 from payment_service.service import PaymentService
@@ -120,7 +118,7 @@ async def test_no_card_is_in_a_file_log_or_response(tmp_path: Path, failpoints: 
 
 async def test_no_card_is_in_a_span(recorded: Recorded, sqlite_ledger: Ledger) -> None:
     processor = PaymentProcessor(
-        sqlite_ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+        sqlite_ledger, HmacKeys.parse(KEY), frozenset(Brand), lambda: date(2026, 11, 21), lambda _reason: None
     )
     servicer = PaymentService(processor, Failpoints())
     async with serve((add_PaymentServiceServicer_to_server, servicer), telemetry=recorded.telemetry) as address:

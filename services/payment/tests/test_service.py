@@ -10,10 +10,9 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis import paging, semconv
+from chassis import paging
 from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from chassis.status import from_rpc_error
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
@@ -66,7 +65,7 @@ def charge_to_wire(charge: ChargeRequest) -> payment_pb2.ChargeRequest:
 
 def processor_of(ledger: Ledger) -> PaymentProcessor:
     return PaymentProcessor(
-        ledger, KEYS, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21), Counter(semconv.DECLINES)
+        ledger, KEYS, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21), lambda _reason: None
     )
 
 

@@ -34,13 +34,14 @@ class Settings(HmacKeySettings, ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the ledger and register both servicers."""
+    declines = service.telemetry.counter(semconv.DECLINES)
     async with open_ledger(settings.database_url.get_secret_value(), service.telemetry) as ledger:
         processor = PaymentProcessor(
             ledger,
             settings.hmac_keys,
             settings.accepted_brands,
             lambda: datetime.now(UTC).date(),
-            service.telemetry.counter(semconv.DECLINES),
+            lambda reason: declines.add(1, ((semconv.DECLINE_REASON, reason),)),
         )
         service.add_readiness_check(ledger.check)
         service.add_servicer(

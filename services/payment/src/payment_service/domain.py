@@ -12,10 +12,8 @@ from datetime import date
 from enum import StrEnum
 from typing import Protocol
 
-from chassis import semconv
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from chassis.money import Money, parse_money
 from chassis.paging import Position
 from payment_service import cards
@@ -162,14 +160,14 @@ class PaymentProcessor:
 
     Attributes:
         hmac_keys: for the HMAC of cards. Repeats of charges under any other key are refused as another request.
-        declines: counts the keys whose charge was declined, by reason.
+        count_decline: called with the reason once for each key whose charge is declined.
     """
 
     ledger: Ledger
     hmac_keys: HmacKeys
     accepted_brands: Collection[Brand]
     today: Callable[[], date]
-    declines: Counter
+    count_decline: Callable[[str], None]
 
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge once per key and return the CHARGED entry.
@@ -190,7 +188,7 @@ class PaymentProcessor:
             return _require_charged(found, request, card_hmacs)
         recorded = await self.ledger.record(decision)
         if decision.reason is not None and not recorded.existing:
-            self.declines.add(1, ((semconv.DECLINE_REASON, decision.reason),))
+            self.count_decline(decision.reason)
         return _require_charged(recorded.entry, request, card_hmacs)
 
     async def resolve_or_fence(self, key: str) -> Recorded:
