@@ -11,11 +11,9 @@ from typing_extensions import override
 import checkout_service.__main__ as checkout
 from cart_service.service import CartService, OrderedCart
 from cart_service.store import MemoryCartStore
-from chassis import semconv
 from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
-from chassis.metrics import Counter
 from chassis.money import Money
 from chassis.retention import Retention
 from chassis.telemetry import Telemetry
@@ -153,7 +151,7 @@ class Payment:
     def __init__(self, writer: Any) -> None:
         brands = frozenset({Brand.VISA, Brand.MASTERCARD})
         self._processor = PaymentProcessor(
-            SqliteLedger(writer), HmacKeys.parse(_HMAC_KEY), brands, lambda: _TODAY, Counter(semconv.DECLINES)
+            SqliteLedger(writer), HmacKeys.parse(_HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
         )
 
     def register(self, service: SimulatedService) -> None:
