@@ -28,6 +28,7 @@
 {{- end -}}
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.routeCheck" (list . $services) -}}
+{{- include "shop.alertChecks" . -}}
 {{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}
 {{- fail "load.enabled: there is no service \"storefront\" to visit" -}}
 {{- end -}}

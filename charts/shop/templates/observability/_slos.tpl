@@ -1,0 +1,171 @@
+{{/* SLOs of the installed services, as JSON, each merged over the defaults. */}}
+{{- define "shop.slos" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- $slos := dict -}}
+{{- range $name, $own := .Values.slos -}}
+{{- if and (not (kindIs "invalid" $own)) (hasKey $services ($own | default dict).service) -}}
+{{- $slo := include "shop.merged" (list $.Values.sloDefaults $own) | fromJson -}}
+{{- $_ := set $slo "protocol" (get $services $own.service).protocol -}}
+{{- $_ := set $slos $name $slo -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $slos -}}
+{{- end -}}
+
+{{/* Bounds of the histograms of durations, in seconds: those of chassis.semconv. */}}
+{{- define "shop.latencyBounds" -}}
+[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
+{{- end -}}
+
+{{/* Statuses of gRPC that are faults of the server: those of chassis.serving. */}}
+{{- define "shop.serverFaults" -}}
+DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
+{{- end -}}
+
+{{- define "shop.alertChecks" -}}
+{{- if and .Values.observability.prometheusRule.enabled (not (include "shop.otlpEndpoint" .)) -}}
+{{- fail "observability.prometheusRule.enabled: there are no metrics; set telemetry.endpoint or observability.enabled" -}}
+{{- end -}}
+{{- $alertmanager := .Values.observability.alertmanager -}}
+{{- $receivers := list -}}
+{{- range $alertmanager.receivers }}{{ $receivers = append $receivers .name }}{{ end -}}
+{{- range list "pageReceiver" "ticketReceiver" -}}
+{{- if not (has (get $alertmanager .) $receivers) -}}
+{{- fail (printf "observability.alertmanager.%s: there is no receiver %q" . (get $alertmanager .)) -}}
+{{- end -}}
+{{- end -}}
+{{- $bounds := include "shop.latencyBounds" . | fromJsonArray -}}
+{{- range $name, $slo := include "shop.slos" . | fromJson -}}
+{{- if not (has ($slo.latencySeconds | float64) $bounds) -}}
+{{- fail (printf "slos.%s.latencySeconds: %v is none of the bounds of the histograms: %s" $name $slo.latencySeconds (join ", " $bounds)) -}}
+{{- end -}}
+{{- if and $slo.method (eq $slo.protocol "http") -}}
+{{- fail (printf "slos.%s.method: %s serves HTTP; use route" $name $slo.service) -}}
+{{- end -}}
+{{- if and $slo.route (eq $slo.protocol "grpc") -}}
+{{- fail (printf "slos.%s.route: %s serves gRPC; use method" $name $slo.service) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Recording rules and burn alerts of all SLOs. Rates over five minutes are recorded for each SLO; longer windows are
+     averages of these, weighted by traffic, so they need one rule for all SLOs and read few series. */}}
+{{- define "shop.sloRules" -}}
+{{- $slos := include "shop.slos" . | fromJson -}}
+{{- $namespace := .Release.Namespace -}}
+{{- $in := printf "k8s_namespace_name=%q" $namespace -}}
+- name: slo-rates
+  interval: 30s
+  rules:
+    {{- range $name, $slo := $slos }}
+    {{- $metric := "rpc_server_call_duration_seconds" }}
+    {{- $failed := printf "rpc_response_status_code=~%q" (include "shop.serverFaults" $) }}
+    {{- $calls := printf "%s,service_name=%q" $in $slo.service }}
+    {{- if eq $slo.protocol "http" }}
+    {{- $metric = "http_server_request_duration_seconds" }}
+    {{- $failed = "http_response_status_code=~\"5..\"" }}
+    {{- end }}
+    {{- with $slo.method }}{{ $calls = printf "%s,rpc_method=%q" $calls . }}{{ end }}
+    {{- with $slo.route }}{{ $calls = printf "%s,http_route=%q" $calls . }}{{ end }}
+    {{- /* Prometheus writes whole numbers as 1 when they are pushed, and as 1.0 when they are scraped. */}}
+    {{- $bound := printf "le=~\"%s(\\\\.0)?\"" (toString $slo.latencySeconds | replace "." "\\\\.") }}
+    - record: slo:requests:rate5m
+      expr: sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
+      labels: &{{ $name }} {slo: {{ $name }}, service_name: {{ $slo.service }}, k8s_namespace_name: {{ $namespace }}}
+    - record: slo:errors:rate5m
+      expr: >-
+        sum(rate({{ $metric }}_count{ {{- $calls }},{{ $failed -}} }[5m]))
+        or 0 * sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
+      labels: {<<: *{{ $name }}, objective: availability}
+    - record: slo:errors:rate5m
+      expr: >-
+        clamp_min(
+        sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
+        - sum(rate({{ $metric }}_bucket{ {{- $calls }},{{ $bound -}} }[5m])), 0)
+      labels: {<<: *{{ $name }}, objective: latency}
+    {{- range $objective := list "availability" "latency" }}
+    - record: slo:objective:ratio
+      expr: vector({{ get $slo $objective }})
+      labels: {<<: *{{ $name }}, objective: {{ $objective }}, severity: {{ $slo.severity }}}
+    {{- end }}
+    {{- end }}
+- name: slo-windows
+  interval: 30s
+  rules:
+    {{- range list "5m" "30m" "1h" "2h" "6h" }}
+    {{- include "shop.sloWindow" (list $in .) | nindent 4 }}
+    {{- end }}
+- name: slo-long-windows
+  interval: 2m
+  rules:
+    {{- range list "1d" "3d" }}
+    {{- include "shop.sloWindow" (list $in .) | nindent 4 }}
+    {{- end }}
+    {{- $byWindow := dict }}
+    {{- range $name, $slo := $slos }}
+    {{- $_ := set $byWindow $slo.window (append (get $byWindow $slo.window | default list) $name) }}
+    {{- end }}
+    {{- range $window, $names := $byWindow }}
+    {{- $selected := printf "%s,slo=~%q" $in (join "|" (sortAlpha $names)) }}
+    - record: slo:error_budget:remaining_ratio
+      expr: >-
+        1 - avg_over_time(slo:errors:rate5m{ {{- $selected -}} }[{{ $window }}:5m])
+        / ignoring (objective) group_left () (avg_over_time(slo:requests:rate5m{ {{- $selected -}} }[{{ $window }}:5m]) > 0)
+        / on (slo, service_name, k8s_namespace_name, objective) (1 - slo:objective:ratio{ {{- $selected -}} })
+    {{- end }}
+- name: slo-alerts
+  interval: 30s
+  rules:
+    {{- range list (list "1h" "5m" 14.4 "page") (list "6h" "30m" 6.0 "page") (list "1d" "2h" 3.0 "ticket") (list "3d" "6h" 1.0 "ticket") }}
+    {{- $long := index . 0 }}{{ $short := index . 1 }}{{ $factor := index . 2 }}
+    {{- $limit := printf "%v * (1 - slo:objective:ratio{%s})" $factor $in }}
+    - alert: ErrorBudgetBurn
+      expr: >-
+        slo:errors:ratio_rate{{ $long }}{ {{- $in -}} }
+        > on (slo, objective){{ if eq (index . 3) "page" }} group_left (severity){{ end }} {{ $limit }}
+        and on (slo, objective) slo:errors:ratio_rate{{ $short }}{ {{- $in -}} }
+        > on (slo, objective) {{ $limit }}
+        and on (slo, objective) sum_over_time(slo:errors:rate5m{ {{- $in -}} }[{{ $long }}]) * 30 >= 5
+      labels:
+        window: {{ $long }}
+        {{- if eq (index . 3) "ticket" }}
+        severity: ticket
+        {{- end }}
+      annotations:
+        summary: {{ printf "The error budget of {{ $labels.slo }} (%s) burns %v times as fast as it may" "{{ $labels.objective }}" $factor }}
+        description: >-
+          {{ printf "{{ $labels.service_name }}: {{ $value | humanizePercentage }} of the calls of the last %s failed, or were" $long }}
+          too slow, and so were those of the last {{ $short }}.
+    {{- end }}
+{{- end -}}
+
+{{/* The rule for a window of all SLOs: (list selector window). */}}
+{{- define "shop.sloWindow" -}}
+{{- $in := index . 0 -}}{{- $window := index . 1 -}}
+{{- $errors := printf "slo:errors:rate5m{%s}" $in -}}
+{{- $requests := printf "slo:requests:rate5m{%s}" $in -}}
+{{- if ne $window "5m" -}}
+{{- $errors = printf "avg_over_time(%s[%s])" $errors $window -}}
+{{- $requests = printf "avg_over_time(%s[%s])" $requests $window -}}
+{{- end -}}
+- record: slo:errors:ratio_rate{{ $window }}
+  expr: {{ $errors }} / ignoring (objective) group_left () ({{ $requests }} > 0)
+{{- end -}}
+
+{{/* All groups of rules as YAML, with the same links on every alert. */}}
+{{- define "shop.rules" -}}
+{{- $groups := include "shop.sloRules" . | fromYamlArray -}}
+{{- $groups = concat $groups (include "shop.symptomRules" . | fromYamlArray) -}}
+{{- range $groups }}{{ if kindIs "string" . }}{{ fail . }}{{ end }}{{ end -}}
+{{- $base := .Values.observability.runbookUrl | default "charts/shop/runbooks" -}}
+{{- range $group := $groups -}}
+{{- $dashboard := ternary "shop-orders" "shop-services" (has .name (list "orders" "letters" "reconciliation")) -}}
+{{- range .rules -}}
+{{- if .alert -}}
+{{- $_ := set .annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" $base) .alert) -}}
+{{- $_ := set .annotations "dashboard" (printf "/d/%s" $dashboard) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (dict "groups" $groups) -}}
+{{- end -}}

@@ -1,0 +1,217 @@
+{{/* Alerts on what is wrong in the shop, whether or not an SLO shows it. A page is for what customers notice now. Every
+     replica reports the counts of the journal or spool that it shares, so these are not summed. */}}
+{{- define "shop.symptomRules" -}}
+{{- $in := printf "k8s_namespace_name=%q" .Release.Namespace -}}
+{{- $service := "{{ $labels.service_name }}" -}}
+{{- $instance := "{{ $labels.service_instance_id }}" -}}
+- name: orders
+  interval: 30s
+  rules:
+    - alert: OrderOpenTooLong
+      expr: max(shop_orders_oldest_open_age_seconds{ {{- $in -}} }) > 60
+      for: 1m
+      labels: {severity: page}
+      annotations:
+        summary: An order is neither finished nor refused for more than a minute
+        description: Payment, shipping or checkout's database is down or slow, or an order fails every time.
+    - alert: RefundsNeeded
+      expr: max(shop_orders_unfinished{ {{- $in -}} ,shop_order_state="NEEDS_REFUND"}) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: A charge could not be released
+        description: Refund the orders in state NEEDS_REFUND by hand.
+    - alert: ReviewsNeeded
+      expr: max(shop_orders_unfinished{ {{- $in -}} ,shop_order_state="NEEDS_REVIEW"}) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: It is unknown whether charged orders were shipped
+        description: Settle the orders in state NEEDS_REVIEW by hand.
+    - alert: OutboxDelayed
+      expr: max(shop_outbox_oldest_age_seconds{ {{- $in -}} }) > 300
+      for: 1m
+      labels: {severity: ticket}
+      annotations:
+        summary: A confirmation, or the emptying of a cart, waits for more than five minutes
+        description: The e-mail or the cart service is down or too slow. Nothing is lost; all is sent when they work again.
+    - alert: DeadLetters
+      expr: max by (shop_notification_kind) (shop_outbox_dead_letters{ {{- $in -}} }) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: Notifications of orders failed for good
+        description: "{{ "{{ $value }}" }} of kind {{ "{{ $labels.shop_notification_kind }}" }} are not sent again by themselves."
+    - alert: ClockSetBack
+      expr: max(shop_orders_future{ {{- $in -}} }) > 0
+      for: 2m
+      labels: {severity: ticket}
+      annotations:
+        summary: Orders are dated in the future
+        description: The clock of checkout's database was ahead, or is behind now. Orders are processed all the same.
+- name: letters
+  interval: 30s
+  rules:
+    - alert: LettersNotSent
+      expr: max by (shop_email_letter_state) (shop_email_letters{ {{- $in -}} ,shop_email_letter_state=~"REFUSED|IN_DOUBT"}) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: The mail relay refused letters, or did not confirm them
+        description: "{{ "{{ $value }}" }} letters are {{ "{{ $labels.shop_email_letter_state }}" }}; they are not sent again by themselves."
+    - alert: LettersWait
+      # Without a relay letters wait by design: then there are no attempts.
+      expr: >-
+        max(shop_email_oldest_letter_age_seconds{ {{- $in -}} }) > 900
+        and sum(increase(shop_email_attempts_total{ {{- $in -}} }[10m])) > 0
+      for: 5m
+      labels: {severity: ticket}
+      annotations:
+        summary: Order confirmations wait for the mail relay for more than a quarter of an hour
+        description: The relay is down or defers letters. Nothing is lost; all are sent when it works again.
+- name: reconciliation
+  interval: 30s
+  rules:
+    # A run exports its result once; the next one follows within a quarter of an hour.
+    - alert: RecordsDisagree
+      expr: max by (shop_reconciliation_mismatch_kind) (max_over_time(shop_reconciliation_mismatches{ {{- $in -}} }[30m])) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: Orders, charges, shipments and e-mails disagree
+        description: "{{ "{{ $value }}" }} orders are {{ "{{ $labels.shop_reconciliation_mismatch_kind }}" }}."
+    - alert: NotReconciled
+      expr: >-
+        sum(count_over_time(shop_reconciliation_orders{ {{- $in -}} }[1d])) > 0
+        unless sum(count_over_time(shop_reconciliation_orders{ {{- $in -}} }[1h])) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: Records have not been compared for an hour, but were before
+        description: The job of the reconciliation fails or does not start.
+- name: saturation
+  interval: 30s
+  rules:
+    - alert: EventLoopLags
+      expr: >-
+        histogram_quantile(0.99, sum by (service_name, service_instance_id, le) (
+        rate(shop_event_loop_lag_seconds_bucket{ {{- $in -}} }[5m]))) > 0.1
+      for: 3m
+      labels: {severity: ticket}
+      annotations:
+        summary: "{{ $service }} gets too little CPU time, or something blocks its event loop"
+        description: Timers of {{ $instance }} run {{ "{{ $value | humanizeDuration }}" }} late (99th percentile).
+    - alert: PoolExhausted
+      expr: >-
+        max by (service_name, service_instance_id, db_client_connection_pool_name) (
+        min_over_time(db_client_connection_pending_requests{ {{- $in -}} }[2m])) > 0
+      for: 1m
+      labels: {severity: ticket}
+      annotations:
+        summary: Operations of {{ $service }} wait for a database connection
+        description: "The pool {{ "{{ $labels.db_client_connection_pool_name }}" }} of {{ $instance }} has had no idle connection for two minutes."
+    - alert: VolumeFillsUp
+      # Full within four days at the rate of the last six hours. Volumes below 20 % are left out: a burst of orders on
+      # them would be mistaken for a trend.
+      expr: >-
+        max by (service_name) (shop_store_volume_usage_bytes{ {{- $in -}} } / shop_store_volume_limit_bytes{ {{- $in -}} }) > 0.8
+        or predict_linear(max by (service_name) (shop_store_volume_usage_bytes{ {{- $in -}} })[6h:5m], 4 * 86400)
+        > max by (service_name) (shop_store_volume_limit_bytes{ {{- $in -}} })
+        and max by (service_name) (shop_store_volume_usage_bytes{ {{- $in -}} } / shop_store_volume_limit_bytes{ {{- $in -}} }) > 0.2
+      for: 30m
+      labels: {severity: ticket}
+      annotations:
+        summary: The volume of {{ $service }} is more than 80 % full, or will be full within four days
+        description: When it is full, every write fails. Nothing that was stored is lost.
+- name: stores
+  interval: 30s
+  rules:
+    - alert: DatabaseSlow
+      expr: >-
+        histogram_quantile(0.95, sum by (service_name, db_system_name, le) (
+        rate(db_client_operation_duration_seconds_bucket{ {{- $in -}} }[5m]))) > 0.25
+      for: 3m
+      labels: {severity: ticket}
+      annotations:
+        summary: {{ printf "Operations of %s on %s are slow" $service "{{ $labels.db_system_name }}" }}
+        description: "5 % of them take more than {{ "{{ $value | humanizeDuration }}" }}."
+    - alert: DatabaseFails
+      expr: >-
+        sum by (service_name, db_system_name) (rate(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m]))
+        / sum by (service_name, db_system_name) (rate(db_client_operation_duration_seconds_count{ {{- $in -}} }[5m])) > 0.05
+        and sum by (service_name, db_system_name) (
+        increase(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m])) >= 10
+      for: 1m
+      labels: {severity: ticket}
+      annotations:
+        summary: {{ printf "Operations of %s on %s fail" $service "{{ $labels.db_system_name }}" }}
+        description: "{{ "{{ $value | humanizePercentage }}" }} of the operations of the last five minutes failed."
+- name: replicas
+  interval: 30s
+  rules:
+    {{- $rpc := "rpc_server_call_duration_seconds_count" }}
+    {{- $http := "http_server_request_duration_seconds_count" }}
+    {{- $by := "sum by (service_name, service_instance_id, k8s_namespace_name)" }}
+    - record: instance:requests:rate5m
+      expr: {{ $by }} (rate({{ $rpc }}{ {{- $in -}} }[5m]) or rate({{ $http }}{ {{- $in -}} }[5m]))
+    - record: instance:errors:rate5m
+      expr: >-
+        {{ $by }} (rate({{ $rpc }}{ {{- $in -}} ,rpc_response_status_code=~"{{ include "shop.serverFaults" . }}"}[5m])
+        or rate({{ $http }}{ {{- $in -}} ,http_response_status_code=~"5.."}[5m]))
+        or 0 * instance:requests:rate5m{ {{- $in -}} }
+    - alert: ReplicaFails
+      {{- $errors := printf "instance:errors:rate5m{%s}" $in }}
+      {{- $requests := printf "instance:requests:rate5m{%s}" $in }}
+      # More than 5 % of its calls, five times the share of its siblings, and five calls in five minutes.
+      expr: >-
+        {{ $errors }} / {{ $requests }} > 0.05
+        and {{ $errors }} / {{ $requests }}
+        > 5 * (sum by (service_name) ({{ $errors }}) - on (service_name) group_right () {{ $errors }})
+        / (sum by (service_name) ({{ $requests }}) - on (service_name) group_right () {{ $requests }})
+        and {{ $errors }} * 300 >= 5
+      for: 1m
+      labels: {severity: ticket}
+      annotations:
+        summary: One replica of {{ $service }} fails much more often than its siblings
+        description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
+    {{- $paging := list }}
+    {{- range include "shop.slos" . | fromJson }}
+    {{- if eq .severity "page" }}{{ $paging = append $paging .service }}{{ end }}
+    {{- end }}
+    {{- range $name, $installed := include "shop.services" . | fromJson }}
+    {{- if or $installed.replicas $installed.autoscaling.enabled }}
+    - alert: MetricsMissing
+      expr: absent_over_time(process_memory_usage_bytes{ {{- $in -}} ,service_name="{{ $name }}"}[5m])
+      for: 1m
+      labels: {severity: {{ ternary "page" "ticket" (has $name $paging) }}, service_name: {{ $name }}}
+      annotations:
+        summary: "{{ $name }} has reported no metrics for five minutes"
+        description: No replica runs, or none reaches the collector. SLOs of {{ $name }} have no data meanwhile.
+    {{- end }}
+    {{- end }}
+- name: telemetry
+  interval: 30s
+  rules:
+    - alert: TelemetryDropped
+      expr: sum by (service_name, shop_telemetry_signal) (increase(shop_telemetry_dropped_total{ {{- $in -}} }[10m])) > 0
+      for: 5m
+      labels: {severity: ticket}
+      annotations:
+        summary: "{{ $service }} loses telemetry"
+        description: "The collector did not take {{ "{{ $value | humanize }}" }} {{ "{{ $labels.shop_telemetry_signal }}" }} in ten minutes. Orders are not affected."
+    {{- if .Values.observability.enabled }}
+    {{- $job := printf "job=~\"otel-collector|%s\"" (include "shop.name" (list . "otel-collector")) }}
+    - alert: CollectorDown
+      expr: absent(up{ {{- $job -}} } == 1)
+      for: 2m
+      labels: {severity: ticket}
+      annotations:
+        summary: The collector cannot be scraped
+        description: While it is down, services lose telemetry. Orders are not affected.
+    - alert: CollectorRefuses
+      # What follows these names depends on the collector's settings: nothing, a unit or `total`.
+      expr: >-
+        {{- range $i, $counter := list "receiver_refused_spans" "receiver_refused_metric_points" "receiver_refused_log_records" "exporter_send_failed_spans" "exporter_send_failed_metric_points" "exporter_send_failed_log_records" }}
+        {{ if $i }}or {{ end }}sum by (job) (rate({__name__=~"otelcol_{{ $counter }}(_.*)?",{{ $job }}}[5m])) > 0
+        {{- end }}
+      for: 5m
+      labels: {severity: ticket}
+      annotations:
+        summary: The collector loses telemetry
+        description: It has too little memory, or a store behind it does not take what it sends. Orders are not affected.
+    {{- end }}
+{{- end -}}
