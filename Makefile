@@ -105,6 +105,10 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
 	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
 
+.PHONY: promtool
+promtool:  ## Build promtool, with which alerts are tested, into .cache (needs Go)
+	@tests/chart/promtool.sh
+
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
 test: setup  ## Run every test
 	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.

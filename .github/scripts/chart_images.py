@@ -1,6 +1,6 @@
-"""Writes the published images into the chart's values.
+"""Writes the published images, and the URL of the runbooks, into the chart's values.
 
-    chart_images.py REGISTRY/REPOSITORY TAG values.yaml < digests.txt
+    chart_images.py REGISTRY/REPOSITORY TAG RUNBOOKS values.yaml < digests.txt
 
 Each line of the input is the name of an image and its digest. Edits lines, because `helm show values` prints the
 comments too.
@@ -35,10 +35,11 @@ def with_images(values: str, prefix: str, tag: str, digests: Mapping[str, str]) 
     return head + mark + services
 
 
-def main(prefix: str, tag: str, file: str) -> None:
+def main(prefix: str, tag: str, runbooks: str, file: str) -> None:
     digests = dict(line.split() for line in sys.stdin)
     values = Path(file)
-    values.write_text(with_images(values.read_text(), prefix, tag, digests))
+    text = with_images(values.read_text(), prefix, tag, digests)
+    values.write_text(replaced(r"^(  runbookUrl: ).*$", rf"\g<1>{runbooks}", text))
 
 
 if __name__ == "__main__":

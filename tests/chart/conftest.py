@@ -2,6 +2,8 @@
 
 import functools
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -134,3 +136,16 @@ def ports(values: Object) -> dict[str, int]:
 @pytest.fixture(scope="session")
 def database_services(values: Object) -> list[str]:
     return [name for name, entry in values["services"].items() if (entry or {}).get("store") == "postgresql"]
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """Return the path of promtool; skip the test without it, or fail it with REQUIRE_PROMTOOL."""
+    script = ROOT / "tests" / "chart" / "promtool.sh"
+    version = re.findall(r"^version=(\S+)", script.read_text(), re.MULTILINE)[0]
+    program = ROOT / ".cache" / f"promtool-{version}"
+    if not program.exists():
+        if os.environ.get("REQUIRE_PROMTOOL"):
+            pytest.fail(f"{program} is missing: make promtool builds it")
+        pytest.skip("promtool is missing: make promtool builds it, with Go")
+    return str(program)

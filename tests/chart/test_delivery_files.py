@@ -129,7 +129,10 @@ def test_a_release_builds_the_image_of_every_service_of_the_chart(values: dict[s
 def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_path: Path) -> None:
     chart = shutil.copytree(ROOT / "charts/shop", tmp_path / "shop")
     subprocess.run(
-        [sys.executable, SCRIPTS / "chart_images.py", "registry.example/owner/shop", "1.2.3", chart / "values.yaml"],
+        [
+            *(sys.executable, SCRIPTS / "chart_images.py", "registry.example/owner/shop", "1.2.3"),
+            *("https://git.example/runbooks", chart / "values.yaml"),
+        ],
         input="".join(f"{name} {DIGEST}\n" for name in images()),
         text=True,
         check=True,
@@ -148,11 +151,13 @@ def test_the_published_chart_names_its_images_by_registry_tag_and_digest(tmp_pat
         f"registry.example/owner/shop/{name}" for name in images()
     }
     assert "not-published" not in rendered
+    assert "  runbookUrl: https://git.example/runbooks\n" in (chart / "values.yaml").read_text()
 
 
 def test_a_chart_without_a_service_that_was_built_is_not_published(tmp_path: Path) -> None:
     values = shutil.copy(ROOT / "charts/shop/values.yaml", tmp_path)
-    command = [sys.executable, str(SCRIPTS / "chart_images.py"), "registry.example/shop", "1.2.3", str(values)]
+    program = [sys.executable, str(SCRIPTS / "chart_images.py")]
+    command = [*program, "registry.example/shop", "1.2.3", "https://git.example", str(values)]
     ended = subprocess.run(command, input=f"unknown {DIGEST}\n", capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "unknown" in ended.stderr

@@ -65,7 +65,7 @@ def test_third_party_images_have_the_tag_of_an_exact_patch_release(render: Any) 
 
 def test_the_tag_of_a_third_party_image_may_carry_its_digest(render: Any) -> None:
     pinned = {"image": {"tag": f"1.2.3@{DIGEST}"}}
-    components = dict.fromkeys(("collector", "jaeger", "prometheus", "loki", "grafana"), pinned)
+    components = dict.fromkeys(("collector", "jaeger", "prometheus", "loki", "alertmanager", "grafana"), pinned)
     manifests = render({"postgresql": pinned, "valkey": pinned, "observability": {"enabled": True, **components}})
     assert [image for image in third_party_images(manifests) if not re.search(rf":[^:@/]+@{DIGEST}$", image)] == []
 

@@ -83,7 +83,7 @@ OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
 ELSEWHERE = Pod("elsewhere", {"app.kubernetes.io/name": "x"}, {"kubernetes.io/metadata.name": "elsewhere"})
 GATEWAY = Pod("gateway", {"app": "gateway"}, {"kubernetes.io/metadata.name": "gateways"})
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, {"kubernetes.io/metadata.name": "kube-system"})
-ALL_PORTS = [50051, 50052, 8000, 8080, 8089, 5432, 6379, 4317, 16686, 9090, 3000, 8888, 8889, 3100, 4318]
+ALL_PORTS = [50051, 50052, 8000, 8080, 8089, 5432, 6379, 4317, 16686, 9090, 9093, 3000, 8888, 8889, 3100, 4318]
 
 
 def pods_of(manifests: Any) -> dict[str, Pod]:
@@ -159,6 +159,7 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
         ("prometheus", "otel-collector", 8888),
         ("prometheus", "jaeger", 8888),
         ("prometheus", "loki", 3100),
+        ("prometheus", "alertmanager", 9093),
     }
     manifests = render({"observability": {"enabled": True}})
     assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry

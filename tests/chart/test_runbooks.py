@@ -1,0 +1,103 @@
+"""Each alert has a runbook, whose commands and queries exist."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from chassis import semconv
+from shop_cli.__main__ import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "charts/shop/runbooks").glob("*.md"))
+SECTIONS = ["What it means", "How to look", "What to do", "How to see it is over"]
+EVERYTHING = {"observability": {"enabled": True, "prometheusRule": {"enabled": True}}}
+COMMANDS = {"kubectl", "shop", "date"}
+
+
+def rules_of(render: Any) -> list[dict[str, Any]]:
+    groups = render(EVERYTHING).one("PrometheusRule", "shop-rules")["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[list[str]]:
+    return [shlex.split(line) for block in blocks(page, "sh") for line in block.splitlines()]
+
+
+def test_every_alert_has_a_page(render: Any) -> None:
+    alerts = {rule["alert"] for rule in rules_of(render) if "alert" in rule}
+    assert {page.stem for page in PAGES} == alerts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_the_four_sections(page: Path) -> None:
+    sections = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)
+    assert page.read_text().startswith(f"# {page.stem}\n")
+    assert sections[1::2] == SECTIONS
+    assert all(text.strip() for text in sections[2::2])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_queries_read_series_and_labels_that_exist(render: Any, page: Path) -> None:
+    recorded = {rule["record"] for rule in rules_of(render) if "record" in rule}
+    exported = {series for metric in semconv.METRICS for series in metric.series} | recorded | {"up"}
+    labels = {key.replace(".", "_") for metric in semconv.METRICS for key in metric.attributes}
+    labels |= {"service_name", "service_instance_id", "slo", "objective", "job", "le", "__name__"}
+    # Labels of the collector's own metrics.
+    labels |= {"receiver", "exporter"}
+    for query in blocks(page, "promql"):
+        without_strings = re.sub(r'"[^"]*"', '""', query)
+        used = set(re.findall(r"(\w+)(?:=~|!~|!=|=)\"\"", without_strings))
+        groupings = r"\b(?:by|on|ignoring) \(([^)]*)\)"
+        used |= {label for group in re.findall(groupings, without_strings) for label in group.split(", ")}
+        assert used <= labels, query
+        without_labels = re.sub(rf"\{{[^}}]*\}}|\[[^]]*\]|{groupings}", " ", without_strings)
+        words = set(re.findall(r"\b[a-z_][a-z_0-9:]+\b(?!\s*\()", without_labels)) - {"by", "on", "and", "or", "sum"}
+        assert words <= exported, query
+
+
+def test_queries_parse(promtool: str, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"{page.stem}:{number}", "expr": query}
+        for page in PAGES
+        for number, query in enumerate(blocks(page, "promql"))
+    ]
+    assert rules
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]}))
+    result = subprocess.run(
+        [promtool, "check", "rules", str(tmp_path / "rules.yml")], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_the_shop_exist(page: Path) -> None:
+    for program, *arguments in commands(page):
+        assert program in COMMANDS
+        if program != "shop":
+            continue
+        group = typer.main.get_command(app(arguments))
+        command: Any = group
+        while hasattr(command, "commands"):
+            command = command.commands[arguments.pop(0)]
+        # Raises for an option or an argument that the command does not have.
+        command.make_context(command.name, arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_objects_in_the_commands_are_those_of_the_chart(render: Any, page: Path) -> None:
+    manifests = render(EVERYTHING)
+    objects = {f"{found['kind'].lower()}/{found['metadata']['name']}" for found in manifests.objects}
+    for arguments in commands(page):
+        for argument in arguments:
+            if re.match(r"(deployment|statefulset|service|cronjob)/", argument):
+                assert argument in objects
