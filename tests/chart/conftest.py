@@ -139,8 +139,8 @@ def database_services(values: Object) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def promtool() -> str:
-    """Return the path of promtool; skip the test without it, or fail it with REQUIRE_PROMTOOL."""
+def promtool() -> Callable[..., None]:
+    """Run promtool, which must succeed. Without it the test is skipped, or fails if REQUIRE_PROMTOOL is set."""
     script = ROOT / "tests" / "chart" / "promtool.sh"
     version = re.findall(r"^version=(\S+)", script.read_text(), re.MULTILINE)[0]
     program = ROOT / ".cache" / f"promtool-{version}"
@@ -148,4 +148,27 @@ def promtool() -> str:
         if os.environ.get("REQUIRE_PROMTOOL"):
             pytest.fail(f"{program} is missing: make promtool builds it")
         pytest.skip("promtool is missing: make promtool builds it, with Go")
-    return str(program)
+
+    def run(*arguments: str | Path) -> None:
+        result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rule_groups(render: Render) -> Callable[..., list[Object]]:
+    """Return the groups of recording rules and alerts that the chart renders with the given values."""
+
+    def groups(*, observability: Object | None = None, **values: Any) -> list[Object]:
+        everything = {"enabled": True, "prometheusRule": {"enabled": True}, **(observability or {})}
+        manifests = render({"observability": everything, **values})
+        return list(manifests.one("PrometheusRule", "shop-rules")["spec"]["groups"])
+
+    return groups
+
+
+@pytest.fixture(scope="session")
+def rules(rule_groups: Callable[..., list[Object]]) -> list[Object]:
+    """Return the recording rules and alerts of the chart's own values."""
+    return [rule for group in rule_groups() for rule in group["rules"]]

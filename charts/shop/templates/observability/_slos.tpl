@@ -71,7 +71,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
     {{- $bound := printf "le=~\"%s(\\\\.0)?\"" (toString $slo.latencySeconds | replace "." "\\\\.") }}
     - record: slo:requests:rate5m
       expr: sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
-      labels: &{{ $name }} {slo: {{ $name }}, service_name: {{ $slo.service }}, k8s_namespace_name: {{ $namespace }}}
+      labels: &{{ $name }} {slo: "{{ $name }}", service_name: "{{ $slo.service }}", k8s_namespace_name: "{{ $namespace }}"}
     - record: slo:errors:rate5m
       expr: >-
         sum(rate({{ $metric }}_count{ {{- $calls }},{{ $failed -}} }[5m]))
@@ -152,16 +152,16 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
   expr: {{ $errors }} / ignoring (objective) group_left () ({{ $requests }} > 0)
 {{- end -}}
 
-{{/* All groups of rules as YAML, with the same links on every alert. */}}
+{{/* All groups of rules as YAML, with the namespace and links on every alert. */}}
 {{- define "shop.rules" -}}
 {{- $groups := include "shop.sloRules" . | fromYamlArray -}}
 {{- $groups = concat $groups (include "shop.symptomRules" . | fromYamlArray) -}}
-{{- range $groups }}{{ if kindIs "string" . }}{{ fail . }}{{ end }}{{ end -}}
 {{- $base := .Values.observability.runbookUrl | default "charts/shop/runbooks" -}}
 {{- range $group := $groups -}}
 {{- $dashboard := ternary "shop-orders" "shop-services" (has .name (list "orders" "letters" "reconciliation")) -}}
 {{- range .rules -}}
 {{- if .alert -}}
+{{- $_ := set .labels "k8s_namespace_name" $.Release.Namespace -}}
 {{- $_ := set .annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" $base) .alert) -}}
 {{- $_ := set .annotations "dashboard" (printf "/d/%s" $dashboard) -}}
 {{- end -}}

@@ -177,7 +177,7 @@
     - alert: MetricsMissing
       expr: absent_over_time(process_memory_usage_bytes{ {{- $in -}} ,service_name="{{ $name }}"}[5m])
       for: 1m
-      labels: {severity: {{ ternary "page" "ticket" (has $name $paging) }}, service_name: {{ $name }}}
+      labels: {severity: {{ ternary "page" "ticket" (has $name $paging) }}, service_name: "{{ $name }}"}
       annotations:
         summary: "{{ $name }} has reported no metrics for five minutes"
         description: No replica runs, or none reaches the collector. SLOs of {{ $name }} have no data meanwhile.

@@ -1,0 +1,56 @@
+"""Alertmanager sends what values say, and inhibits alerts that follow from others."""
+
+import re
+from typing import Any
+
+import yaml
+
+EVERYTHING = {"observability": {"enabled": True}}
+
+
+def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, values: dict[str, Any]) -> None:
+    config = yaml.safe_load(render(EVERYTHING).one("ConfigMap", "shop-alertmanager")["data"]["alertmanager.yml"])
+    edges = set()
+    for rule in config["inhibit_rules"]:
+        source, target = (
+            dict(re.findall(r'^(\w+)=~?"(.*)"$', "\n".join(rule[side]), re.MULTILINE))
+            for side in ("source_matchers", "target_matchers")
+        )
+        assert source["alertname"] == target["alertname"] == "ErrorBudgetBurn"
+        if "service_name" in target:
+            assert source["severity"] == target["severity"]
+            edges |= {(target["service_name"], callee) for callee in source["service_name"].split("|")}
+        else:
+            assert (source["severity"], target["severity"]) == ("page", "ticket")
+            assert rule["equal"] == ["k8s_namespace_name", "slo"]
+    assert edges == {
+        (name, callee) for name, entry in values["services"].items() for callee in (entry or {}).get("calls", [])
+    }
+
+
+def test_alertmanager_sends_what_values_say(render: Any) -> None:
+    settings = {
+        "receivers": [{"name": "phone", "webhook_configs": [{"url_file": "/etc/alertmanager-secrets/url"}]}],
+        "pageReceiver": "phone",
+        "ticketReceiver": "phone",
+        "secret": "receivers",
+        "egress": [{"ports": [{"port": 443}]}],
+    }
+    manifests = render({"observability": {"enabled": True, "alertmanager": settings}})
+    config = yaml.safe_load(manifests.one("ConfigMap", "shop-alertmanager")["data"]["alertmanager.yml"])
+    assert config["receivers"] == settings["receivers"]
+    assert config["route"]["routes"][0]["receiver"] == "phone"
+    pod = manifests.pod("alertmanager")["spec"]
+    assert {"name": "secrets", "secret": {"secretName": "receivers"}} in pod["volumes"]
+    assert "/etc/alertmanager-secrets" in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert settings["egress"][0] in manifests.one("NetworkPolicy", "shop-alertmanager")["spec"]["egress"]
+
+
+def test_prometheus_sends_alerts_to_alertmanager_only_if_it_is_installed(render: Any) -> None:
+    for enabled in (True, False):
+        manifests = render({"observability": {"enabled": True, "alertmanager": {"enabled": enabled}}})
+        config = yaml.safe_load(manifests.one("ConfigMap", "shop-prometheus")["data"]["prometheus.yml"])
+        assert manifests.has("Deployment", "shop-alertmanager") == enabled
+        assert ("alerting" in config) == enabled
+        egress = manifests.one("NetworkPolicy", "shop-prometheus")["spec"]["egress"]
+        assert (9093 in [port["port"] for rule in egress for port in rule["ports"]]) == enabled

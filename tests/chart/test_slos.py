@@ -1,0 +1,105 @@
+"""SLOs: every method has one, values change them, and bad values are refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chassis import semconv
+from chassis.serving import _SERVER_FAULTS
+
+CALLS = "rpc_server_call_duration_seconds_count"
+PROTOS = Path(__file__).resolve().parents[2] / "protos" / "shop"
+
+
+def test_every_public_method_has_an_slo(values: dict[str, Any]) -> None:
+    methods = {
+        f"shop.{service}/{method}"
+        for text in (file.read_text() for file in PROTOS.glob("*.proto"))
+        for service, body in re.findall(r"^service (\w+) \{(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+        for method in re.findall(r"^ +rpc (\w+)", body, re.MULTILINE)
+    }
+    assert len(methods) > 10
+    slos = values["slos"].values()
+    assert {slo["method"] for slo in slos if "method" in slo} == methods
+    assert {slo["service"] for slo in slos if "method" not in slo} == {"storefront", "employee-api"}
+
+
+def objectives(rule_groups: Any, **slos: Any) -> dict[str, list[str]]:
+    """Return the SLOs that are rendered, each with the severities of its two objectives."""
+    found: dict[str, list[str]] = {}
+    for group in rule_groups(**slos):
+        for rule in group["rules"]:
+            if rule.get("record") == "slo:objective:ratio":
+                found.setdefault(rule["labels"]["slo"], []).append(f"{rule['expr']} {rule['labels']['severity']}")
+    return found
+
+
+def test_slos_are_changed_and_removed_by_values(rule_groups: Any) -> None:
+    changed = objectives(rule_groups, slos={"charge": {"availability": 0.9, "severity": "page"}, "get-ads": None})
+    assert changed["charge"] == ["vector(0.9) page", "vector(0.99) page"]
+    assert "get-ads" not in changed
+    assert "place-order" in changed
+
+
+def test_an_slo_of_a_service_that_is_not_installed_has_no_effect(rule_groups: Any) -> None:
+    assert "employee-api" in objectives(rule_groups)
+    assert "employee-api" not in objectives(rule_groups, services={"employee-api": None})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"slos": {"charge": {"latencySeconds": 0.3}}}, r"slos\.charge\.latencySeconds: 0\.3 is none of the bounds"),
+        ({"slos": {"storefront": {"method": "shop.A/B"}}}, r"slos\.storefront\.method: storefront serves HTTP"),
+        ({"slos": {"charge": {"route": "/"}}}, r"slos\.charge\.route: payment serves gRPC"),
+        ({"slos": {"mine": {"latency": 0.5}}}, "service"),
+        ({"slos": {"charge": {"availability": 99.9}}}, "availability"),
+        ({"slos": {"charge": {"window": "month"}}}, "window"),
+        ({"observability": {"prometheusRule": {"enabled": True}}}, r"prometheusRule\.enabled: there are no metrics"),
+        ({"observability": {"alertmanager": {"pageReceiver": "me"}}}, r'pageReceiver: there is no receiver "me"'),
+    ],
+)
+def test_bad_values_are_refused_with_the_name_of_the_field(render: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        render(values)
+
+
+@pytest.mark.parametrize("bound", semconv.SECONDS)
+def test_every_bound_of_the_histograms_may_be_a_threshold(rule_groups: Any, bound: float) -> None:
+    groups = rule_groups(slos={"charge": {"latencySeconds": bound}})
+    (label,) = re.findall(r'PaymentService/Charge\\?",le=~"([^"]+)"', str(groups).replace("\\\\", "\\"))
+    assert re.fullmatch(label.replace("\\\\", "\\"), f"{bound:g}")
+    assert re.fullmatch(label.replace("\\\\", "\\"), str(float(bound)))
+
+
+def test_rules_count_the_codes_that_make_a_server_span_an_error(rules: list[Any]) -> None:
+    counted = {codes for rule in rules for codes in re.findall(r'status_code=~"([A-Z_|]+)"', rule["expr"])}
+    assert [set(codes.split("|")) for codes in counted] == [_SERVER_FAULTS]
+
+
+def test_half_of_the_failures_that_may_be_leave_half_of_the_error_budget(
+    rule_groups: Any, promtool: Any, tmp_path: Path
+) -> None:
+    charges = 'k8s_namespace_name="shop",service_name="payment",rpc_method="shop.PaymentService/Charge"'
+    series = {'rpc_response_status_code="OK"': "0+9995x30", 'rpc_response_status_code="UNKNOWN"': "0+5x30"}
+    query = 'round(slo:error_budget:remaining_ratio{slo="charge",objective="availability"}, 0.001)'
+    labels = 'k8s_namespace_name="shop",objective="availability",service_name="payment",slo="charge"'
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f"{CALLS}{{{charges},{status}}}", "values": values} for status, values in series.items()
+        ],
+        "promql_expr_test": [
+            {"expr": query, "eval_time": "10m", "exp_samples": [{"labels": f"{{{labels}}}", "value": 0.5}]}
+        ],
+    }
+    groups = [group for group in rule_groups() if group["name"] in {"slo-rates", "slo-long-windows"}]
+    rules = [
+        rule for group in groups for rule in group["rules"] if rule.get("labels", {}).get("slo", "charge") == "charge"
+    ]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "slo", "rules": rules}]}))
+    (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [test]}))
+    promtool("test", "rules", tmp_path / "test.yml")
