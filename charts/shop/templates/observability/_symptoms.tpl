@@ -55,6 +55,16 @@
       annotations:
         summary: The mail relay refused letters, or did not confirm them
         description: "{{ "{{ $value }}" }} letters are {{ "{{ $labels.shop_email_letter_state }}" }}; they are not sent again by themselves."
+    - alert: MailRelayFails
+      expr: >-
+        sum(rate(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome=~"DEFERRED|NOT_SENT"}[5m]))
+        / sum(rate(shop_email_attempts_total{ {{- $in -}} }[5m])) > 0.5
+        and sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome=~"DEFERRED|NOT_SENT"}[5m])) >= 2
+      for: 1m
+      labels: {severity: ticket}
+      annotations:
+        summary: The mail relay does not take letters
+        description: "{{ "{{ $value | humanizePercentage }}" }} of the attempts of the last five minutes were deferred. Letters wait; none is lost."
     - alert: LettersWait
       # Without a relay letters wait by design: then there are no attempts.
       expr: >-
@@ -134,8 +144,7 @@
         sum by (service_name, db_system_name) (rate(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m]))
         / sum by (service_name, db_system_name) (rate(db_client_operation_duration_seconds_count{ {{- $in -}} }[5m])) > 0.05
         and sum by (service_name, db_system_name) (
-        increase(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m])) >= 10
-      for: 1m
+        increase(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m])) >= 5
       labels: {severity: ticket}
       annotations:
         summary: {{ printf "Operations of %s on %s fail" $service "{{ $labels.db_system_name }}" }}
