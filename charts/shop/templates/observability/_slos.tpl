@@ -157,13 +157,14 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- $groups := include "shop.sloRules" . | fromYamlArray -}}
 {{- $groups = concat $groups (include "shop.symptomRules" . | fromYamlArray) -}}
 {{- $base := .Values.observability.runbookUrl | default "charts/shop/runbooks" -}}
-{{- range $group := $groups -}}
-{{- $dashboard := ternary "shop-orders" "shop-services" (has .name (list "orders" "letters" "reconciliation")) -}}
+{{- $dashboards := dict "slo-alerts" "overview" "orders" "orders" "letters" "orders" "reconciliation" "orders" "stores" "stores" "telemetry" "collector" -}}
+{{- range $groups -}}
+{{- $dashboard := get $dashboards .name | default "services" -}}
 {{- range .rules -}}
 {{- if .alert -}}
 {{- $_ := set .labels "k8s_namespace_name" $.Release.Namespace -}}
 {{- $_ := set .annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" $base) .alert) -}}
-{{- $_ := set .annotations "dashboard" (printf "/d/%s" $dashboard) -}}
+{{- $_ := set .annotations "dashboard" (printf "/d/%s" (include "shop.name" (list $ $dashboard))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
