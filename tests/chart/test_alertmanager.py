@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-EVERYTHING = {"observability": {"enabled": True}}
+EVERYTHING = {"observability": {"enabled": True, "alertmanager": {"enabled": True}}}
 
 
 def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, values: dict[str, Any]) -> None:
@@ -30,6 +30,7 @@ def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, 
 
 def test_alertmanager_sends_what_values_say(render: Any) -> None:
     settings = {
+        "enabled": True,
         "receivers": [{"name": "phone", "webhook_configs": [{"url_file": "/etc/alertmanager-secrets/url"}]}],
         "pageReceiver": "phone",
         "ticketReceiver": "phone",

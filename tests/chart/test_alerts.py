@@ -13,7 +13,9 @@ from chassis import semconv
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parents[1] / "charts" / "shop"
 CASES: list[dict[str, Any]] = yaml.safe_load((HERE / "alert_cases.yaml").read_text())
-EVERYTHING = {"observability": {"enabled": True, "prometheusRule": {"enabled": True}}}
+EVERYTHING = {
+    "observability": {"enabled": True, "prometheusRule": {"enabled": True}, "alertmanager": {"enabled": True}}
+}
 BUDGET = "slo:error_budget:remaining_ratio"
 TESTED_SLOS = {"storefront", "place-order", "charge"}
 SHARED_STATE = (

@@ -161,7 +161,7 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
         ("prometheus", "loki", 3100),
         ("prometheus", "alertmanager", 9093),
     }
-    manifests = render({"observability": {"enabled": True}})
+    manifests = render({"observability": {"enabled": True, "alertmanager": {"enabled": True}}})
     assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
 
 

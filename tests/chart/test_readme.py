@@ -31,7 +31,9 @@ def test_the_graph_shows_every_call_and_store(values: dict[str, Any]) -> None:
 def test_the_table_of_components_has_the_names_and_ports_of_the_services(render: Any, values: dict[str, Any]) -> None:
     rendered = {
         f"{found['metadata']['name']}:{port['port']}"
-        for found in render({"observability": {"enabled": True}, "load": {"enabled": True}}).all("Service")
+        for found in render(
+            {"observability": {"enabled": True, "alertmanager": {"enabled": True}}, "load": {"enabled": True}}
+        ).all("Service")
         for port in found["spec"]["ports"]
         if found["metadata"]["name"].removeprefix("shop-") not in values["services"]
     }

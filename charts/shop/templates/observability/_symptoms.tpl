@@ -202,7 +202,7 @@
       annotations:
         summary: "{{ $service }} loses telemetry"
         description: "The collector did not take {{ "{{ $value | humanize }}" }} {{ "{{ $labels.shop_telemetry_signal }}" }} in ten minutes. Orders are not affected."
-    {{- if .Values.observability.enabled }}
+    {{- if include "shop.collects" . }}
     {{- $job := printf "job=~\"otel-collector|%s\"" (include "shop.name" (list . "otel-collector")) }}
     - alert: CollectorDown
       expr: absent(up{ {{- $job -}} } == 1)
