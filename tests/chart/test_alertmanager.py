@@ -29,7 +29,7 @@ def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, 
 
 
 def test_alertmanager_sends_what_values_say(render: Any) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "enabled": True,
         "receivers": [{"name": "phone", "webhook_configs": [{"url_file": "/etc/alertmanager-secrets/url"}]}],
         "pageReceiver": "phone",
