@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 
 import grpc
 import pytest
@@ -214,6 +215,18 @@ def test_a_process_has_a_version_and_an_instance_id_of_its_own(collector: Collec
             "0.1.0",
         )
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
+def test_a_process_whose_package_has_no_metadata_has_no_version(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)  # as in the images, which have only the sources of the project's packages
+
+    monkeypatch.setattr("chassis.otlp_sdk.version", version)
+    start().shutdown()
+    assert "service.version" not in resource_of(collector)
 
 
 @pytest.mark.parametrize("protocol", ["grpc"], indirect=True)

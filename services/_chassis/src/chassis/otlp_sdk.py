@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from uuid import uuid4
 
@@ -97,11 +98,9 @@ def start_export(service_name: str, settings: OtlpSettings, propagation: Propaga
 
 def _resource(service_name: str) -> Resource:
     """Return the resource of this process: OTEL_RESOURCE_ATTRIBUTES overrides all but the name."""
-    defaults = {
-        "service.namespace": "shop",
-        "service.version": version("shop-chassis"),  # all packages of the project have the same
-        "service.instance.id": str(uuid4()),
-    }
+    defaults = {"service.namespace": "shop", "service.instance.id": str(uuid4())}
+    with suppress(PackageNotFoundError):  # images have the sources without metadata; the chart names their version
+        defaults["service.version"] = version("shop-chassis")  # all packages of the project have the same
     named = Resource({"service.name": service_name})
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
