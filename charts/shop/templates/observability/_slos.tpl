@@ -92,14 +92,14 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 - name: slo-windows
   interval: 30s
   rules:
-    {{- range list "5m" "30m" "1h" "2h" "6h" }}
-    {{- include "shop.sloWindow" (list $in .) | nindent 4 }}
+    {{- range list (list "5m" 10) (list "30m" 60) (list "1h" 120) (list "2h" 240) (list "6h" 720) }}
+    {{- include "shop.sloWindow" (prepend . $in) | nindent 4 }}
     {{- end }}
 - name: slo-long-windows
   interval: 2m
   rules:
-    {{- range list "1d" "3d" }}
-    {{- include "shop.sloWindow" (list $in .) | nindent 4 }}
+    {{- range list (list "1d" 2880) (list "3d" 8640) }}
+    {{- include "shop.sloWindow" (prepend . $in) | nindent 4 }}
     {{- end }}
     {{- $byWindow := dict }}
     {{- range $name, $slo := $slos }}
@@ -139,13 +139,14 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
     {{- end }}
 {{- end -}}
 
-{{/* The rule for a window of all SLOs: (list selector window). */}}
+{{/* The rule for a window of all SLOs: (list selector window samples). The time before the first sample counts as free of
+     errors: otherwise a minute of errors in the first hour after an install would be a high share of every window. */}}
 {{- define "shop.sloWindow" -}}
-{{- $in := index . 0 -}}{{- $window := index . 1 -}}
+{{- $in := index . 0 -}}{{- $window := index . 1 -}}{{- $samples := index . 2 -}}
 {{- $errors := printf "slo:errors:rate5m{%s}" $in -}}
 {{- $requests := printf "slo:requests:rate5m{%s}" $in -}}
 {{- if ne $window "5m" -}}
-{{- $errors = printf "avg_over_time(%s[%s])" $errors $window -}}
+{{- $errors = printf "sum_over_time(%s[%s]) / %d" $errors $window $samples -}}
 {{- $requests = printf "avg_over_time(%s[%s])" $requests $window -}}
 {{- end -}}
 - record: slo:errors:ratio_rate{{ $window }}
