@@ -67,10 +67,10 @@ INCIDENTS = (
             burns("place-order"),
             Question(
                 "services",
-                "Duration, 99th percentile",
+                "Calls between services",
                 {},
-                some("payment", 1),
-                "payment is slow, and its callers with it",
+                some("shop-payment: Failed", 0.3),
+                "checkout's calls to payment fail",
             ),
             Question(
                 "service",
