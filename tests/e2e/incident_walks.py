@@ -93,9 +93,9 @@ INCIDENTS = (
         "one of three replicas of product-catalog fails",
         add_failing_replica,
         remove_failing_replica,
-        "ErrorBudgetBurn(get-product)",
-        400,
-        frozenset({"ErrorBudgetBurn(get-product)"}),
+        "ReplicaFails(product-catalog)",
+        240,
+        frozenset(f"ErrorBudgetBurn({slo})" for slo in ("get-product", "place-order", "storefront")),
         (
             burns("get-product"),
             Question("services", "Failed requests", {}, some("product-catalog", 0.05), "product-catalog itself fails"),
@@ -140,11 +140,11 @@ INCIDENTS = (
         "Valkey killed",
         kill_valkey,
         start_valkey,
-        "ErrorBudgetBurn(storefront)",
+        "DatabaseFails(cart)",
         180,
         frozenset(f"ErrorBudgetBurn({slo})" for slo in ("storefront", "place-order", "get-cart", "add-item")),
         (
-            burns("storefront"),
+            burns("place-order"),
             Question(
                 "services",
                 "Calls between services",
@@ -165,8 +165,8 @@ INCIDENTS = (
         "checkout starved of CPU",
         starve_checkout,
         feed_checkout,
-        "ErrorBudgetBurn(place-order)",
-        400,
+        "EventLoopLags(checkout)",
+        360,
         frozenset({"ErrorBudgetBurn(place-order)", "ErrorBudgetBurn(storefront)", "OrderOpenTooLong"}),
         (
             burns("place-order"),

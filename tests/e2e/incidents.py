@@ -98,6 +98,7 @@ class Report:
     began: float
     ended: float = 0.0
     detected: Firing | None = None
+    pages: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -108,7 +109,9 @@ class Report:
             detected = self.detected.began - self.began
             resolved = (self.detected.ended or float("nan")) - self.ended
         verdict = "; ".join(self.problems) or "as expected"
-        return f"| {self.incident.name} | {self.incident.alert} | {detected:.0f} s | {resolved:.0f} s | {verdict} |"
+        pages = ", ".join(self.pages) or "none"
+        times = f"{detected:.0f} s | {resolved:.0f} s"
+        return f"| {self.incident.name} | {self.incident.alert} | {times} | {pages} | {verdict} |"
 
 
 # ------------------------------------------------------------------ faults
@@ -210,7 +213,8 @@ def run(incident: Incident, cluster: Cluster, recorder: AlertRecorder, prometheu
     pages = {firing.name for firing in recorder.since(report.began) if firing.paged}
     for name in sorted(pages - incident.pages):
         report.problems.append(f"{name} paged too")
-    say(f"pages: {', '.join(sorted(pages)) or 'none'}")
+    report.pages = sorted(pages)
+    say(f"pages: {', '.join(report.pages) or 'none'}")
     others = {firing.name for firing in recorder.since(report.began)} - pages
     say(f"tickets and inhibited alerts: {', '.join(sorted(others)) or 'none'}")
     return report
@@ -270,8 +274,8 @@ def main(namespace: str, release: str, prometheus: str, alertmanager: str, *name
     recorder.close()
     for report in _unresolved(reports):
         report.problems.append("did not resolve")
-    print("\n| incident | alert | detected after | resolved after the fault's end | verdict |")  # noqa: T201
-    print("|---|---|---|---|---|")  # noqa: T201
+    print("\n| incident | alert | detected after | resolved after the fault's end | pages | verdict |")  # noqa: T201
+    print("|---|---|---|---|---|---|")  # noqa: T201
     for report in reports:
         print(report.row)  # noqa: T201
     return 1 if any(report.problems for report in reports) else 0
