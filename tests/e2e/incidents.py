@@ -193,7 +193,7 @@ def _patch_checkout(cluster: Cluster, change: Mapping[str, str]) -> None:
 def run(incident: Incident, cluster: Cluster, recorder: AlertRecorder, prometheus: str) -> Report:
     """Run one incident until its fault has ended."""
     say(f"== {incident.name}")
-    wait_for(lambda: not _firing(recorder, incident.alert), _RESOLVE_WITHIN_SECONDS)  # of an earlier incident
+    wait_for(lambda: not _disturbed(recorder, incident), _RESOLVE_WITHIN_SECONDS)  # by an earlier incident
     report = Report(incident, time.time())
     incident.start(cluster)
     wait_for(lambda: bool(_firing(recorder, incident.alert)), incident.within_seconds - (time.time() - report.began))
@@ -249,6 +249,11 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 
 def _firing(recorder: AlertRecorder, alert: str) -> list[Firing]:
     return [firing for firing in recorder.active() if firing.name == alert]
+
+
+def _disturbed(recorder: AlertRecorder, incident: Incident) -> bool:
+    pages = any(firing.labels.get("severity") == "page" for firing in recorder.active())
+    return pages or bool(_firing(recorder, incident.alert))
 
 
 def _unresolved(reports: list[Report]) -> list[Report]:
