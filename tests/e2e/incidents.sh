@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the shop with customers, all signals and a mail relay, and runs incidents.py on it: about half an hour.
+# Installs the shop with customers, all signals and a mail relay, and runs incidents.py on it: about three quarters of an
+# hour. Then runs the commands of the runbooks.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (incidents, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
@@ -31,3 +32,5 @@ echo "customers arrive for $warm_up s before the first incident"
 sleep "$warm_up"
 python3 tests/e2e/dashboards.py http://127.0.0.1:19090
 python3 tests/e2e/incidents.py "$namespace" "$release" http://127.0.0.1:19090 http://127.0.0.1:19093 "$@"
+echo "the commands of the runbooks"
+python3 tests/e2e/runbooks.py "$namespace" "$release"

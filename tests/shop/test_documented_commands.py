@@ -19,7 +19,7 @@ from shop_cli.local.workspace import discover, find
 from shop_testkit.running_shop import RunningShop
 
 ROOT = Path(__file__).parents[2]
-LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl"}
+LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl", "date"}
 # Commands that take too long, never end or need a cluster: the file that runs the same, and the text there that does.
 RUN_ELSEWHERE = {
     r"make check": (".ci/run", "make check"),
@@ -47,6 +47,12 @@ RUN_ELSEWHERE = {
     r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
     r"kubectl .*(wait pod|scale|rollout \w+) .*": ("tests/e2e/backup.sh", "documented "),
     r"shop reconcile .*": ("tests/e2e/backup.sh", "documented "),
+    r"shop (orders|letters) (show|requeue) (ORDER|LETTER)": (
+        "services/_cli/tests/test_commands.py",
+        '"orders", "requeue"',
+    ),
+    r"shop letters list .*": ("services/_cli/tests/test_commands.py", '"letters", "list"'),
+    r"kubectl .* create secret generic telemetry-headers .*": ("tests/chart/test_bring_your_own.py", "headersSecret"),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }
 
@@ -91,6 +97,8 @@ def local_commands(document: str) -> list[str]:
 @pytest.mark.parametrize("document", documents())
 def test_every_documented_command_is_run_by_something(document: str) -> None:
     run_here = local_commands(document)
+    if document.startswith("charts/shop/runbooks/"):  # those of a cluster are run by tests/e2e/runbooks.py
+        run_here += [each for each in commands_of(document) if each.startswith("kubectl ")]
     assert [each for each in commands_of(document) if each not in run_here and not is_run_elsewhere(each)] == []
 
 
@@ -98,6 +106,10 @@ def test_every_documented_command_is_run_by_something(document: str) -> None:
 def test_a_command_that_is_run_elsewhere_is_there(pattern: str) -> None:
     file, text = RUN_ELSEWHERE[pattern]
     assert text in (ROOT / file).read_text()
+
+
+def test_the_commands_of_runbooks_are_run_on_a_cluster() -> None:
+    assert "tests/e2e/runbooks.py" in (ROOT / "tests/e2e/incidents.sh").read_text()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -145,9 +145,12 @@ async def test_retries_are_counted_where_they_arrive(recorded: Recorded) -> None
     assert counter.values == {(("rpc.method", "shop.CartService/GetCart"),): 2}
 
 
-async def test_a_failed_call_is_recorded_with_its_status_and_the_peer(recorded: Recorded) -> None:
+@pytest.mark.parametrize(("sent", "recorded_as"), [("CART_FULL", "CART_FULL"), ("CARD_4929530463957262", "NOT_FOUND")])
+async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_known(
+    recorded: Recorded, sent: str, recorded_as: str
+) -> None:
     async def fail(_context: Context) -> cart_pb2.Cart:
-        raise CartLost("lost")
+        raise CartLost("lost", reason=sent)
 
     async with serve((REGISTER, Carts(fail))) as address:
         with pytest.raises(errors.NotFound):
@@ -161,7 +164,7 @@ async def test_a_failed_call_is_recorded_with_its_status_and_the_peer(recorded: 
         "error.type": "NOT_FOUND",
     }
     [span] = recorded.spans()
-    assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": "CART_LOST"}.items()
+    assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": recorded_as}.items()
 
 
 async def test_trailing_metadata_is_available_after_the_response() -> None:

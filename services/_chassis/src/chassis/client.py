@@ -14,7 +14,7 @@ from chassis import calls, semconv
 from chassis.errors import DeadlineExceeded
 from chassis.metrics import Attributes
 from chassis.propagation import baggage_attributes
-from chassis.status import from_rpc_error
+from chassis.status import from_rpc_error, recorded_reason
 from chassis.telemetry import Telemetry
 
 _OPTIONS = (
@@ -190,7 +190,7 @@ class _Call:
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             domain_error = from_rpc_error(error)
-            span.set_attribute(semconv.ERROR_REASON, domain_error.reason)
+            span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
             raise domain_error from None  # AioRpcError's own text may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"

@@ -25,7 +25,7 @@ from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
 from chassis.metrics import Attributes
 from chassis.propagation import baggage_attributes
-from chassis.status import code_of, to_status
+from chassis.status import code_of, recorded_reason, to_status
 from chassis.telemetry import Telemetry
 from chassis.text import text_check
 
@@ -208,10 +208,7 @@ class _Method:
 
     def _set_reason(self, span: Span, error: Exception) -> None:
         if span.is_recording():
-            # The text of an unexpected error may contain anything, so only its type is recorded.
-            span.set_attribute(
-                semconv.ERROR_REASON, error.reason if isinstance(error, DomainError) else type(error).__name__
-            )
+            span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
 
     def _record(self, span: Span, code: str, seconds: float) -> None:
         if span.is_recording():

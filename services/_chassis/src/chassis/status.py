@@ -8,6 +8,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from chassis import errors
+from shop_internal.error_reasons_pb2 import ErrorReason
 
 DOMAIN = "shop"
 _STATUS_DETAILS_KEY = "grpc-status-details-bin"
@@ -26,6 +27,7 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 _KINDS = {code: kind for kind, code in _CODES.items()}
+_REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
@@ -34,6 +36,16 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
         if kind in _CODES:
             return _CODES[kind]
     return grpc.StatusCode.INTERNAL
+
+
+def recorded_reason(error: Exception) -> str:
+    """Return what a span says of an error: its reason if it is one of ours, otherwise the kind of error.
+
+    The text of an unexpected error, and the reason from a service outside this project, may contain anything.
+    """
+    if not isinstance(error, errors.DomainError):
+        return type(error).__name__
+    return error.reason if error.reason in _REASONS else error.default_reason
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:

@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode
 from chassis import semconv
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
+from chassis.status import recorded_reason
 from chassis.telemetry import Telemetry
 from checkout_service.background import Circuits, QueueWorker, Turns, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
@@ -196,7 +197,7 @@ class Outbox:
                 await self._send(item.kind, item.placed)
             except DomainError as error:
                 span.set_status(StatusCode.ERROR)
-                span.set_attribute(semconv.ERROR_REASON, error.reason)
+                span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
 
     async def _send(self, kind: str, placed: PlacedOrder) -> None:
