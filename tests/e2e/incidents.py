@@ -252,8 +252,9 @@ def _firing(recorder: AlertRecorder, alert: str) -> list[Firing]:
 
 
 def _disturbed(recorder: AlertRecorder, incident: Incident) -> bool:
-    pages = any(firing.labels.get("severity") == "page" for firing in recorder.active())
-    return pages or bool(_firing(recorder, incident.alert))
+    # The page on six hours ends half an hour after the errors; it is not a new one then.
+    pages = [firing for firing in recorder.active() if firing.labels.get("severity") == "page"]
+    return any(page.labels.get("window") != "6h" for page in pages) or bool(_firing(recorder, incident.alert))
 
 
 def _unresolved(reports: list[Report]) -> list[Report]:
