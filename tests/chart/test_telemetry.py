@@ -246,7 +246,7 @@ def test_an_endpoint_s_protocol_headers_and_certificates_are_the_sdk_s_variables
         "protocol": "http/protobuf",
         "headersSecret": {"name": "token"},
         "tls": {"caSecret": {"name": "ca", "key": "bundle.pem"}, "clientSecret": "client"},
-        "propagators": "tracecontext",
+        "propagators": "tracecontext,b3",
     }
     manifests = render({"telemetry": telemetry})
     environment = manifests.environment("cart")
@@ -254,7 +254,7 @@ def test_an_endpoint_s_protocol_headers_and_certificates_are_the_sdk_s_variables
     assert environment["OTEL_EXPORTER_OTLP_CERTIFICATE"] == "/etc/shop-otlp/ca.crt"
     assert environment["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"] == "/etc/shop-otlp/tls.crt"
     assert environment["OTEL_EXPORTER_OTLP_CLIENT_KEY"] == "/etc/shop-otlp/tls.key"
-    assert environment["OTEL_PROPAGATORS"] == "tracecontext"
+    assert environment["OTEL_PROPAGATORS"] == "tracecontext,b3"
     headers = manifests.variables("cart")["OTEL_EXPORTER_OTLP_HEADERS"]
     assert headers["valueFrom"] == {"secretKeyRef": {"name": "token", "key": "headers"}}
     job = manifests.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]["template"]
@@ -282,7 +282,7 @@ COLLECTOR = {"collector": {"enabled": True}}
         ({"telemetry": {"protocol": "http/protobuf"}}, "telemetry.protocol"),
         ({"telemetry": {"protocol": "http/json"}}, "protocol"),
         ({"telemetry": {"sampling": "all"}}, "sampling"),
-        ({"telemetry": {"propagators": "b3"}}, "propagators"),
+        ({"telemetry": {"propagators": "xray"}}, "propagators"),
         ({"observability": COLLECTOR}, "observability.collector.exportTo"),
         ({"observability": {"collector": {"exportTo": {"logs": "http://loki"}}}}, "observability.collector.enabled"),
         ({"observability": {"collector": {"exportTo": {"logs": "loki:3100"}}}}, "logs"),
