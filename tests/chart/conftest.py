@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "shop"
 VALUES_FILES = [*sorted((CHART / "ci").glob("*.yaml")), CHART / "values-production.yaml"]
 
+# Ten times as fast as the one written in Python, which the renders would spend most of their time in.
+LOADER = yaml.CSafeLoader
+
 Object = dict[str, Any]
 
 
@@ -96,7 +99,7 @@ def render(helm: Helm) -> Render:
     def cached(values: str, name: str, namespace: str) -> Manifests:
         files = helm("render", values=json.loads(values), name=name, namespace=namespace)
         notes = files.pop("shop/templates/NOTES.txt")
-        objects = [loaded for text in files.values() for loaded in yaml.safe_load_all(text) if loaded]
+        objects = [loaded for text in files.values() for loaded in yaml.load_all(text, LOADER) if loaded]
         hooks = [loaded for loaded in objects if "helm.sh/hook" in loaded["metadata"].get("annotations", {})]
         return Manifests([loaded for loaded in objects if loaded not in hooks], hooks, notes)
 
