@@ -30,7 +30,8 @@ kubectl --namespace "$namespace" port-forward "service/$release-prometheus" 1909
 kubectl --namespace "$namespace" port-forward "service/$release-alertmanager" 19093:9093 >/dev/null & forwards+=($!)
 echo "customers arrive for $warm_up s before the first incident"
 sleep "$warm_up"
-python3 tests/e2e/dashboards.py http://127.0.0.1:19090
 python3 tests/e2e/incidents.py "$namespace" "$release" http://127.0.0.1:19090 http://127.0.0.1:19093 "$@"
+echo "every query of the dashboards has a result"
+python3 tests/e2e/dashboards.py http://127.0.0.1:19090
 echo "the commands of the runbooks"
 python3 tests/e2e/runbooks.py "$namespace" "$release"
