@@ -5,7 +5,7 @@
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (incidents, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
 #   WARM_UP_SECONDS      of customers before the first incident (120)
-#   incidents.sh [NAME...]   only these incidents
+#   incidents.sh [NAME...]   only these incidents; the dashboards of error budgets need ten minutes
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
