@@ -50,7 +50,7 @@ def migrated_postgres(postgres_process: str) -> Iterator[str]:
 def emptied_postgres(migrated_postgres: str) -> str:
     """The same database, with its tables emptied."""
     with psycopg.connect(migrated_postgres) as connection:
-        connection.execute("TRUNCATE users, tasks, comments, activities, sessions")
+        connection.execute("TRUNCATE users, tasks, activities, failure_counts, stored_responses CASCADE")
     return migrated_postgres
 
 

@@ -14,7 +14,19 @@ from employee_api.database import MIGRATIONS
 from employee_api.users.repository import NewUser, UserRepository
 from shop_testkit.employee_api import Api
 
-TABLES = {"users", "tasks", "comments", "activities", "sessions"}
+TABLES = {
+    "activities",
+    "api_tokens",
+    "comments",
+    "devices",
+    "failure_counts",
+    "sessions",
+    "sign_ins",
+    "single_use_links",
+    "stored_responses",
+    "tasks",
+    "users",
+}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

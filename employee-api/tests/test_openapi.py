@@ -66,7 +66,7 @@ async def test_every_route_is_described(api_on_sqlite: Api) -> None:
         ("enforce", "/api/auth/login", "post", "200 400 401 429 500"),
         ("off", "/api/auth/register", "post", "201 400 409 500"),
         ("off", "/api/auth/users", "get", "200 500"),
-        ("enforce", "/api/auth/users", "get", "200 401 500"),
+        ("enforce", "/api/auth/users", "get", "200 401 403 500"),
         ("off", "/api/auth/users/{id}", "delete", "200 404 500"),
         ("enforce", "/api/auth/users/{id}", "delete", "200 401 403 404 409 500"),
         ("off", "/api/export/tasks", "get", "200 400 429 500"),

@@ -11,9 +11,14 @@ SESSION_COOKIE = "__Host-session"
 
 
 class Access(Enum):
-    """What an operation requires of its caller when `AUTH_MODE` is `enforce`."""
+    """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
+
+    SELF is for what concerns only the caller: it requires a session, SESSION also that a management role has approved
+    its user.
+    """
 
     OPEN = "open"
+    SELF = "self"
     SESSION = "session"
     MANAGEMENT = "management"
 
@@ -24,3 +29,17 @@ class Actor:
 
     id: uuid.UUID
     role: str
+    approved: bool = True
+
+    @property
+    def manages(self) -> bool:
+        """Whether the user has a management role."""
+        return self.role in MANAGEMENT_ROLES
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Where a request comes from: the client's address, and what it says of its program, cut to a sane length."""
+
+    address: str
+    user_agent: str

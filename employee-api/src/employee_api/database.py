@@ -1,12 +1,58 @@
-"""The migrations, and connections for worker threads; `chassis.database` opens the pool and migrates."""
+"""The migrations, transactions, and connections for worker threads; `chassis.database` opens the pool and migrates."""
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class SharedTransaction:
+    """One transaction for everything that a request changes; it begins with the first change."""
+
+    def __init__(self, engine: AsyncEngine, stack: AsyncExitStack) -> None:
+        self._engine = engine
+        self._stack = stack
+        self._connection: AsyncConnection | None = None
+
+    async def connection(self) -> AsyncConnection:
+        """Return its connection."""
+        if self._connection is None:
+            self._connection = await self._stack.enter_async_context(self._engine.begin())
+        return self._connection
+
+
+_shared: ContextVar[SharedTransaction | None] = ContextVar("shared_transaction", default=None)
+
+
+@asynccontextmanager
+async def shared_transaction(engine: AsyncEngine) -> AsyncIterator[SharedTransaction]:
+    """Join every `transaction` of the block into one, which is committed at its end, or rolled back after an error."""
+    async with AsyncExitStack() as stack:
+        shared = SharedTransaction(engine, stack)
+        token = _shared.set(shared)
+        try:
+            yield shared
+        finally:
+            _shared.reset(token)
+
+
+@asynccontextmanager
+async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Run the block in a transaction of its own, or in a savepoint of the shared one."""
+    shared = _shared.get()
+    if shared is None:
+        async with engine.begin() as connection:
+            yield connection
+    else:
+        connection = await shared.connection()
+        async with connection.begin_nested():
+            yield connection
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:

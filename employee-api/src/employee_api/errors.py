@@ -66,6 +66,13 @@ class ManagementRoleRequired(DomainError):
         super().__init__("Not allowed", reason="LEADERS_ONLY")
 
 
+class ApprovalRequired(DomainError):
+    """The session's user has registered, and no management role has given them a role yet."""
+
+    def __init__(self) -> None:
+        super().__init__("Your account awaits approval")
+
+
 class UserNotFound(NotFound):
     """No user has that id."""
 
@@ -119,6 +126,7 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     InvalidArgument: HTTPStatus.BAD_REQUEST,
     InvalidCredentials: HTTPStatus.UNAUTHORIZED,
     AuthenticationRequired: HTTPStatus.UNAUTHORIZED,
+    ApprovalRequired: HTTPStatus.FORBIDDEN,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,

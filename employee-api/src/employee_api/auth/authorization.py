@@ -5,14 +5,17 @@ from starlette.requests import Request
 from typing_extensions import override
 
 from chassis import semconv
+from chassis.errors import DomainError
 from chassis.telemetry import Telemetry
-from employee_api.access import MANAGEMENT_ROLES, SESSION_COOKIE, Access, Actor
+from employee_api.access import SESSION_COOKIE, Access, Actor
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import AuthenticationRequired, ManagementRoleRequired, TooManyFailedLogins
+from employee_api.errors import ApprovalRequired, AuthenticationRequired, ManagementRoleRequired
 from employee_api.http.operations import Authorizer
 from employee_api.settings import AuthMode
 
 log = structlog.get_logger()
+
+_NEEDS_APPROVAL = frozenset({Access.SESSION, Access.MANAGEMENT})
 
 
 class SessionAuthorizer(Authorizer):
@@ -36,13 +39,13 @@ class SessionAuthorizer(Authorizer):
         actor = None if token is None else await self._sessions.find_actor(token)
         if access is not Access.OPEN and actor is None:
             self.refuse(AuthenticationRequired(), operation)
-        elif access is Access.MANAGEMENT and actor is not None and actor.role not in MANAGEMENT_ROLES:
+        elif access in _NEEDS_APPROVAL and actor is not None and not actor.approved:
+            self.refuse(ApprovalRequired(), operation)
+        elif access is Access.MANAGEMENT and actor is not None and not actor.manages:
             self.refuse(ManagementRoleRequired(), operation)
         return actor
 
-    def refuse(
-        self, error: AuthenticationRequired | ManagementRoleRequired | TooManyFailedLogins, operation: str
-    ) -> None:
+    def refuse(self, error: DomainError, operation: str) -> None:
         """Count and log a refusal unless the mode is `off`; raise the error if the mode is `enforce`."""
         if self.mode is AuthMode.OFF:
             return

@@ -66,7 +66,7 @@ class AuthEndpoints:
         """Verify the password, and create a session unless the mode is `off`."""
         account = await self._authenticate(call)
         if self._authorizer.mode is not AuthMode.OFF:
-            token = await self._sessions.create(account.user.id)
+            token = await self._sessions.create(account.user.id, call.caller)
             call.response_headers["set-cookie"] = _cookie(token, self._sessions.lifetime_seconds)
         return account.user
 
@@ -78,7 +78,7 @@ class AuthEndpoints:
 
     async def _authenticate(self, call: Call[LoginInput]) -> Account:
         credentials = call.input
-        email, address = email_key(credentials.email), call.request.client.host if call.request.client else ""
+        email, address = email_key(credentials.email), call.caller.address
         if exceeded := self._login_limiter.exceeded(email, address):
             self._authorizer.refuse(exceeded, "login")
         self._login_limiter.record_attempt(email, address)

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
-from employee_api.access import Actor
+from employee_api.access import Actor, Caller
 from employee_api.clock import Clock
 from employee_api.models import Session, User
 
@@ -40,7 +40,7 @@ class SessionRepository:
         """The maximum age of a session."""
         return int(self._absolute.total_seconds())
 
-    async def create(self, user_id: uuid.UUID) -> str:
+    async def create(self, user_id: uuid.UUID, caller: Caller) -> str:
         """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
         now = self._clock()
         token = secrets.token_urlsafe(_TOKEN_BYTES)
@@ -51,6 +51,8 @@ class SessionRepository:
             "created_at": now,
             "last_seen_at": now,
             "expires_at": now + self._absolute,
+            "address": caller.address,
+            "user_agent": caller.user_agent,
         }
         async with self._engine.begin() as connection:
             await connection.execute(delete(Session).where(expired))
@@ -58,24 +60,24 @@ class SessionRepository:
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the user of an unexpired session, with their current role, and extend its idle time."""
+        """Return the active user of an unexpired session, with their current role, and extend its idle time."""
         now = self._clock()
         query = (
-            select(col(User.id), col(User.role), col(Session.last_seen_at))
+            select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
             .join(Session, col(Session.user_id) == col(User.id))
-            .where(col(Session.token_hash) == _hash(token))
+            .where(col(Session.token_hash) == _hash(token), col(User.deactivated_at).is_(None))
             .where(col(Session.expires_at) > now, col(Session.last_seen_at) > now - self._idle)
         )
         async with self._reads.connect() as connection:
             row = (await connection.execute(query)).first()
         if row is None:
             return None
-        user_id, role, last_seen_at = row
+        user_id, role, approved, last_seen_at = row
         if now - last_seen_at > self._idle / _UPDATES_PER_IDLE_TIME:
             seen = update(Session).where(col(Session.token_hash) == _hash(token)).values(last_seen_at=now)
             async with self._engine.begin() as connection:
                 await connection.execute(seen)
-        return Actor(user_id, role)
+        return Actor(user_id, role, approved)
 
     async def delete(self, token: str) -> None:
         """Delete the session with this token, if there is one."""

@@ -10,13 +10,15 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from chassis.errors import DomainError
-from employee_api.access import Access, Actor
-from employee_api.errors import AuthenticationRequired, ManagementRoleRequired
+from employee_api.access import Access, Actor, Caller
+from employee_api.errors import ApprovalRequired, AuthenticationRequired, ManagementRoleRequired
 from employee_api.http.inputs import ModelInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
+
+_MAX_USER_AGENT_LENGTH = 300
 
 
 class Authorizer(Protocol):
@@ -38,6 +40,13 @@ class Call(Generic[InputT]):
     actor: Actor | None
     input: InputT
     response_headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def caller(self) -> Caller:
+        """Where the request comes from."""
+        client = self.request.client
+        user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
+        return Caller(client.host if client else "", user_agent)
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,7 @@ class OperationDescription(ABC):
         if enforced:
             failures += self.enforced_failures
             failures += [AuthenticationRequired()] if self.access is not Access.OPEN else []
+            failures += [ApprovalRequired()] if self.access in (Access.SESSION, Access.MANAGEMENT) else []
             failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures
 

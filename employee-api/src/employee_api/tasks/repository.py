@@ -13,6 +13,7 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
+from employee_api.database import transaction
 from employee_api.errors import AuthenticationRequired, TaskNotFound, UnknownAssignee, UnknownAuthor, UnknownReporter
 from employee_api.models import Comment, Task, User
 from employee_api.months import in_month
@@ -62,7 +63,7 @@ class TaskRepository:
         if "reporter_id" not in new.model_fields_set and actor is not None:
             values["reporter_id"] = actor.id
         task = TaskOutput(id=uuid.uuid4(), created_at=now, updated_at=now, **values)
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             await _lock_assignee_and_reporter(connection, actor, values)
             await connection.execute(insert(Task).values(task.model_dump()))
             created = {field: change(None, value) for field, value in values.items()}
@@ -76,7 +77,7 @@ class TaskRepository:
         """
         now = self._clock()
         requested = patch.model_dump(exclude_unset=True)
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             await _lock_assignee_and_reporter(connection, actor, requested)
             task = await _get_task(connection, task_id, lock=True)
             before = task.model_dump()
@@ -93,7 +94,7 @@ class TaskRepository:
     async def delete(self, task_id: uuid.UUID, actor: Actor | None) -> None:
         """Delete a task and its comments. Raises TaskNotFound."""
         now = self._clock()
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             await _lock_users(connection, actor)
             task = await _get_task(connection, task_id, lock=True)
             await connection.execute(delete(Task).where(col(Task.id) == task_id))
@@ -113,7 +114,7 @@ class TaskRepository:
         now = self._clock()
         author_id = actor.id if actor else new.author_id
         comment = CommentOutput(id=uuid.uuid4(), task_id=task_id, author_id=author_id, body=new.body, created_at=now)
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             existing = await _lock_users(connection, actor, author_id)
             task = await _get_task(connection, task_id, lock=True)
             if author_id is not None and author_id not in existing:

@@ -13,6 +13,7 @@ from sqlmodel import col
 from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
+from employee_api.database import transaction
 from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
 from employee_api.models import Task, User
 from employee_api.users.rules import avatar, email_key, pick_color
@@ -66,7 +67,7 @@ class UserRepository:
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
         """Replace the hash of the same password, unless the password has changed in the meantime."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
@@ -87,7 +88,7 @@ class UserRepository:
             "created_at": now,
         }
         created = {field: change(None, row[field]) for field in _RECORDED_FIELDS}
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             try:
                 await connection.execute(insert(User).values(row))
             except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
@@ -101,7 +102,7 @@ class UserRepository:
         Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor was deleted.
         """
         now = self._clock()
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             user = await _lock_user(
                 connection, user_id, actor, protect_last_management_user=protect_last_management_user
             )
