@@ -115,6 +115,13 @@ class TooManyExports(ResourceExhausted):
         super().__init__("Too many exports at once", retry_after_seconds=5)
 
 
+class PreconditionFailed(DomainError):
+    """The resource is not in the state that the request's `If-Match` requires: a change came first."""
+
+    def __init__(self) -> None:
+        super().__init__("Changed since it was read")
+
+
 class NotReady(Unavailable):
     """The database does not answer, its migrations have not run, or the process is shutting down."""
 
@@ -131,6 +138,7 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     FailedPrecondition: HTTPStatus.CONFLICT,
+    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
     ResourceExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }

@@ -3,8 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Generic, Never, Protocol, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import override
@@ -12,6 +14,7 @@ from typing_extensions import override
 from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller
 from employee_api.errors import ApprovalRequired, AuthenticationRequired, ManagementRoleRequired
+from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.inputs import ModelInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
 
@@ -47,6 +50,19 @@ class Call(Generic[InputT]):
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return Caller(client.host if client else "", user_agent)
+
+    @property
+    def if_match(self) -> str | None:
+        """The entity tags of which the client requires one, for `require_match`; None if it requires none."""
+        return _joined(self.request, "if-match")
+
+    def location(self, path: str) -> None:
+        """Set the path of the resource that the operation has created."""
+        self.response_headers["location"] = path
+
+    def tag(self, model: BaseModel) -> None:
+        """Set the entity tag of the representation that the response contains."""
+        self.response_headers["etag"] = etag(model)
 
 
 @dataclass(frozen=True)
@@ -119,4 +135,14 @@ class Endpoint(Operation, Generic[InputT, OutputT]):
     @override
     async def run(self, request: Request, actor: Actor | None) -> Response:
         call = Call(request, actor, await self.input.read(request))
-        return self.output.write(await self.handler(call), call.response_headers)
+        result = await self.handler(call)
+        tag = call.response_headers.get("etag")
+        if self.method == "GET" and tag is not None and is_unchanged(_joined(request, "if-none-match"), tag):
+            return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
+        return self.output.write(result, call.response_headers)
+
+
+def _joined(request: Request, header: str) -> str | None:
+    # A list may be spread over several header lines.
+    lines = request.headers.getlist(header)
+    return ", ".join(lines) if lines else None

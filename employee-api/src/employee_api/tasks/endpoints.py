@@ -76,7 +76,9 @@ class TaskEndpoints:
         return await self._tasks.add(call.input, call.actor)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
-        return await self._tasks.get(_task_id(call))
+        task = await self._tasks.get(_task_id(call))
+        call.tag(task)
+        return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
         return await self._tasks.update(_task_id(call), call.input, call.actor)

@@ -1,0 +1,40 @@
+"""Entity tags: clients detect that a representation has changed, and refuse to overwrite a change they have not seen.
+
+A tag is a hash of the JSON representation, so it needs no column, and it is strong: the same bytes have the same tag.
+"""
+
+import hashlib
+import re
+
+from pydantic import BaseModel
+
+from employee_api.errors import PreconditionFailed
+
+_HASH_CHARACTERS = 16
+# The obsolete characters above 0x7f are part of the grammar; a comma may be part of a tag.
+_ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+_ANY = "*"
+
+
+def etag(model: BaseModel) -> str:
+    """Return the entity tag of a representation, with its quotes."""
+    digest = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
+    return f'"{digest[:_HASH_CHARACTERS]}"'
+
+
+def require_match(if_match: str | None, current: BaseModel) -> None:
+    """Raise PreconditionFailed if there is an `If-Match` that lists neither the current tag nor `*`.
+
+    Call it in the transaction of the change, with the row locked. Weak tags never match (RFC 9110, section 13.1.1).
+    """
+    if if_match is None or if_match.strip() == _ANY:
+        return
+    if not any(tag == etag(current) for weak, tag in _ENTITY_TAG.findall(if_match) if not weak):
+        raise PreconditionFailed
+
+
+def is_unchanged(if_none_match: str | None, tag: str) -> bool:
+    """Return whether an `If-None-Match` lists the tag, weak or not, or `*`."""
+    if if_none_match is None:
+        return False
+    return if_none_match.strip() == _ANY or any(tag == listed for _, listed in _ENTITY_TAG.findall(if_none_match))
