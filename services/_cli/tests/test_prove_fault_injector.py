@@ -57,7 +57,7 @@ def gate() -> ProgressGate:
 
 async def inject(gate: ProgressGate, process: ControllableProcess, *faults: Fault) -> Counter[str]:
     """Inject faults into a process with the name `a`; return their counts by kind."""
-    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, RELAY, 1)
+    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, RELAY, gate, ready_seconds=1)
     injector = FaultInjector(faults_of_a.inject, gate)
     async with asyncio.timeout(10):
         await injector.run(faults, orders=1_000)
@@ -126,6 +126,25 @@ async def test_the_orders_for_a_fault_wait_until_it_can_begin(gate: ProgressGate
         await asyncio.wait_for(gate.wait_until_open(LOOKAHEAD + 1), 0.05)
     ending.set()
     await running
+
+
+async def test_a_fault_has_orders_under_way_although_many_are_finished_already(gate: ProgressGate) -> None:
+    finished = 2 * LOOKAHEAD
+    for _ in range(finished):
+        await gate.finish()
+    ending = asyncio.Event()
+
+    async def inject_until_ended(_: Fault) -> None:
+        await ending.wait()
+
+    faults = [Fault(0, FaultKind.KILL, "a", 0.0)]
+    running = asyncio.create_task(FaultInjector(inject_until_ended, gate).run(faults, orders=finished + 4))
+    await asyncio.wait_for(gate.wait_until_open(finished + 1), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(gate.wait_until_open(finished + 2), 0.05)
+    ending.set()
+    await running
+    await gate.wait_until_open(finished + 3)
 
 
 async def test_faults_that_concern_the_same_process_follow_each_other(gate: ProgressGate) -> None:

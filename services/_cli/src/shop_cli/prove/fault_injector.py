@@ -9,6 +9,7 @@ from shop_cli.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_cli.prove.progress_gate import ProgressGate
 
 MAX_CONCURRENT = 2
+_FRESH_ORDERS = 10
 
 
 class FaultInjector:
@@ -46,19 +47,22 @@ class FaultInjector:
     async def run(self, plan: Sequence[Fault], orders: int) -> None:
         """Inject every fault in its turn, until the run has failed; return once all targets are ready again.
 
-        Open the gate to at most LOOKAHEAD orders beyond the next fault, and to all `orders` after the last one.
+        Open the gate to at most LOOKAHEAD orders beyond the next fault; if these are finished, to a few more. The last
+        ones of all `orders` remain for the last faults, of which some take seconds to begin.
         """
         slots = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as tasks:
-            for fault in plan:
+            for index, fault in enumerate(plan):
                 # The orders for this fault begin only now: otherwise they would be finished before it.
                 await slots.acquire()
-                await self._gate.open_until(fault.after_orders + LOOKAHEAD)
+                share = (orders - self._gate.finished) // (len(plan) - index + 1)
+                fresh = self._gate.finished + min(share, _FRESH_ORDERS)
+                await self._gate.open_until(max(fault.after_orders + LOOKAHEAD, fresh))
                 await self._gate.wait_until_finished(fault.after_orders)
                 if self._has_failed():
                     break
                 tasks.create_task(self._inject_alone(fault, slots), name=f"{fault.kind.value} {fault.target}")
-            await self._gate.open_until(orders)
+        await self._gate.open_until(orders)
 
     async def _inject_alone(self, fault: Fault, slots: asyncio.Semaphore) -> None:
         try:

@@ -109,7 +109,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         simulator = _simulator(trial, clients, gate)
-        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, gate, ready_seconds=START_SECONDS)
         injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)

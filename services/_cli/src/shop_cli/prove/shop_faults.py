@@ -18,12 +18,15 @@ from shop_cli.prove.link_faults import cut_off_clients, disturb, replaced
 from shop_cli.prove.mail_relay import MailRelay, RelayMode
 from shop_cli.prove.peer_stubs import PeerStubs, Stub
 from shop_cli.prove.postgres_cluster import PostgresCluster
+from shop_cli.prove.progress_gate import ProgressGate
 from shop_cli.prove.tcp_proxy import Mode, TcpProxy
 
 _REACH_SECONDS = 3.0
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
 _REFUSALS, _EFFECT_SECONDS = 5, 30.0
+_SUPPLY = 2 * _REFUSALS
+"""Orders under way until enough are refused: about half of them go through the process with the fault."""
 
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
@@ -42,6 +45,7 @@ class ShopFaults:
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         stubs: answer instead of a peer.
         relay: to which the email service sends.
+        gate: through which faults that are about orders obtain enough of them.
         ready_seconds: how long a process may take to be ready again.
 
     Attributes:
@@ -54,6 +58,8 @@ class ShopFaults:
         links: Mapping[str, TcpProxy],
         stubs: PeerStubs,
         relay: MailRelay,
+        gate: ProgressGate,
+        *,
         ready_seconds: float,
     ) -> None:
         self.effects: Counter[str] = Counter()
@@ -61,6 +67,7 @@ class ShopFaults:
         self._links = links
         self._stubs = stubs
         self._relay = relay
+        self._gate = gate
         self._ready_seconds = ready_seconds
 
     async def inject(self, fault: Fault) -> None:
@@ -84,10 +91,10 @@ class ShopFaults:
                 released.set()
             case FaultKind.REFUSED_NOTIFICATIONS:
                 with self._refusing(fault.target):
-                    await _wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
             case FaultKind.REFUSED_RELEASES:
                 with self._refusing(fault.target, SHIPPING):
-                    await _wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
             case FaultKind.LATE:
                 link = self._links[fault.target]
                 released = await cut_off_clients(link)
@@ -138,7 +145,8 @@ class ShopFaults:
         """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
         stub = self._stubs.doubtful_shipping
         await _restart(process, SHIPPING_ADDR=stub.address, SHIPPING_INTERNAL_ADDR="")
-        await _wait_for_refusals(stub, seconds)
+        await process.wait_until_serving(self._ready_seconds)
+        await self._wait_for_refusals(stub, seconds)
         await _restart(process)
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
@@ -155,20 +163,25 @@ class ShopFaults:
             return False
         return True
 
+    async def _wait_for_refusals(self, stub: Stub, seconds: float) -> None:
+        """Wait for so long at least, until a stub has refused a few more orders; at the end of a run none may be left.
+
+        The orders that may start already can all be finished, and no later fault begins meanwhile to let others start.
+        """
+        before = len(stub.refused)
+        await asyncio.sleep(seconds)
+        async with asyncio.TaskGroup() as tasks:
+            supplying = tasks.create_task(self._gate.supply(_SUPPLY), name="supply orders")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stub.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
+            supplying.cancel()
+
     def _refusing(self, *ports: str) -> AbstractContextManager[None]:
         """While in the context, servers that refuse for good answer for these ports."""
         return replaced([self._links[port] for port in ports], *(self._stubs.refusing[port].address for port in ports))
 
     def _links_to(self, peer: str) -> list[TcpProxy]:
         return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
-
-
-async def _wait_for_refusals(stub: Stub, seconds: float) -> None:
-    """Wait for so long at least, until a stub has refused a few more orders; at the end of a run none may be left."""
-    before = len(stub.refused)
-    await asyncio.sleep(seconds)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(stub.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
 
 
 async def _restart(process: Process, **variables: str) -> None:
