@@ -34,9 +34,9 @@ def select(series: str, *matchers: str) -> str:
     return f"{series}{{{','.join((*SCOPE, *matchers))}}}"
 
 
-def select_rule(series: str) -> str:
+def select_rule(series: str, *matchers: str) -> str:
     """Return the selector of what the rules of the release's namespace record."""
-    return f"{series}{{{SCOPE[1]}}}"
+    return f"{series}{{{','.join((SCOPE[1], *matchers))}}}"
 
 
 def firing(severities: str = "page|ticket") -> str:

@@ -22,6 +22,7 @@ from dashboards.promql import (
     requests_failed,
     requests_quantile,
     select,
+    select_rule,
     total,
 )
 
@@ -31,6 +32,7 @@ _CALLEE = label(semconv.SERVER_ADDRESS)
 _SYSTEM = label(semconv.DB_SYSTEM)
 _LINKS = signals_of("${service}")
 _POD = legend(INSTANCE)
+_LATENCY_OBJECTIVE = f"max by (slo) ({select_rule('slo:latency_objective:seconds', THIS_SERVICE)})"
 
 
 def _served() -> Section:
@@ -61,10 +63,12 @@ def _served() -> Section:
             ),
             graph(
                 "Duration by method, 99th percentile",
-                "Good: steady. Each dot is a traced call and links to its trace.",
+                "Good: steady, and each method below the objective of its SLO. Each dot is a traced call and links to "
+                "its trace.",
                 "s",
                 Query(quantile(0.99, server, _METHOD, THIS_SERVICE), legend(_METHOD), exemplars=True),
                 Query(quantile(0.99, http, _ROUTE, THIS_SERVICE), legend(_ROUTE), exemplars=True),
+                Query(_LATENCY_OBJECTIVE, "objective of " + legend("slo"), limit=True),
                 links=_LINKS,
             ),
         ],

@@ -50,6 +50,7 @@ COLLECTOR = {
 }
 RECORDED = (
     "slo:objective:ratio",
+    "slo:latency_objective:seconds",
     "slo:errors:ratio_rate5m",
     "slo:errors:ratio_rate1h",
     "slo:error_budget:remaining_ratio",

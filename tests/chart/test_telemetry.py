@@ -147,22 +147,35 @@ def test_with_head_sampling_services_send_a_share_and_the_collector_keeps_it(ren
 
 
 def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: Any) -> None:
-    collector = {"tailSampling": {"slowSeconds": 0.5, "waitSeconds": 20, "maxTraces": 700}}
-    values = {"telemetry": {"sampling": "tail", "sampleRatio": "0.07"}}
+    collector = {"tailSampling": {"waitSeconds": 20, "maxTraces": 700}}
+    values = {"telemetry": {"sampling": "tail", "sampleRatio": "0.07"}, "slos": {"charge": {"latencySeconds": 0.75}}}
     manifests = render({"observability": {"enabled": True, "collector": collector}, **values})
     assert sampler(manifests) == {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
     config = config_of(manifests, "otel-collector", "config.yaml")
     processor = config["processors"]["tail_sampling"]
     assert (processor["decision_wait"], processor["num_traces"]) == ("20s", 700)
-    assert [policy[policy["type"]] for policy in processor["policies"]] == [
-        {"status_codes": ["ERROR"]},
-        {"threshold_ms": 500},
-        {"key": "shop", "values": ["keep"]},
-        {"sampling_percentage": 7},
-    ]
+    policies = {policy["name"]: policy[policy["type"]] for policy in processor["policies"]}
+    slow = policies.pop("slow")["span"]
+    assert policies == {
+        "errors": {"status_codes": ["ERROR"]},
+        "requested": {"key": "shop", "values": ["keep"]},
+        "share": {"sampling_percentage": 7},
+    }
+    assert len(slow) == 17
+    assert (
+        'resource.attributes["service.name"] == "payment" and span.kind == SPAN_KIND_SERVER'
+        ' and span.attributes["rpc.method"] == "shop.PaymentService/Charge"'
+        ' and span.end_time - span.start_time > Duration("0.75s")'
+    ) in slow
     pipelines = config["service"]["pipelines"]
     assert pipelines["traces"]["processors"] == ["memory_limiter", "tail_sampling", "batch"]
     assert manifests.one("Deployment", "shop-otel-collector")["spec"]["replicas"] == 1
+
+
+def test_without_slos_no_trace_is_kept_for_its_duration(render: Any, values: Any) -> None:
+    manifests = render({**BUNDLE, "telemetry": {"sampling": "tail"}, "slos": dict.fromkeys(values["slos"])})
+    processor = config_of(manifests, "otel-collector", "config.yaml")["processors"]["tail_sampling"]
+    assert [policy["name"] for policy in processor["policies"]] == ["errors", "requested", "share"]
 
 
 @pytest.mark.parametrize("sampling", ["head", "tail"])

@@ -22,6 +22,14 @@
 DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- end -}}
 
+{{/* Condition of the collector on the server span of a call that takes longer than its SLO allows. */}}
+{{- define "shop.slowSpan" -}}
+{{- $is := list (printf "resource.attributes[\"service.name\"] == %q" .service) "span.kind == SPAN_KIND_SERVER" -}}
+{{- with .method }}{{ $is = append $is (printf "span.attributes[\"rpc.method\"] == %q" .) }}{{ end -}}
+{{- with .route }}{{ $is = append $is (printf "span.attributes[\"http.route\"] == %q" .) }}{{ end -}}
+{{- append $is (printf "span.end_time - span.start_time > Duration(\"%vs\")" .latencySeconds) | join " and " -}}
+{{- end -}}
+
 {{- define "shop.alertChecks" -}}
 {{- if and .Values.observability.prometheusRule.enabled (not (include "shop.otlpEndpoint" .)) -}}
 {{- fail "observability.prometheusRule.enabled: there are no metrics; set telemetry.endpoint or observability.enabled" -}}
@@ -83,6 +91,9 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
         sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
         - sum(rate({{ $metric }}_bucket{ {{- $calls }},{{ $bound -}} }[5m])), 0)
       labels: {<<: *{{ $name }}, objective: latency}
+    - record: slo:latency_objective:seconds
+      expr: vector({{ $slo.latencySeconds }})
+      labels: *{{ $name }}
     {{- range $objective := list "availability" "latency" }}
     - record: slo:objective:ratio
       expr: vector({{ get $slo $objective }})
