@@ -11,6 +11,8 @@ from employee_api.models import Comment
 from shop_testkit.employee_api import Api
 
 UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
+STATUSES = "must be 'todo', 'in_progress', 'review' or 'done'"
+PRIORITIES = "must be 'low', 'medium', 'high' or 'urgent'"
 FAR_FUTURE = base64.b64encode(f"{10**24}/{UNKNOWN_ID}".encode()).decode()
 
 
@@ -52,18 +54,18 @@ async def test_a_created_task_can_be_read(api: Api) -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({}, "Invalid value for title"),
-        ({"title": ""}, "Invalid value for title"),
-        ({"title": 1}, "Invalid value for title"),
-        ({"title": "x\0"}, "Invalid value for title"),
-        ({"title": "x" * 501}, "Invalid value for title"),
-        ({"title": "x", "status": "frozen"}, "Invalid value for status"),
-        ({"title": "x", "priority": 1, "status": None}, "Invalid value for priority, status"),
-        ({"title": "x", "due_date": "2026-02-30"}, "Invalid value for due_date"),
-        ({"title": "x", "due_date": "2026-W01-1"}, "Invalid value for due_date"),
-        ({"title": "x", "due_date": 1}, "Invalid value for due_date"),
-        ({"title": "x", "assignee_id": "ada"}, "Invalid value for assignee_id"),
-        ({"title": "x", "asignee_id": UNKNOWN_ID}, "Unknown field, or not an object"),
+        ({}, "title is required"),
+        ({"title": ""}, "title must not be empty"),
+        ({"title": 1}, "title must be text"),
+        ({"title": "x\0"}, "title has a character that is not allowed"),
+        ({"title": "x" * 501}, "title is too long: at most 500 characters"),
+        ({"title": "x", "status": "frozen"}, f"status {STATUSES}"),
+        ({"title": "x", "priority": 1, "status": None}, f"status {STATUSES}; priority {PRIORITIES}"),
+        ({"title": "x", "due_date": "2026-02-30"}, "due_date must be a date of the calendar"),
+        ({"title": "x", "due_date": "2026-W01-1"}, "due_date must be YYYY-MM-DD"),
+        ({"title": "x", "due_date": 1}, "due_date must be YYYY-MM-DD"),
+        ({"title": "x", "assignee_id": "ada"}, "assignee_id must be a UUID"),
+        ({"title": "x", "asignee_id": UNKNOWN_ID}, "asignee_id is unknown"),
         ({"title": "x", "assignee_id": UNKNOWN_ID}, "Unknown assignee"),
         ({"title": "x", "reporter_id": UNKNOWN_ID}, "Unknown reporter"),
     ],

@@ -1,12 +1,14 @@
 """All errors of the API, and the one table that maps them to HTTP statuses. Their messages are part of the contract."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from chassis.errors import (
     AlreadyExists,
     DomainError,
     FailedPrecondition,
+    FieldViolation,
+    Internal,
     InvalidArgument,
     NotFound,
     ResourceExhausted,
@@ -17,31 +19,31 @@ INTERNAL = "Internal server error"
 
 
 class BadRequest(InvalidArgument):
-    """The request's body or query is invalid."""
+    """The request's body, query or headers are invalid; `violations` name the fields and never contain their values."""
 
-    def __init__(self, message: str = "Invalid request") -> None:
-        super().__init__(message=message)
+    def __init__(self, message: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> None:
+        super().__init__(*violations, message=message)
 
 
 class UnknownAssignee(BadRequest):
     """A task names an assignee who does not exist."""
 
     def __init__(self) -> None:
-        super().__init__("Unknown assignee")
+        super().__init__("Unknown assignee", [FieldViolation("assignee_id", "is no user's id")])
 
 
 class UnknownReporter(BadRequest):
     """A task names a reporter who does not exist."""
 
     def __init__(self) -> None:
-        super().__init__("Unknown reporter")
+        super().__init__("Unknown reporter", [FieldViolation("reporter_id", "is no user's id")])
 
 
 class UnknownAuthor(BadRequest):
     """A comment names an author who does not exist."""
 
     def __init__(self) -> None:
-        super().__init__("Unknown author")
+        super().__init__("Unknown author", [FieldViolation("author_id", "is no user's id")])
 
 
 class InvalidCredentials(DomainError):
@@ -129,6 +131,27 @@ class NotReady(Unavailable):
         super().__init__("Not ready")
 
 
+class PathNotFound(NotFound):
+    """Nothing is served at the path."""
+
+    def __init__(self) -> None:
+        super().__init__("Not Found", reason="NOT_FOUND")
+
+
+class MethodNotAllowed(DomainError):
+    """The path does not support the method; the header `Allow` lists those that it supports."""
+
+    def __init__(self) -> None:
+        super().__init__("Method Not Allowed")
+
+
+class UnexpectedError(Internal):
+    """The server failed; its log has the details, under the request's id."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERNAL, reason="INTERNAL")
+
+
 HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     InvalidArgument: HTTPStatus.BAD_REQUEST,
     InvalidCredentials: HTTPStatus.UNAUTHORIZED,
@@ -138,12 +161,19 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     FailedPrecondition: HTTPStatus.CONFLICT,
+    MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
     ResourceExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    Internal: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 
 
 def http_status(error: DomainError) -> HTTPStatus:
     """Return the status of the error's nearest class in HTTP_STATUSES."""
     return next(HTTP_STATUSES[kind] for kind in type(error).__mro__ if kind in HTTP_STATUSES)
+
+
+def error_anchor(reason: str) -> str:
+    """Return the id of the section of `/docs` that explains the errors with this reason."""
+    return f"error-{reason.lower().replace('_', '-')}"

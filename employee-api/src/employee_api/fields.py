@@ -9,12 +9,14 @@ from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from employee_api.months import month_range
 
 _NO_NUL = r"^[^\x00]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+BROKEN_RULE = "broken_rule"
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
 NonEmptyText = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
@@ -29,6 +31,14 @@ CommentText = Annotated[str, StringConstraints(strict=True, min_length=1, max_le
 Title = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL)]
 
 
+def broken_rule(rule: str) -> PydanticCustomError:
+    """Return the error of a validator that tells clients the rule, such as "must be a UUID".
+
+    The text of any other error is not shown: it may contain the value.
+    """
+    return PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule})
+
+
 def parse_id(text: str) -> uuid.UUID | None:
     """Parse an id in its canonical form, with hyphens; return None for anything else."""
     return uuid.UUID(text) if _UUID.fullmatch(text) else None
@@ -37,19 +47,25 @@ def parse_id(text: str) -> uuid.UUID | None:
 def _require_canonical_id(value: Any) -> Any:
     # `uuid.UUID` alone would accept braces, `urn:uuid:` and more.
     if isinstance(value, str) and parse_id(value) is None:
-        raise ValueError("must be a UUID")
+        raise broken_rule("must be a UUID")
     return value
 
 
 def _parse_calendar_date(value: Any) -> date:
     # pydantic alone would accept numbers and timestamps.
     if not isinstance(value, str) or not _DATE.fullmatch(value):
-        raise ValueError("must be YYYY-MM-DD")
-    return date.fromisoformat(value)
+        raise broken_rule("must be YYYY-MM-DD")
+    try:
+        return date.fromisoformat(value)
+    except ValueError as error:
+        raise broken_rule("must be a date of the calendar") from error
 
 
 def _require_month(value: str) -> str:
-    month_range(value)
+    try:
+        month_range(value)
+    except ValueError as error:
+        raise broken_rule("must be YYYY-MM") from error
     return value
 
 

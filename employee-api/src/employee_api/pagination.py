@@ -15,6 +15,7 @@ from sqlalchemy import RowMapping, Select, literal, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
+from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
 from employee_api.models import Activity, Comment, Task, UtcDateTime
@@ -66,4 +67,4 @@ def _decode(cursor: str) -> tuple[datetime, uuid.UUID]:
         microseconds, row_id = base64.b64decode(cursor, b"-_", validate=True).decode().split("/")
         return _EPOCH + int(microseconds) * _MICROSECOND, uuid.UUID(row_id)
     except (binascii.Error, ValueError, OverflowError) as error:
-        raise BadRequest("Invalid value for cursor") from error
+        raise BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")]) from error

@@ -44,3 +44,21 @@ class Error(Output):
     """A description of what is wrong."""
 
     error: str
+
+
+class InvalidField(Output):
+    """A field, query parameter or header of the request, and what is wrong with it."""
+
+    field: str
+    detail: str
+
+
+class Problem(Output):
+    """A description of what is wrong for programs (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[InvalidField]

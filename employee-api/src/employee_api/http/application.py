@@ -1,6 +1,5 @@
 """The Starlette application: routes for all operations, and the responses to errors."""
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
@@ -11,11 +10,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import DomainError
-from employee_api.errors import INTERNAL, AuthenticationRequired, http_status
+from employee_api.errors import MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import docs, openapi
 from employee_api.http.openapi_document import Document
 from employee_api.http.operations import Authorizer, Operation, OperationDescription
-from employee_api.http.outputs import error_response
+from employee_api.http.problems import error_response
 
 
 def create_application(
@@ -72,22 +71,20 @@ def _dispatch(by_method: dict[str, Operation], authorizer: Authorizer) -> Callab
     return serve
 
 
-async def _domain_error_response(_request: Request, error: Exception) -> Response:
+async def _domain_error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
-    headers = {}
-    if error.retry_after_seconds is not None:
-        headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
-    if isinstance(error, AuthenticationRequired):
-        headers["www-authenticate"] = "Bearer"
-    return error_response(http_status(error), error.message, headers)
+    return error_response(request, error)
 
 
-async def _http_error_response(_request: Request, error: Exception) -> Response:
+async def _http_error_response(request: Request, error: Exception) -> Response:
     # Raised by Starlette: unknown path, wrong method.
     assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
-    return error_response(error.status_code, error.detail, error.headers)
+    not_allowed = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+    response = error_response(request, MethodNotAllowed() if not_allowed else PathNotFound())
+    response.headers.update(error.headers or {})
+    return response
 
 
-async def _unexpected_error_response(_request: Request, _error: Exception) -> Response:
+async def _unexpected_error_response(request: Request, _error: Exception) -> Response:
     # Starlette raises the error again after this response; the chassis logs it.
-    return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
+    return error_response(request, UnexpectedError())

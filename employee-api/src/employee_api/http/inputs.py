@@ -1,6 +1,7 @@
 """What operations read from requests: JSON bodies and query parameters, validated by pydantic models."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -9,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from typing_extensions import override
 
+from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
+from employee_api.http.violations import describe, unknown_names, violations_of
 
 MAX_BODY_BYTES = 64 * 1024
 
@@ -43,20 +46,17 @@ class ModelInput(RequestInput[ModelT]):
     model: type[ModelT]
     error_text: str | None = None
 
-    def error(self, text: str = "Invalid request") -> BadRequest:
+    def error(self, text: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> BadRequest:
         """Return the error for invalid input, with `text` unless the operation has its own."""
-        return BadRequest(self.error_text or text)
+        return BadRequest(self.error_text or text, violations)
 
     def validate(self, value: object) -> ModelT:
         """Validate a parsed value. Raises BadRequest."""
         try:
             return self.model.model_validate(value)
         except ValidationError as error:
-            # The text must not contain values, nor field names that are not ours.
-            names = {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
-            fields = sorted(names & set(self.model.model_fields))
-            text = f"Invalid value for {', '.join(fields)}" if fields else "Unknown field, or not an object"
-            raise self.error(text) from error
+            violations = violations_of(error)
+            raise self.error(describe(violations), violations) from error
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class JsonBody(ModelInput[ModelT]):
         async for chunk in request.stream():
             raw += chunk
             if len(raw) > self.max_bytes:
-                raise self.error("Request body too large")
+                raise self._body_error(f"is too long: at most {self.max_bytes} bytes")
         return self.parse(bytes(raw))
 
     def parse(self, raw: bytes) -> ModelT:
@@ -80,18 +80,25 @@ class JsonBody(ModelInput[ModelT]):
             # Rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
-            raise self.error("Request body must be JSON") from error
+            raise self._body_error("must be JSON") from error
         return self.validate(value)
+
+    def _body_error(self, rule: str) -> BadRequest:
+        violations = [FieldViolation("", rule)]
+        return self.error(describe(violations), violations)
 
 
 @dataclass(frozen=True)
 class QueryParameters(ModelInput[ModelT]):
-    """The query string. Unknown parameters are ignored; repeating a known one is an error."""
+    """The query string. Unknown parameters are errors, as is repeating one: a mistyped filter must not match all."""
 
     @override
     async def read(self, request: Request) -> ModelT:
-        items = [item for item in request.query_params.multi_items() if item[0] in self.model.model_fields]
-        values = dict(items)
-        if len(values) < len(items):
-            raise self.error("A parameter was given twice")
-        return self.validate(values)
+        names = [name for name, _ in request.query_params.multi_items()]
+        # The error names the parameter even where the operation has one text for invalid values.
+        if unknown := unknown_names(dict.fromkeys(name for name in names if name not in self.model.model_fields)):
+            raise BadRequest(f"Unknown parameter: {', '.join(violation.field for violation in unknown)}", unknown)
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            violations = [FieldViolation(name, "was given twice") for name in repeated]
+            raise self.error(describe(violations), violations)
+        return self.validate(dict(request.query_params))

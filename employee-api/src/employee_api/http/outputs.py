@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from typing_extensions import override
 
 CSV = "text/csv; charset=utf-8"
@@ -51,7 +51,3 @@ class CsvOutput(ResponseOutput[Response]):
     @override
     def write(self, result: Response, headers: Mapping[str, str]) -> Response:
         return result
-
-
-def error_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": text}, int(status), headers)
