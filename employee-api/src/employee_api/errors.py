@@ -110,6 +110,13 @@ class TooManyFailedLogins(ResourceExhausted):
         super().__init__("Too many failed logins", retry_after_seconds=retry_after_seconds)
 
 
+class TooManyPasswords(Unavailable):
+    """Too many other requests wait for a thread to hash or verify their password."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many logins or registrations at once", retry_after_seconds=5)
+
+
 class TooManyExports(ResourceExhausted):
     """Each export occupies a database connection until its client has read everything."""
 

@@ -7,7 +7,7 @@ from employee_api.auth.authorization import SessionAuthorizer, session_token
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.schemas import LoginInput
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import InvalidCredentials, TooManyFailedLogins
+from employee_api.errors import InvalidCredentials, TooManyFailedLogins, TooManyPasswords
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
@@ -54,7 +54,7 @@ class AuthEndpoints:
                 "POST", "/api/auth/login", "Log in by e-mail and password",
                 _LoginBody(LoginInput, "Email and password required", _MAX_LOGIN_BYTES),
                 JsonOutput(UserOutput), self.login,
-                failures=(InvalidCredentials(),), enforced_failures=(TooManyFailedLogins(),),
+                failures=(InvalidCredentials(), TooManyPasswords()), enforced_failures=(TooManyFailedLogins(),),
             ),
             Endpoint(
                 "POST", "/api/auth/logout", "End the session, if there is one",
@@ -84,7 +84,7 @@ class AuthEndpoints:
         self._login_limiter.record_attempt(email, address)
         account = await self._users.find_account(credentials.email)
         stored = account.password_hash if account else None
-        correct, new_hash = await self._password_hasher.verify(credentials.password, stored)
+        correct, new_hash = await call.while_connected(self._password_hasher.verify(credentials.password, stored))
         if account is None or not correct:
             raise InvalidCredentials
         self._login_limiter.record_success(email, address)

@@ -1,13 +1,14 @@
 """Declarations of operations: the routes and the API description are both made from them, so they always agree."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Generic, Never, Protocol, TypeVar
+from typing import Any, Generic, Never, Protocol, TypeVar
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from typing_extensions import override
 
@@ -18,6 +19,7 @@ from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.inputs import ModelInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
 
+T = TypeVar("T")
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 
@@ -50,6 +52,20 @@ class Call(Generic[InputT]):
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return Caller(client.host if client else "", user_agent)
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that may have to wait, and cancel it when the client disconnects. Raises ClientDisconnect."""
+        working = asyncio.create_task(work)
+        leaving = asyncio.create_task(_disconnected(self.request))
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnect
+            return working.result()
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     @property
     def if_match(self) -> str | None:
@@ -140,6 +156,11 @@ class Endpoint(Operation, Generic[InputT, OutputT]):
         if self.method == "GET" and tag is not None and is_unchanged(_joined(request, "if-none-match"), tag):
             return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
         return self.output.write(result, call.response_headers)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _joined(request: Request, header: str) -> str | None:

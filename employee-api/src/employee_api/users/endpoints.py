@@ -2,8 +2,8 @@
 
 from http import HTTPStatus
 
-from employee_api.access import Access, Actor
-from employee_api.errors import EmailTaken, LastManagementUser, UserNotFound
+from employee_api.access import Access
+from employee_api.errors import EmailTaken, LastManagementUser, TooManyPasswords, UserNotFound
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
@@ -34,7 +34,7 @@ class UserEndpoints:
         return [
             Endpoint(
                 "POST", "/api/auth/register", "Register as an employee", _NEW_USER, _CREATED, self.register,
-                failures=(EmailTaken(),),
+                failures=(EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
                 "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
@@ -42,7 +42,7 @@ class UserEndpoints:
             ),
             Endpoint(
                 "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user,
-                access=Access.MANAGEMENT, failures=(EmailTaken(),),
+                access=Access.MANAGEMENT, failures=(EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
                 "DELETE", f"{_USERS}/{{id}}", "Delete an employee and remove them from all tasks",
@@ -53,13 +53,13 @@ class UserEndpoints:
 
     async def register(self, call: Call[UserInput]) -> UserOutput:
         role = None if self._enforced else call.input.role
-        return await self._add(call.input, role, call.actor)
+        return await self._add(call, role)
 
     async def list_users(self, _call: Call[None]) -> list[UserOutput]:
         return await self._users.list_all()
 
     async def add_user(self, call: Call[UserInput]) -> UserOutput:
-        return await self._add(call.input, call.input.role, call.actor)
+        return await self._add(call, call.input.role)
 
     async def delete_user(self, call: Call[None]) -> Deleted:
         user_id = parse_id(call.request.path_params["id"])
@@ -68,7 +68,8 @@ class UserEndpoints:
         await self._users.delete(user_id, call.actor, protect_last_management_user=self._enforced)
         return Deleted(id=user_id)
 
-    async def _add(self, new: UserInput, role: str | None, actor: Actor | None) -> UserOutput:
-        password_hash = await self._password_hasher.hash(new.password)
+    async def _add(self, call: Call[UserInput], role: str | None) -> UserOutput:
+        new = call.input
+        password_hash = await call.while_connected(self._password_hasher.hash(new.password))
         user = NewUser(new.name, new.email, password_hash, role or DEFAULT_ROLE, new.dept or "")
-        return await self._users.add(user, actor)
+        return await self._users.add(user, call.actor)

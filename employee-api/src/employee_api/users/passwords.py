@@ -1,6 +1,5 @@
 """Hashes and verifies passwords with argon2id, in threads of lower priority than the event loop."""
 
-import asyncio
 import os
 import sys
 import threading
@@ -14,6 +13,7 @@ from passlib.context import CryptContext
 from chassis.store_operations import record_wait
 from chassis.telemetry import Telemetry
 from employee_api.fields import MAX_PASSWORD_LENGTH
+from employee_api.users.hashing_queues import HashingQueue, HashingQueues
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ _NICENESS = 10
 
 
 class PasswordHasher:
-    """Hashes at most `threads` passwords at once; further calls wait.
+    """Hashes at most `threads` passwords at once; further calls wait, in queues that are served in turn.
 
     Args:
         threads: the number of worker threads.
@@ -45,29 +45,31 @@ class PasswordHasher:
         self._dummy_hash = self._context.hash("")
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
+        self._queues = HashingQueues(self._executor, threads)
 
     async def hash(self, password: str) -> str:
-        return await self._run(lambda: self._context.hash(password))
+        """Hash a new password. Raises TooManyPasswords."""
+        return await self._run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(password))
 
-    async def verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
+    async def verify(
+        self, password: str, stored: str | None, queue: HashingQueue = HashingQueue.LOGIN
+    ) -> tuple[bool, str | None]:
         """Verify a password; `stored` is None for an unknown user, which takes as long and always fails.
+
+        Raises TooManyPasswords.
 
         Returns:
             Whether the password is correct, and a new hash to store if `stored` was made with other parameters.
         """
-        return await self._run(lambda: self._verify(password, stored))
+        return await self._run(queue, lambda: self._verify(password, stored))
 
     def close(self) -> None:
         """Cancel the waiting calls and end the threads when they have finished theirs."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
         submitted = time.perf_counter()
-
-        def timed() -> tuple[float, T]:
-            return time.perf_counter(), work()
-
-        started, result = await asyncio.get_running_loop().run_in_executor(self._executor, timed)
+        started, result = await self._queues.run(queue, work)
         record_wait(self._tracer, "password.wait", submitted, started)
         return result
 

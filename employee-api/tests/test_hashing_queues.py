@@ -1,0 +1,123 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
+
+from employee_api.errors import TooManyPasswords
+from employee_api.http.operations import Call
+from employee_api.users.hashing_queues import HashingQueue, HashingQueues
+
+LOGIN, NEW_PASSWORD, KNOWN_DEVICE = HashingQueue.LOGIN, HashingQueue.NEW_PASSWORD, HashingQueue.KNOWN_DEVICE
+
+
+class Work:
+    """Work for one thread, which waits until it is released; `done` has the names in the order of execution."""
+
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self.queues = HashingQueues(executor, threads=1)
+        self.done: list[str] = []
+        self.released = threading.Event()
+
+    async def occupy(self) -> asyncio.Task[None]:
+        blocking = asyncio.create_task(self._run(LOGIN, "first"))
+        await asyncio.sleep(0)
+        return blocking
+
+    async def add(self, queue: HashingQueue, name: str, count: int = 1) -> list[asyncio.Task[None]]:
+        added = [asyncio.create_task(self._run(queue, name)) for _ in range(count)]
+        await asyncio.sleep(0)
+        return added
+
+    async def _run(self, queue: HashingQueue, name: str) -> None:
+        def work() -> None:
+            self.released.wait(10)
+            self.done.append(name)
+
+        await self.queues.run(queue, work)
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    with ThreadPoolExecutor(1) as executor:
+        work = Work(executor)
+        yield work
+        work.released.set()
+
+
+async def test_a_login_overtakes_a_flood_of_registrations(work: Work) -> None:
+    tasks = [await work.occupy(), *await work.add(NEW_PASSWORD, "registration", 50), *await work.add(LOGIN, "login")]
+    work.released.set()
+    await asyncio.gather(*tasks)
+    assert work.done.index("login") <= 2
+
+
+async def test_a_login_from_a_known_device_overtakes_a_flood_of_logins(work: Work) -> None:
+    tasks = [await work.occupy(), *await work.add(LOGIN, "login", 50), *await work.add(KNOWN_DEVICE, "known")]
+    work.released.set()
+    await asyncio.gather(*tasks)
+    assert work.done.index("known") <= 2
+
+
+async def test_the_queues_are_served_in_turn(work: Work) -> None:
+    tasks = [await work.occupy(), *await work.add(LOGIN, "login", 3), *await work.add(NEW_PASSWORD, "registration", 3)]
+    work.released.set()
+    await asyncio.gather(*tasks)
+    assert work.done[1:] in (["login", "registration"] * 3, ["registration", "login"] * 3)
+
+
+async def test_a_full_queue_refuses_and_leaves_the_other_queues_open(work: Work) -> None:
+    tasks = [await work.occupy(), *await work.add(LOGIN, "login", 200)]
+    [refused] = await work.add(LOGIN, "refused")
+    with pytest.raises(TooManyPasswords) as error:
+        await refused
+    assert error.value.retry_after_seconds
+    tasks += await work.add(NEW_PASSWORD, "registration")
+    work.released.set()
+    await asyncio.gather(*tasks)
+    assert len(work.done) == 202
+
+
+async def test_a_client_that_leaves_frees_its_place(work: Work) -> None:
+    first = await work.occupy()
+    waiting = await work.add(LOGIN, "left", 200)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    tasks = [first, *await work.add(LOGIN, "login", 200)]
+    work.released.set()
+    await asyncio.gather(*tasks)
+    assert work.done == ["first", *["login"] * 200]
+
+
+@pytest.mark.parametrize("leaving", [0, 1])
+async def test_a_client_that_leaves_when_its_turn_comes_does_not_lose_the_thread(work: Work, leaving: int) -> None:
+    first = await work.occupy()
+    waiting = await work.add(LOGIN, "login", 2)
+    work.queues._pass_thread_on()  # as if another thread had become free
+    waiting[leaving].cancel()
+    work.released.set()
+    await asyncio.gather(first, *waiting, return_exceptions=True)
+    _started, result = await work.queues.run(LOGIN, lambda: "served")
+    assert result == "served"
+
+
+async def test_a_wait_ends_when_the_client_disconnects(work: Work) -> None:
+    async def disconnect() -> Message:
+        return {"type": "http.disconnect"}
+
+    call = Call(Request({"type": "http"}, disconnect), None, None)
+    first = await work.occupy()
+    with pytest.raises(ClientDisconnect):
+        await call.while_connected(work.queues.run(LOGIN, lambda: work.done.append("left")))
+    work.released.set()
+    await first
+    assert work.done == ["first"]
+
+
+async def test_work_that_finishes_first_returns_its_result() -> None:
+    call = Call(Request({"type": "http"}, asyncio.Event().wait), None, None)  # type: ignore[arg-type]
+    assert await call.while_connected(asyncio.sleep(0, "done")) == "done"
