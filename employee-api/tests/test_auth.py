@@ -25,6 +25,9 @@ SESSION_REQUESTS = [
     ("PATCH", f"/api/tasks/{UNKNOWN_ID}"),
     ("GET", f"/api/tasks/{UNKNOWN_ID}/comments"),
     ("POST", f"/api/tasks/{UNKNOWN_ID}/comments"),
+    ("GET", f"/api/tasks/{UNKNOWN_ID}/comments/{UNKNOWN_ID}"),
+    ("PATCH", f"/api/tasks/{UNKNOWN_ID}/comments/{UNKNOWN_ID}"),
+    ("DELETE", f"/api/tasks/{UNKNOWN_ID}/comments/{UNKNOWN_ID}"),
     ("GET", "/api/activities"),
 ]
 MANAGEMENT_REQUESTS = [

@@ -95,7 +95,7 @@ async def test_the_content_security_policy_of_the_page_allows_no_fetches(api_on_
 
 @dataclass(frozen=True)
 class Target:
-    """An API under test: schemathesis' session and schema, and the ids of an existing user and task by path segment."""
+    """An API under test: schemathesis' session and schema, and the ids of what exists, by path segment."""
 
     session: Any
     schema: Any
@@ -124,7 +124,7 @@ def target(sqlite_url: str, mode: str) -> Iterator[Target]:
 
 
 def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:
-    """Log in as a user with a management role, create a task, and return the ids of both."""
+    """Log in as a user with a management role, create a task with a comment, and return the ids of all."""
     new = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
     user = session.post("/api/auth/register", json=new).json()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
@@ -133,7 +133,8 @@ def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:
     cookie = session.post("/api/auth/login", json=new).cookies.get(SESSION_COOKIE)
     session.headers["authorization"] = f"Bearer {cookie}"
     task = session.post("/api/tasks", json={"title": "Water"}).json()
-    return {"users": user["id"], "tasks": task["id"]}
+    comment = session.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done"}).json()
+    return {"users": user["id"], "tasks": task["id"], "comments": comment["id"]}
 
 
 @pytest.mark.timeout(300)
@@ -154,7 +155,7 @@ def takes_input(operation: Any) -> bool:
 
 
 def send_generated_requests(api: Target, operation: Any, generation: GenerationMode) -> None:
-    known = {"id": api.ids["users" if "users" in operation.path else "tasks"]} if "{id}" in operation.path else None
+    known = {name: api.ids[segment] for segment, name in re.findall(r"(\w+)/{(\w+)}", operation.path)}
 
     @settings(
         max_examples=8,

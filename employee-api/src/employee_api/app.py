@@ -20,6 +20,8 @@ from employee_api.exports.streaming import CsvExporter
 from employee_api.health import PROBES
 from employee_api.http.application import create_application
 from employee_api.settings import EmployeeApiSettings
+from employee_api.tasks.comment_endpoints import CommentEndpoints
+from employee_api.tasks.comments import CommentRepository
 from employee_api.tasks.endpoints import TaskEndpoints
 from employee_api.tasks.repository import TaskRepository
 from employee_api.users.endpoints import UserEndpoints
@@ -47,6 +49,7 @@ def build(
         *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),
         *UserEndpoints(users, password_hasher, enforced=authorizer.enforced).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
+        *CommentEndpoints(CommentRepository(engine, clock), authorizer).operations(),
         *ActivityEndpoints(ActivityRepository(engine)).operations(),
         *ExportEndpoints(exporter).operations(),
     ]

@@ -75,6 +75,13 @@ class ApprovalRequired(DomainError):
         super().__init__("Your account awaits approval")
 
 
+class NotTheAuthor(DomainError):
+    """The comment is by someone else than the session's user."""
+
+    def __init__(self) -> None:
+        super().__init__("Only its author may do this")
+
+
 class UserNotFound(NotFound):
     """No user has that id."""
 
@@ -87,6 +94,13 @@ class TaskNotFound(NotFound):
 
     def __init__(self) -> None:
         super().__init__("Task not found")
+
+
+class CommentNotFound(NotFound):
+    """The task has no comment with that id."""
+
+    def __init__(self) -> None:
+        super().__init__("Comment not found")
 
 
 class EmailTaken(AlreadyExists):
@@ -165,6 +179,7 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     AuthenticationRequired: HTTPStatus.UNAUTHORIZED,
     ApprovalRequired: HTTPStatus.FORBIDDEN,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
+    NotTheAuthor: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     FailedPrecondition: HTTPStatus.CONFLICT,

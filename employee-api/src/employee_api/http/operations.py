@@ -36,6 +36,9 @@ class Authorizer(Protocol):
     async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
         """Return the user of the request's session, if any. Raises the errors of `access` when enforced."""
 
+    def refuse(self, error: DomainError, operation: str) -> None:
+        """Count a refusal that only the operation can decide, and raise the error when enforced."""
+
 
 @dataclass
 class Call(Generic[InputT]):

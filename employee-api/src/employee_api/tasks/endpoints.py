@@ -1,31 +1,20 @@
-"""Endpoints for tasks and comments."""
+"""Endpoints for tasks."""
 
 import uuid
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import TaskNotFound, UnknownAssignee, UnknownAuthor, UnknownReporter
+from employee_api.errors import PreconditionFailed, TaskNotFound, UnknownAssignee, UnknownReporter
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput, QueryParameters
 from employee_api.http.operations import Call, Endpoint, InputT, Operation
 from employee_api.http.outputs import JsonOutput
-from employee_api.pagination import PageQuery
 from employee_api.schemas import Deleted
 from employee_api.tasks.repository import TaskRepository
-from employee_api.tasks.schemas import (
-    CommentInput,
-    CommentOutput,
-    CommentPage,
-    TaskInput,
-    TaskOutput,
-    TaskPage,
-    TaskPatch,
-    TaskQuery,
-)
+from employee_api.tasks.schemas import TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
 
 _TASKS = "/api/tasks"
 _TASK = "/api/tasks/{id}"
-_COMMENTS = "/api/tasks/{id}/comments"
 
 
 class TaskEndpoints:
@@ -51,21 +40,11 @@ class TaskEndpoints:
             Endpoint(
                 "PATCH", _TASK, "Change some fields of a task",
                 JsonBody(TaskPatch), JsonOutput(TaskOutput), self.change_task,
-                access=session, failures=(TaskNotFound(), *unknown_users),
+                access=session, failures=(TaskNotFound(), PreconditionFailed(), *unknown_users),
             ),
             Endpoint(
                 "DELETE", _TASK, "Delete a task and its comments", NoInput(), JsonOutput(Deleted), self.delete_task,
-                access=Access.MANAGEMENT, failures=(TaskNotFound(),),
-            ),
-            Endpoint(
-                "GET", _COMMENTS, "List the comments on a task, newest first",
-                QueryParameters(PageQuery), JsonOutput(CommentPage), self.list_comments,
-                access=session, failures=(TaskNotFound(),),
-            ),
-            Endpoint(
-                "POST", _COMMENTS, "Comment on a task",
-                JsonBody(CommentInput), JsonOutput(CommentOutput, HTTPStatus.CREATED), self.add_comment,
-                access=session, failures=(TaskNotFound(), UnknownAuthor()),
+                access=Access.MANAGEMENT, failures=(TaskNotFound(), PreconditionFailed()),
             ),
         ]  # fmt: skip
 
@@ -73,29 +52,28 @@ class TaskEndpoints:
         return await self._tasks.search(call.input)
 
     async def add_task(self, call: Call[TaskInput]) -> TaskOutput:
-        return await self._tasks.add(call.input, call.actor)
+        task = await self._tasks.add(call.input, call.actor)
+        call.tag(task)
+        return task
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
-        task = await self._tasks.get(_task_id(call))
+        task = await self._tasks.get(parse_task_id(call))
         call.tag(task)
         return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
-        return await self._tasks.update(_task_id(call), call.input, call.actor)
+        task = await self._tasks.update(parse_task_id(call), call.input, call.actor, if_match=call.if_match)
+        call.tag(task)
+        return task
 
     async def delete_task(self, call: Call[None]) -> Deleted:
-        task_id = _task_id(call)
-        await self._tasks.delete(task_id, call.actor)
+        task_id = parse_task_id(call)
+        await self._tasks.delete(task_id, call.actor, if_match=call.if_match)
         return Deleted(id=task_id)
 
-    async def list_comments(self, call: Call[PageQuery]) -> CommentPage:
-        return await self._tasks.list_comments(_task_id(call), call.input)
 
-    async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        return await self._tasks.add_comment(_task_id(call), call.input, call.actor)
-
-
-def _task_id(call: Call[InputT]) -> uuid.UUID:
+def parse_task_id(call: Call[InputT]) -> uuid.UUID:
+    """Return the id of the task in the path. Raises TaskNotFound."""
     task_id = parse_id(call.request.path_params["id"])
     if task_id is None:
         raise TaskNotFound

@@ -99,6 +99,12 @@ class CommentInput(StrictInput):
     author_id: Id | None = Field(default=None, description="Ignored when there is a session: its user is the author")
 
 
+class CommentPatch(StrictInput):
+    """The new text of a comment."""
+
+    body: CommentText
+
+
 class CommentOutput(Output):
     """A comment."""
 
@@ -107,6 +113,7 @@ class CommentOutput(Output):
     author_id: uuid.UUID | None
     body: str
     created_at: Timestamp
+    edited_at: Timestamp | None = Field(description="When its author last changed the text; null if never")
 
 
 class CommentPage(Output):

@@ -64,6 +64,19 @@ class Api:
         items: list[dict[str, Any]] = (await self.client.get("/api/activities")).json()["items"]
         return items
 
+    async def pages(self, path: str, **parameters: Any) -> list[list[Any]]:
+        """Fetch a list page by page."""
+        found: list[list[Any]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            response = await self.client.get(path, params=parameters | cursor)
+            response.raise_for_status()
+            page = response.json()
+            found.append(page["items"])
+            if page["next"] is None:
+                return found
+            cursor = {"cursor": page["next"]}
+
 
 StartApi = Callable[..., AbstractAsyncContextManager[Api]]
 
