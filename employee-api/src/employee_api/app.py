@@ -53,7 +53,9 @@ def build(
         *ActivityEndpoints(ActivityRepository(engine)).operations(),
         *ExportEndpoints(exporter).operations(),
     ]
-    return create_application(operations, authorizer, described=PROBES)
+    return create_application(
+        operations, authorizer, described=PROBES, reports_database_away=settings.reports_database_away
+    )
 
 
 def _login_limiter(settings: EmployeeApiSettings) -> LoginLimiter:

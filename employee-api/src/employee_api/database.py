@@ -1,13 +1,31 @@
 """The migrations, transactions, and connections for worker threads; `chassis.database` opens the pool and migrates."""
 
+import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
+
+_SQLITE_AWAY = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+# Connection failures, resources (disk full, too many connections), shutdowns, and a read-only server (a standby).
+_POSTGRES_AWAY = ("08", "53", "57P", "25006")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -59,3 +77,24 @@ def blocking_engine(engine: AsyncEngine) -> Engine:
     """Return an engine for the same database whose connections are opened and closed by the thread that uses them."""
     url = engine.url if engine.dialect.name == "postgresql" else engine.url.set(drivername="sqlite")
     return create_engine(url, poolclass=NullPool)
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether an error means that the database can't be used now, while the request may be right."""
+    if isinstance(error, PoolTimeoutError):
+        return True
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or (error.orig is not None and is_away(error.orig))
+    if isinstance(error, sqlite3.OperationalError):
+        # The low byte is the primary code; errors of Python's own module have none.
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _SQLITE_AWAY
+    return _is_postgres_away(error)
+
+
+def _is_postgres_away(error: BaseException) -> bool:
+    psycopg = sys.modules.get("psycopg")  # importing it takes a third of a second, which SQLite saves
+    if psycopg is None or not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is None:  # refused and lost connections have no state
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return bool(error.sqlstate.startswith(_POSTGRES_AWAY))

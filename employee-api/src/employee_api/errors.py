@@ -145,6 +145,13 @@ class PreconditionFailed(DomainError):
         super().__init__("Changed since it was read")
 
 
+class DatabaseUnavailable(Unavailable):
+    """The database can't be reached, has no free connection, or takes no changes; whether it made one is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__("The database is not available", retry_after_seconds=5)
+
+
 class NotReady(Unavailable):
     """The database does not answer, its migrations have not run, or the process is shutting down."""
 

@@ -1,7 +1,7 @@
 """Settings of the employee API, read from the environment."""
 
 import os
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from pydantic import Field, SecretStr
 
@@ -15,6 +15,13 @@ class AuthMode(StrEnum):
     OFF = "off"
     OBSERVE = "observe"
     ENFORCE = "enforce"
+
+
+class DatabaseAwayStatus(IntEnum):
+    """The status of responses while the database is away."""
+
+    INTERNAL_SERVER_ERROR = 500
+    SERVICE_UNAVAILABLE = 503
 
 
 _MAX_PASSWORD_THREADS = 4
@@ -39,3 +46,11 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     failed_logins_window_seconds: float = Field(default=900, gt=0)
     password_threads: int = Field(default_factory=_password_threads, ge=1)
     csv_defuse_formulas: bool = True
+    database_away_status: DatabaseAwayStatus | None = None
+
+    @property
+    def reports_database_away(self) -> bool:
+        """Whether requests get a 503 while the database is away, instead of the documented 500."""
+        if self.database_away_status is None:
+            return self.auth_mode is not AuthMode.OFF
+        return self.database_away_status is DatabaseAwayStatus.SERVICE_UNAVAILABLE

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
+import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,15 +11,22 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import DomainError
-from employee_api.errors import MethodNotAllowed, PathNotFound, UnexpectedError
+from employee_api.database import is_away
+from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import docs, openapi
 from employee_api.http.openapi_document import Document
 from employee_api.http.operations import Authorizer, Operation, OperationDescription
 from employee_api.http.problems import error_response
 
+log = structlog.get_logger()
+
 
 def create_application(
-    operations: Sequence[Operation], authorizer: Authorizer, *, described: Sequence[OperationDescription] = ()
+    operations: Sequence[Operation],
+    authorizer: Authorizer,
+    *,
+    described: Sequence[OperationDescription] = (),
+    reports_database_away: bool = False,
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
@@ -26,9 +34,13 @@ def create_application(
         operations: what it serves.
         authorizer: decides who may run which of them.
         described: operations that are served elsewhere, for the API description.
+        reports_database_away: whether requests get DatabaseUnavailable when the database is away, or an unexpected
+            error.
     """
-    description = openapi.describe([*operations, *described], enforced=authorizer.enforced)
-    routes = [*_description_routes(description), *_operation_routes(operations, authorizer)]
+    common = (DatabaseUnavailable(),) if reports_database_away else ()
+    description = openapi.describe([*operations, *described], enforced=authorizer.enforced, common=common)
+    serve = _respond_while_away if reports_database_away else _respond
+    routes = [*_description_routes(description), *_operation_routes(operations, authorizer, serve)]
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -53,20 +65,40 @@ def _description_routes(document: Document) -> list[Route]:
     return [Route("/openapi.json", serve_document), Route("/docs", serve_page)]
 
 
-def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer) -> list[Route]:
+_Respond = Callable[[Operation, Request, Authorizer], Awaitable[Response]]
+
+
+async def _respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
+    return await operation.respond(request, authorizer)
+
+
+async def _respond_while_away(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
+    try:
+        return await operation.respond(request, authorizer)
+    except Exception as error:
+        if not is_away(error):
+            raise
+        log.warning("database unavailable", operation=operation.name, error_type=type(error).__name__)
+        raise DatabaseUnavailable from error
+
+
+def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer, respond: _Respond) -> list[Route]:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     return [
-        Route(path, _dispatch(by_method, authorizer), methods=list(by_method)) for path, by_method in by_path.items()
+        Route(path, _dispatch(by_method, authorizer, respond), methods=list(by_method))
+        for path, by_method in by_path.items()
     ]
 
 
-def _dispatch(by_method: dict[str, Operation], authorizer: Authorizer) -> Callable[[Request], Awaitable[Response]]:
+def _dispatch(
+    by_method: dict[str, Operation], authorizer: Authorizer, respond: _Respond
+) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         # The server drops the body of a response to HEAD.
         method = "GET" if request.method == "HEAD" else request.method
-        return await by_method[method].respond(request, authorizer)
+        return await respond(by_method[method], request, authorizer)
 
     return serve
 

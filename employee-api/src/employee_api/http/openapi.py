@@ -8,12 +8,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
+from chassis.errors import DomainError
 from employee_api.access import SESSION_COOKIE, Access
 from employee_api.errors import INTERNAL, http_status
 from employee_api.http import openapi_document as document
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.openapi_document import JsonSchema
-from employee_api.http.operations import OperationDescription
+from employee_api.http.operations import Operation, OperationDescription
 from employee_api.http.outputs import JSON, JsonOutput
 from employee_api.schemas import Error
 
@@ -24,12 +25,20 @@ _SECURITY_SCHEMES = {
 }
 
 
-def describe(operations: Sequence[OperationDescription], *, enforced: bool) -> document.Document:
-    """Describe the operations; `enforced` adds the responses and security schemes of enforced authorization."""
+def describe(
+    operations: Sequence[OperationDescription], *, enforced: bool, common: Sequence[DomainError] = ()
+) -> document.Document:
+    """Describe the operations.
+
+    Args:
+        operations: what to describe.
+        enforced: adds the responses and security schemes of enforced authorization.
+        common: errors that every operation of the API can return.
+    """
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, document.Operation]] = {}
     for operation in operations:
-        described = _operation(operation, schemas, enforced=enforced)
+        described = _operation(operation, schemas, common, enforced=enforced)
         paths.setdefault(operation.path, {})[operation.method.lower()] = described
     components: document.Components = {"schemas": schemas.definitions}
     if enforced:
@@ -71,12 +80,14 @@ class _Schemas:
         return dict(self._schemas[str(result_type), "serialization"])
 
 
-def _operation(operation: OperationDescription, schemas: _Schemas, *, enforced: bool) -> document.Operation:
+def _operation(
+    operation: OperationDescription, schemas: _Schemas, common: Sequence[DomainError], *, enforced: bool
+) -> document.Operation:
     described: document.Operation = {
         "operationId": operation.name,
         "summary": operation.summary,
         "tags": [operation.tag],
-        "responses": _responses(operation, schemas, enforced=enforced),
+        "responses": _responses(operation, schemas, common, enforced=enforced),
     }
     if parameters := [*_path_parameters(operation), *_query_parameters(operation)]:
         described["parameters"] = parameters
@@ -117,9 +128,13 @@ def _query_parameter(name: str, field: JsonSchema, definitions: dict[str, JsonSc
     return parameter
 
 
-def _responses(operation: OperationDescription, schemas: _Schemas, *, enforced: bool) -> dict[str, document.Response]:
+def _responses(
+    operation: OperationDescription, schemas: _Schemas, common: Sequence[DomainError], *, enforced: bool
+) -> dict[str, document.Response]:
     failures: dict[int, list[str]] = {}
-    for failure in operation.documented_failures(enforced=enforced):
+    # The chassis serves the probes: they are described only.
+    shared = common if isinstance(operation, Operation) else ()
+    for failure in (*operation.documented_failures(enforced=enforced), *shared):
         failures.setdefault(http_status(failure), []).append(failure.message)
     failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [INTERNAL]
     return {str(int(operation.output.status)): _success(operation, schemas)} | {

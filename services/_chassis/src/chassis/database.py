@@ -33,6 +33,9 @@ CONNECT_TIMEOUT_SECONDS = 30
 """How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
+POOL_CONNECT_TIMEOUT_SECONDS = 5
+"""How long a request waits for a new connection of an engine, unless the URL has `connect_timeout`."""
+
 _DRIVER = "postgresql+psycopg"
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -91,7 +94,10 @@ def engine(url: str, telemetry: Telemetry | None = None) -> "AsyncEngine":
     path = sqlite_path(url)
     options: dict[str, Any] = {"poolclass": MeasuredPool, "hide_parameters": True}
     if path is None:
-        created = create_async_engine(_sqlalchemy_url(url), pool_pre_ping=True, **options)
+        target = _sqlalchemy_url(url)
+        if "connect_timeout" not in target.query:
+            target = target.update_query_dict({"connect_timeout": str(POOL_CONNECT_TIMEOUT_SECONDS)})
+        created = create_async_engine(target, pool_pre_ping=True, **options)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         options["connect_args"] = {"timeout": BUSY_TIMEOUT_SECONDS}

@@ -1,0 +1,126 @@
+"""Requests while the database is unreachable, locked, exhausted or read-only."""
+
+import contextlib
+import sqlite3
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from chassis import database
+from employee_api.database import is_away
+from employee_api.settings import DatabaseAwayStatus, EmployeeApiSettings
+from shop_testkit.employee_api import Api, Clock, StartApi, api_starter
+
+AWAY = (503, {"error": "The database is not available"})
+UNEXPECTED = (500, {"error": "Internal server error"})
+NEW = {"name": "Ada", "email": "ada@x", "password": "p"}
+
+
+async def register(api: Api) -> tuple[int, Any]:
+    response = await api.client.post("/api/auth/register", json=NEW)
+    assert ("retry-after" in response.headers) is (response.status_code == 503)
+    return response.status_code, response.json()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, UNEXPECTED),
+        ({"database_away_status": 503}, AWAY),
+        ({"auth_mode": "observe"}, AWAY),
+        ({"auth_mode": "enforce"}, AWAY),
+        ({"auth_mode": "enforce", "database_away_status": 500}, UNEXPECTED),
+    ],
+)
+async def test_a_refused_connection_has_the_status_of_the_setting(
+    clock: Clock, settings: dict[str, Any], expected: Any
+) -> None:
+    async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(**settings) as api:
+        assert await register(api) == expected
+
+
+async def test_the_session_is_not_read_while_the_database_is_away(clock: Clock) -> None:
+    async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(auth_mode="enforce") as api:
+        response = await api.client.get("/api/tasks", headers={"authorization": "Bearer x"})
+    assert (response.status_code, response.json()) == AWAY
+
+
+async def test_an_export_while_the_database_is_away_is_a_503(clock: Clock) -> None:
+    async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(auth_mode="observe") as api:
+        response = await api.client.get("/api/export/tasks")
+    assert (response.status_code, response.json()) == AWAY
+
+
+async def test_a_locked_sqlite_file_is_a_503(sqlite_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_SECONDS", 0)
+    async with api_starter(sqlite_url, clock)(auth_mode="observe") as api:
+        with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await register(api) == AWAY
+        assert (await register(api))[0] == 201
+
+
+async def test_a_read_only_server_is_a_503(emptied_postgres: str, clock: Clock) -> None:
+    separator = "&" if "?" in emptied_postgres else "?"
+    url = f"{emptied_postgres}{separator}options=-c%20default_transaction_read_only%3Don"
+    async with api_starter(url, clock)(auth_mode="observe") as api:
+        assert await register(api) == AWAY
+
+
+async def test_an_exhausted_pool_is_a_503(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with start_api(auth_mode="observe") as api, contextlib.AsyncExitStack() as held:
+        monkeypatch.setattr(api.engine.pool, "_timeout", 0.01)
+        for _ in range(15):
+            await held.enter_async_context(api.engine.execution_options(isolation_level="AUTOCOMMIT").connect())
+        assert await register(api) == AWAY
+
+
+async def test_a_failing_statement_is_still_a_500(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce") as api:
+        async with api.engine.begin() as connection:
+            await connection.exec_driver_sql("ALTER TABLE users RENAME TO gone")
+        try:
+            assert await register(api) == UNEXPECTED
+        finally:
+            async with api.engine.begin() as connection:
+                await connection.exec_driver_sql("ALTER TABLE gone RENAME TO users")
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "away"),
+    [
+        ("08006", True),
+        ("57P01", True),
+        ("57P03", True),
+        ("53300", True),
+        ("25006", True),
+        ("57014", False),
+        ("40P01", False),
+        ("23505", False),
+        ("42P01", False),
+    ],
+)
+def test_states_of_postgresql_that_mean_away(sqlstate: str, away: bool) -> None:
+    error = psycopg.errors.lookup(sqlstate)("text")
+    assert is_away(error) is away
+    assert is_away(DBAPIError("SELECT 1", {}, error)) is away
+
+
+def test_a_lost_connection_has_no_state() -> None:
+    assert is_away(psycopg.OperationalError("server closed the connection unexpectedly"))
+    assert not is_away(psycopg.ProgrammingError("the query has 1 placeholder but 0 parameters were passed"))
+    assert not is_away(RuntimeError())
+
+
+@pytest.mark.parametrize("value", ["500", "503"])
+def test_the_status_is_read_from_the_environment(value: str) -> None:
+    settings = EmployeeApiSettings.model_validate({"database_away_status": value})
+    assert settings.database_away_status is DatabaseAwayStatus(int(value))
+
+
+def test_a_new_connection_of_a_request_has_five_seconds() -> None:
+    url = database.engine("postgresql://user@one/name").url
+    assert url.query["connect_timeout"] == "5"
+    assert database.engine("postgresql://user@one/name?connect_timeout=2").url.query["connect_timeout"] == "2"
