@@ -1,14 +1,17 @@
-"""uvicorn without its signal handling, and without its clock: it would wake an idle process ten times a second."""
+"""uvicorn with limits, without its signal handling, and without its clock, which would wake an idle process."""
 
 import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 from typing_extensions import override
+
+from chassis.http_protocol import ConnectionGate, ConnectionLimits, LimitedProtocol
 
 
 class AsgiServer(uvicorn.Server):
@@ -18,9 +21,13 @@ class AsgiServer(uvicorn.Server):
     FORWARDED_ALLOW_IPS no client's X-Forwarded-For is trusted; uvicorn would trust that of 127.0.0.1.
     """
 
-    def __init__(self, app: ASGIApp, **options: Any) -> None:
+    def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> None:
+        gate = ConnectionGate(limits or ConnectionLimits())
         config = uvicorn.Config(
             app,
+            http=partial(LimitedProtocol, gate=gate),  # type: ignore[arg-type]  # uvicorn only calls it
+            # An upgraded connection would no longer count.
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,

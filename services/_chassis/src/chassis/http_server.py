@@ -4,6 +4,7 @@ An HTTP service has the settings, the telemetry and the life of a gRPC service; 
 """
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp
 
 from chassis.asgi_server import AsgiServer
 from chassis.errors import DomainError
+from chassis.http_protocol import ConnectionLimits
 from chassis.http_serving import ObservedApplication, Probes
 from chassis.process import run_process, serve_until_stopped
 from chassis.service import BaseService
@@ -28,6 +30,7 @@ _BACKLOG = 2048
 # Longer than load balancers keep idle connections, or they would send requests to connections that are closing.
 _KEEP_ALIVE_SECONDS = 75
 _READINESS_TIMEOUT_SECONDS = 2.0
+_OTHER_FILES = 256
 
 
 class HttpServiceSettings(ServerSettings):
@@ -35,6 +38,9 @@ class HttpServiceSettings(ServerSettings):
 
     host: str = "0.0.0.0"
     port: int = Field(default=8080, ge=0, le=MAX_PORT)
+    header_timeout_seconds: float = Field(default=10, gt=0)
+    body_timeout_seconds: float = Field(default=30, gt=0)
+    max_connections: int = Field(default=1000, ge=1)
 
 
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
@@ -109,11 +115,18 @@ async def serving(
     Yields the port by the name `port`. Raises OSError with the address when it is in use.
     """
     settings = service.settings
+    limits = ConnectionLimits(
+        head_seconds=settings.header_timeout_seconds,
+        body_seconds=settings.body_timeout_seconds,
+        connections=settings.max_connections,
+    )
+    _raise_file_limit(limits)
     try:
         async with resources as app:
             listener = _listen(settings.host, settings.port)
             server = AsgiServer(
                 service.wrap(app),
+                limits,
                 backlog=_BACKLOG,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
@@ -129,6 +142,17 @@ async def serving(
                     server.stop()
     finally:
         await service.close()
+
+
+def _raise_file_limit(limits: ConnectionLimits) -> None:
+    """Allow the process to open as many files as connections, and the files of everything else."""
+    needed = limits.connections + limits.probe_connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        log.warning("MAX_CONNECTIONS exceeds the limit of open files", limit=allowed)
 
 
 def _listen(host: str, port: int) -> socket.socket:

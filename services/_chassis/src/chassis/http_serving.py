@@ -14,10 +14,12 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis import logging, semconv
+from chassis.http_protocol import CLIENT_CLOSED_REQUEST, PROBE_PATHS, ended_with
 from chassis.http_requests import REQUEST_ID_HEADER, identify
 from chassis.metrics import Attributes
 from chassis.propagation import baggage_attributes
@@ -42,7 +44,7 @@ class Probes:
         self._is_ready = is_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in ("/healthz", "/readyz"):
+        if scope["type"] == "http" and scope["path"] in PROBE_PATHS:
             response = await self._response(scope["method"], scope["path"])
             await response(scope, receive, _Sent(send).send)
         else:
@@ -61,6 +63,7 @@ class ObservedApplication:
 
     An exception of the application is logged with its traceback. It is raised again unless the application has sent a
     whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
+    A client that leaves before it has the response is no error: the request is recorded with status 499.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str] = ()) -> None:
@@ -85,9 +88,12 @@ class ObservedApplication:
         span, token = self._start_span(scope, identity)
         sent = _Sent(send, {REQUEST_ID_HEADER: identity[semconv.REQUEST_ID]})
         error_type: str | None = None
+        ended: int | None = None
         self._in_flight += 1
         try:
             await self._app(scope, receive, sent.send)
+        except ClientDisconnect:
+            ended = CLIENT_CLOSED_REQUEST
         except Exception as error:
             error_type = type(error).__name__
             log.exception("unexpected error", method=scope["method"], path=scope["path"])
@@ -95,7 +101,8 @@ class ObservedApplication:
                 raise
         finally:
             self._in_flight -= 1
-            self._record(scope, span, sent.status or _SERVER_ERROR, error_type, time.perf_counter() - started)
+            status = ended_with(scope) or ended or sent.status or _SERVER_ERROR
+            self._record(scope, span, status, error_type, time.perf_counter() - started)
             otel_context.detach(token)
             logging.request_fields.reset(log_fields)
 

@@ -1,0 +1,324 @@
+"""Connections that are slow, idle, too many or abandoned, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from chassis import http_server, semconv
+from chassis.http_server import HttpService, HttpServiceSettings
+from chassis.telemetry import Telemetry
+from shop_testkit.waiting import wait_until
+
+GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+PROBE = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n"
+
+
+@pytest.fixture
+def advance(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the event loop's clock forward by seconds; other tests' loops are not affected."""
+    ahead = 0.0
+
+    def add(seconds: float) -> None:
+        nonlocal ahead
+        ahead += seconds
+        loop = asyncio.get_running_loop()
+        real = type(loop).time
+        monkeypatch.setattr(loop, "time", lambda: real(loop) + ahead)
+
+    return add
+
+
+@dataclass
+class Client:
+    """A raw connection to the server."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def response(self) -> tuple[int, bytes]:
+        """Return the status and the body of the next response."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        return int(head.split()[1]), await self.reader.readexactly(length)
+
+    async def rest(self) -> bytes:
+        """Return what the server sends until it closes the connection."""
+        async with asyncio.timeout(30):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+
+@dataclass
+class Server:
+    """A running server, whose `/wait` responds when `released` is set."""
+
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    port: int = 0
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    clients: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def app(self) -> Starlette:
+        async def home(_request: Request) -> Response:
+            return PlainTextResponse("home")
+
+        async def echo(request: Request) -> Response:
+            self.arrived.set()
+            return PlainTextResponse(await request.body())
+
+        async def wait(_request: Request) -> Response:
+            self.arrived.set()
+            await self.released.wait()
+            return PlainTextResponse("waited")
+
+        async def endless(_request: Request) -> Response:
+            async def parts() -> AsyncIterator[bytes]:
+                while True:
+                    yield bytes(65_536)
+                    await asyncio.sleep(0)
+
+            return StreamingResponse(parts())
+
+        async def apologize(_request: Request, _error: Exception) -> Response:
+            return PlainTextResponse("sorry", 500)
+
+        paths = {"/": home, "/wait": wait, "/endless": endless}
+        routes = [Route("/echo", echo, methods=["POST"]), *(Route(path, handler) for path, handler in paths.items())]
+        return Starlette(routes=routes, exception_handlers={Exception: apologize})
+
+    async def connect(self, data: bytes = b"") -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.callback(client.writer.close)
+        await client.send(data)
+        return client
+
+    async def recorded(self, count: int = 1) -> list[tuple[str, str]]:
+        """Wait for so many requests to end; return the status and the error type of each series of durations."""
+        durations = self.telemetry.histogram(semconv.HTTP_SERVER_DURATION)
+        await wait_until(lambda: sum(sum(found.counts) for found in durations.series.values()) >= count, 10)
+        series = [dict(attributes) for attributes in durations.series]
+        return [(str(each[semconv.HTTP_STATUS]), str(each.get(semconv.ERROR_TYPE))) for each in series]
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Server]:
+    server = Server()
+    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0, "grace_seconds": 1} | settings
+    service = HttpService(HttpServiceSettings(**options), server.telemetry)
+
+    @asynccontextmanager
+    async def build() -> AsyncIterator[Starlette]:
+        yield server.app()
+
+    async with http_server.serving(service, build()) as ports:
+        server.port = ports["port"]
+        async with server.clients:
+            yield server
+            server.released.set()
+
+
+async def settle(server: Server) -> None:
+    """Return when the server has read all that was sent to it before, on connections that have been accepted."""
+    for _ in range(3):
+        client = await server.connect(GET)
+        await client.response()
+        client.writer.close()
+
+
+@pytest.mark.parametrize("head", [b"G", b"GET / HTTP/1.1\r\n", GET[:-2] + b"X-A: b\r\n"])
+async def test_a_head_that_takes_too_long_gets_408(head: bytes, advance: Callable[[float], None]) -> None:
+    async with serving(header_timeout_seconds=10) as server:
+        client = await server.connect(head)
+        await settle(server)
+        advance(9)
+        await settle(server)
+        await client.send(b"X")  # does not extend the time
+        await settle(server)
+        advance(2)
+        response = await client.rest()
+    assert response.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert response.endswith(b'{"error": "Request Timeout"}')
+
+
+async def test_a_new_connection_on_which_nothing_arrives_is_closed(advance: Callable[[float], None]) -> None:
+    async with serving(header_timeout_seconds=10) as server:
+        client = await server.connect()
+        await settle(server)
+        advance(11)
+        assert await client.rest() == b""
+
+
+async def test_a_connection_may_be_idle_for_longer_between_requests(advance: Callable[[float], None]) -> None:
+    async with serving(header_timeout_seconds=10) as server:
+        client = await server.connect(GET)
+        assert (await client.response())[0] == 200
+        advance(60)
+        await client.send(GET)
+        assert (await client.response())[0] == 200
+        await client.send(GET[:9])
+        await settle(server)
+        advance(11)
+        assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_body_that_takes_too_long_gets_408_and_is_recorded_as_such(advance: Callable[[float], None]) -> None:
+    async with serving(header_timeout_seconds=10, body_timeout_seconds=30) as server:
+        client = await server.connect(POST + b"abc")
+        await server.arrived.wait()
+        advance(29)
+        await client.send(b"d")
+        await settle(server)
+        advance(2)
+        assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
+        assert ("408", "None") in await server.recorded()
+
+
+async def test_a_body_that_follows_its_response_is_limited_too(advance: Callable[[float], None]) -> None:
+    async with serving(body_timeout_seconds=30) as server:
+        client = await server.connect(b"POST /missing HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n")
+        assert (await client.response())[0] == 404
+        advance(31)
+        assert await client.rest() == b""
+
+
+async def test_a_request_that_has_arrived_may_take_any_time(advance: Callable[[float], None]) -> None:
+    async with serving(header_timeout_seconds=10, body_timeout_seconds=30) as server:
+        client = await server.connect(GET.replace(b"/ ", b"/wait ") + GET[:5])
+        await server.arrived.wait()
+        advance(300)
+        server.released.set()
+        assert await client.response() == (200, b"waited")
+        await client.send(GET[5:])
+        assert await client.response() == (200, b"home")
+
+
+async def test_hundreds_of_slow_heads_and_bodies_delay_nobody_and_end(advance: Callable[[float], None]) -> None:
+    async with serving(max_connections=400) as server:
+        slow = [await server.connect(data) for data in (GET[:9], POST + b"a", b"") for _ in range(100)]
+        await settle(server)
+        advance(5)
+        for client in slow[:200]:
+            await client.send(b"1")
+        await settle(server)
+        advance(31)
+        statuses = [(await client.rest())[9:12] for client in slow]
+        await settle(server)
+    assert statuses == [b"408"] * 200 + [b""] * 100
+
+
+async def test_connections_beyond_the_limit_get_503_and_the_others_are_served() -> None:
+    async with serving(max_connections=2) as server:
+        served = [await server.connect(GET) for _ in range(2)]
+        assert [(await client.response())[0] for client in served] == [200, 200]
+        with structlog.testing.capture_logs() as lines:
+            refused = [await server.connect(GET) for _ in range(3)]
+            responses = [await client.rest() for client in refused]
+        assert {response.split(b"\r\n")[0] for response in responses} == {b"HTTP/1.1 503 Service Unavailable"}
+        assert all(b"\r\nconnection: close\r\n" in response for response in responses)
+        assert [(line["event"], line["limit"]) for line in lines] == [("too many connections", 2)]
+        for client in served:
+            await client.send(GET)
+            assert (await client.response())[0] == 200
+        served[0].writer.close()
+        await wait_until(lambda: is_served(server), 10)
+
+
+async def is_served(server: Server) -> bool:
+    client = await server.connect(GET)
+    return b" 200 " in await client.reader.readline()
+
+
+async def test_probes_are_answered_although_idle_connections_exceed_every_limit() -> None:
+    async with serving(max_connections=2) as server:
+        for _ in range(200):
+            await server.connect()
+        probe = await server.connect(PROBE)
+        assert (await probe.rest()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "request_text", [b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01\x00", b"\r\n\r\n", POST[:40] + b"\r\n"]
+)
+async def test_an_invalid_head_gets_400_as_json(request_text: bytes) -> None:
+    async with serving() as server:
+        response = await (await server.connect(request_text + b"\r\n\r\n")).rest()
+    assert response.startswith(b"HTTP/1.1 400 ")
+    assert response.endswith(b'{"error": "Bad Request"}')
+
+
+async def test_an_invalid_chunk_gets_400_and_one_during_the_response_ends_it() -> None:
+    chunked = b"POST %s HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving() as server:
+        client = await server.connect(chunked % b"/echo")
+        await server.arrived.wait()
+        await client.send(b"no length\r\n")
+        assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
+        download = await server.connect(chunked.replace(b"POST", b"GET") % b"/endless")
+        await download.reader.readuntil(b"\r\n\r\n")
+        await download.send(b"no length\r\n")
+        assert b"HTTP/1.1" not in await download.rest()
+        assert await server.recorded(2) == [("400", "None")] * 2
+
+
+async def test_a_client_that_leaves_during_its_upload_is_recorded_as_499() -> None:
+    async with serving() as server:
+        with structlog.testing.capture_logs() as lines:
+            client = await server.connect(POST + b"ab")
+            await server.arrived.wait()
+            client.writer.close()
+            assert await server.recorded() == [("499", "None")]
+    assert [left_request(line) for line in lines] == [("request", "info", 499)]
+
+
+async def test_a_client_that_leaves_while_it_waits_is_recorded_as_499() -> None:
+    async with serving() as server:
+        with structlog.testing.capture_logs() as lines:
+            client = await server.connect(GET.replace(b"/ ", b"/wait "))
+            await server.arrived.wait()
+            client.writer.close()
+            await settle(server)
+            server.released.set()
+            assert ("499", "None") in await server.recorded(4)
+    assert ("request", "info", 499) in [left_request(line) for line in lines]
+    assert {line["log_level"] for line in lines} == {"info"}
+
+
+async def test_a_client_that_leaves_during_its_download_is_recorded_as_499() -> None:
+    async with serving() as server:
+        with structlog.testing.capture_logs() as lines:
+            client = await server.connect(GET.replace(b"/ ", b"/endless "))
+            await client.reader.readexactly(100_000)
+            client.writer.transport.abort()
+            assert await server.recorded() == [("499", "None")]
+    assert [left_request(line) for line in lines] == [("request", "info", 499)]
+
+
+def left_request(line: MutableMapping[str, Any]) -> tuple[str, str, int | None]:
+    return line["event"], line["log_level"], line.get("status")
+
+
+async def test_a_client_that_reads_nothing_is_disconnected(advance: Callable[[float], None]) -> None:
+    async with serving() as server:
+        client = await server.connect(GET.replace(b"/ ", b"/endless "))
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await settle(server)
+        for _ in range(3):
+            advance(61)
+            await settle(server)
+        assert ("499", "None") in await server.recorded(1)
