@@ -42,18 +42,27 @@ async def log_in(api: Api, email: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def test_one_of_two_management_users_who_delete_each_other_remains(start_api_on_postgres: StartApi) -> None:
+@pytest.mark.parametrize(
+    ("method", "action", "refused"), [("PATCH", "", 409), ("POST", "/deactivate", 401), ("DELETE", "", 401)]
+)
+async def test_one_of_two_management_users_who_remove_each_other_at_once_remains(
+    start_api_on_postgres: StartApi, method: str, action: str, refused: int
+) -> None:
     async with start_api_on_postgres() as api:
         ids = [(await api.add_user(role="ceo", email=f"{number}@x"))["id"] for number in range(2)]
     async with start_api_on_postgres(auth_mode="enforce") as api:
         bearers = [await log_in(api, f"{number}@x") for number in range(2)]
         async with holding_locks(api, "SELECT * FROM users FOR UPDATE"):
-            deletions = [
-                asyncio.create_task(api.client.delete(f"/api/auth/users/{user_id}", headers=bearer))
+            requests = [
+                asyncio.create_task(
+                    api.client.request(
+                        method, f"/api/auth/users/{user_id}{action}", headers=bearer, json={"role": "qa"}
+                    )
+                )
                 for user_id, bearer in zip(reversed(ids), bearers, strict=True)
             ]
-            await wait_until_blocked(api, deletions)
-        assert sorted([(await deletion).status_code for deletion in deletions]) == [200, 401]
+            await wait_until_blocked(api, requests)
+        assert sorted([(await request).status_code for request in requests]) == [200, refused]
 
 
 async def test_a_task_for_a_user_who_is_deleted_meanwhile_is_refused(start_api_on_postgres: StartApi) -> None:

@@ -13,8 +13,8 @@ SESSION_COOKIE = "__Host-session"
 class Access(Enum):
     """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
 
-    SELF is for what concerns only the caller: it requires a session, SESSION also that a management role has approved
-    its user.
+    SELF is for what concerns only the caller: it requires a session in every mode, because without one it has no
+    subject. SESSION requires also that a management role has approved its user.
     """
 
     OPEN = "open"

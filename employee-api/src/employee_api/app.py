@@ -24,6 +24,8 @@ from employee_api.tasks.comment_endpoints import CommentEndpoints
 from employee_api.tasks.comments import CommentRepository
 from employee_api.tasks.endpoints import TaskEndpoints
 from employee_api.tasks.repository import TaskRepository
+from employee_api.users.account_endpoints import AccountEndpoints
+from employee_api.users.accounts import AccountRepository
 from employee_api.users.endpoints import UserEndpoints
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import UserRepository
@@ -48,6 +50,7 @@ def build(
     operations = [
         *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),
         *UserEndpoints(users, password_hasher, enforced=authorizer.enforced).operations(),
+        *AccountEndpoints(AccountRepository(engine, clock)).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
         *CommentEndpoints(CommentRepository(engine, clock), authorizer).operations(),
         *ActivityEndpoints(ActivityRepository(engine)).operations(),

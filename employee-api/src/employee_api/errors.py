@@ -113,8 +113,8 @@ class EmailTaken(AlreadyExists):
 class LastManagementUser(FailedPrecondition):
     """Without this user no one could add or delete employees."""
 
-    def __init__(self) -> None:
-        super().__init__("The last leader can't be deleted")
+    def __init__(self, change: str = "deleted") -> None:
+        super().__init__(f"The last leader can't be {change}")
 
 
 class TooManyFailedLogins(ResourceExhausted):

@@ -26,6 +26,7 @@ NewPassword = Annotated[
     str, StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL)
 ]
 ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
+Role = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL)]
 LongText = Annotated[str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL)]
 CommentText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL)]
 Title = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL)]

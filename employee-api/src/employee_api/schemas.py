@@ -4,7 +4,7 @@ The API description is generated from these models: their docstrings and field d
 """
 
 import uuid
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,18 @@ class StrictInput(Input):
     """A request body in which unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    # A field that a patch omits has no value, so the defaults of its model must not be documented.
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class Patch(StrictInput):
+    """Changes to some fields: `model_dump(exclude_unset=True)` has those that the request contains."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
 
 
 class Output(BaseModel):

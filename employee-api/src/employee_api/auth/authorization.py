@@ -33,9 +33,7 @@ class SessionAuthorizer(Authorizer):
 
     @override
     async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
-        if self.mode is AuthMode.OFF:
-            return None
-        token = session_token(request)
+        token = None if self.mode is AuthMode.OFF else session_token(request)
         actor = None if token is None else await self._sessions.find_actor(token)
         if access is not Access.OPEN and actor is None:
             self.refuse(AuthenticationRequired(), operation)
@@ -43,6 +41,8 @@ class SessionAuthorizer(Authorizer):
             self.refuse(ApprovalRequired(), operation)
         elif access is Access.MANAGEMENT and actor is not None and not actor.manages:
             self.refuse(ManagementRoleRequired(), operation)
+        if access is Access.SELF and actor is None:
+            raise AuthenticationRequired
         return actor
 
     def refuse(self, error: DomainError, operation: str) -> None:

@@ -85,7 +85,7 @@ class AuthEndpoints:
         account = await self._users.find_account(credentials.email)
         stored = account.password_hash if account else None
         correct, new_hash = await call.while_connected(self._password_hasher.verify(credentials.password, stored))
-        if account is None or not correct:
+        if account is None or not correct or account.deactivated:
             raise InvalidCredentials
         self._login_limiter.record_success(email, address)
         if new_hash is not None:

@@ -50,6 +50,13 @@ class Call(Generic[InputT]):
     response_headers: dict[str, str] = field(default_factory=dict)
 
     @property
+    def user(self) -> Actor:
+        """The user of an operation with the access SELF, which always has one."""
+        if self.actor is None:
+            raise AuthenticationRequired
+        return self.actor
+
+    @property
     def caller(self) -> Caller:
         """Where the request comes from."""
         client = self.request.client
@@ -118,9 +125,10 @@ class OperationDescription(ABC):
         failures = list(self.failures)
         if isinstance(self.input, ModelInput):
             failures.insert(0, self.input.error())
+        if self.access is Access.SELF or (enforced and self.access is not Access.OPEN):
+            failures.append(AuthenticationRequired())
         if enforced:
             failures += self.enforced_failures
-            failures += [AuthenticationRequired()] if self.access is not Access.OPEN else []
             failures += [ApprovalRequired()] if self.access in (Access.SESSION, Access.MANAGEMENT) else []
             failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures

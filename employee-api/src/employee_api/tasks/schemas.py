@@ -3,13 +3,12 @@
 import uuid
 from datetime import date
 from enum import StrEnum
-from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, Timestamp, Title
 from employee_api.pagination import PageQuery
-from employee_api.schemas import Output, StrictInput
+from employee_api.schemas import Output, Patch, StrictInput
 
 
 class Status(StrEnum):
@@ -42,16 +41,8 @@ class TaskInput(StrictInput):
     due_date: CalendarDate | None = None
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
-    # A field that a patch omits has no value, so the defaults below must not be documented.
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
-class TaskPatch(StrictInput):
+class TaskPatch(Patch):
     """Changes to a task; omitted fields keep their values."""
-
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
 
     title: Title = ""
     description: LongText = ""

@@ -10,18 +10,19 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
 
-from employee_api.access import MANAGEMENT_ROLES, Actor
+from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
 from employee_api.database import transaction
-from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
+from employee_api.errors import EmailTaken
 from employee_api.models import Task, User
+from employee_api.users.locks import lock_user
 from employee_api.users.rules import avatar, email_key, pick_color
 from employee_api.users.schemas import UserOutput
 
 _FIELDS = tuple(UserOutput.model_fields)
 _COLUMNS = [getattr(User, name) for name in _FIELDS]
-_RECORDED_FIELDS = ("name", "email", "role", "dept")
+RECORDED_FIELDS = ("name", "email", "role", "dept")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Account:
 
     user: UserOutput
     password_hash: str
+    deactivated: bool
 
 
 class UserRepository:
@@ -59,10 +61,14 @@ class UserRepository:
 
     async def find_account(self, email: str) -> Account | None:
         """Return the account with this e-mail, compared by `email_key`."""
-        query = select(*_COLUMNS, col(User.password_hash)).where(col(User.email_key) == email_key(email))
+        query = select(*_COLUMNS, col(User.password_hash), col(User.deactivated_at)).where(
+            col(User.email_key) == email_key(email)
+        )
         async with self._reads.connect() as connection:
             row = (await connection.execute(query)).mappings().first()
-        return None if row is None else Account(UserOutput.model_validate(row), row["password_hash"])
+        if row is None:
+            return None
+        return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
 
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
         """Replace the hash of the same password, unless the password has changed in the meantime."""
@@ -87,7 +93,7 @@ class UserRepository:
             "password_hash": new.password_hash,
             "created_at": now,
         }
-        created = {field: change(None, row[field]) for field in _RECORDED_FIELDS}
+        created = {field: change(None, row[field]) for field in RECORDED_FIELDS}
         async with transaction(self._engine) as connection:
             try:
                 await connection.execute(insert(User).values(row))
@@ -99,40 +105,18 @@ class UserRepository:
     async def delete(self, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool) -> None:
         """Delete a user: their tasks become unassigned; comments and activities remain, without their id.
 
-        Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor was deleted.
+        Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor lost access.
         """
         now = self._clock()
         async with transaction(self._engine) as connection:
-            user = await _lock_user(
-                connection, user_id, actor, protect_last_management_user=protect_last_management_user
-            )
+            protected = "deleted" if protect_last_management_user else None
+            user = await lock_user(connection, user_id, actor, ends_management=protected)
             # Users who delete themselves no longer exist when the activity is inserted.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
-            deleted = {field: change(getattr(user, field), None) for field in _RECORDED_FIELDS}
+            deleted = {field: change(getattr(user, field), None) for field in RECORDED_FIELDS}
             await record(connection, remaining_actor, "deleted", [Subject("user", user_id, user.name, deleted)], now)
-
-
-async def _lock_user(
-    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool
-) -> UserOutput:
-    """Lock every row that the deletion depends on, so that concurrent deletions can't both pass the checks."""
-    conditions = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
-    if protect_last_management_user:
-        conditions.append(col(User.role).in_(MANAGEMENT_ROLES))
-    query = select(*_COLUMNS).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
-    rows = (await connection.execute(query)).mappings()
-    users = {row["id"]: UserOutput.model_validate(row) for row in rows}
-    if actor is not None and actor.id not in users:
-        raise AuthenticationRequired
-    if user_id not in users:
-        raise UserNotFound
-    if protect_last_management_user and users[user_id].role in MANAGEMENT_ROLES:
-        others = [user for user in users.values() if user.id != user_id and user.role in MANAGEMENT_ROLES]
-        if not others:
-            raise LastManagementUser
-    return users[user_id]
 
 
 async def _detach_from_tasks(

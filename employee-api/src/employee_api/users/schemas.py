@@ -4,8 +4,8 @@ import uuid
 
 from pydantic import Field
 
-from employee_api.fields import Email, Name, NewPassword, ShortText
-from employee_api.schemas import Input, Output
+from employee_api.fields import Email, Name, NewPassword, Role, ShortText, Timestamp
+from employee_api.schemas import Input, Output, Patch
 from employee_api.users.rules import DEFAULT_ROLE
 
 
@@ -29,3 +29,25 @@ class UserOutput(Output):
     color: str
     avatar: str
     dept: str
+
+
+class OwnAccountPatch(Patch):
+    """Changes to one's own account; omitted fields keep their values."""
+
+    name: Name = ""
+
+
+class AccountPatch(OwnAccountPatch):
+    """Changes to an employee's account; omitted fields keep their values."""
+
+    email: Email = ""
+    role: Role = Field(default="", description="Setting it approves the account")
+    dept: ShortText = ""
+
+
+class AccountOutput(UserOutput):
+    """An employee with the state of their account: who is not approved or is deactivated has no access."""
+
+    approved: bool
+    deactivated_at: Timestamp | None
+    created_at: Timestamp

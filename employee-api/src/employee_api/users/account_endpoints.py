@@ -1,0 +1,82 @@
+"""Endpoints for accounts: one's own, and the administration of others."""
+
+import uuid
+
+from employee_api.access import Access
+from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, PreconditionFailed, UserNotFound
+from employee_api.fields import parse_id
+from employee_api.http.inputs import JsonBody, NoInput
+from employee_api.http.operations import Call, Endpoint, InputT, Operation
+from employee_api.http.outputs import JsonOutput
+from employee_api.users.accounts import AccountRepository
+from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch
+
+_ME = "/api/auth/me"
+_USER = "/api/auth/users/{id}"
+_ACCOUNT = JsonOutput(AccountOutput)
+
+
+class AccountEndpoints:
+    def __init__(self, accounts: AccountRepository) -> None:
+        self._accounts = accounts
+
+    def operations(self) -> list[Operation]:
+        management, unknown = Access.MANAGEMENT, UserNotFound()
+        return [
+            Endpoint("GET", _ME, "Get your own account", NoInput(), _ACCOUNT, self.get_me, access=Access.SELF),
+            Endpoint(
+                "PATCH", _ME, "Change your own name", JsonBody(OwnAccountPatch), _ACCOUNT, self.change_me,
+                access=Access.SELF, failures=(PreconditionFailed(),),
+            ),
+            Endpoint(
+                "GET", _USER, "Get an employee's account", NoInput(), _ACCOUNT, self.get_user,
+                access=Access.SESSION, failures=(unknown,),
+            ),
+            Endpoint(
+                "PATCH", _USER, "Change an employee's name, e-mail, role or department",
+                JsonBody(AccountPatch), _ACCOUNT, self.change_user, access=management,
+                failures=(unknown, PreconditionFailed(), EmailTaken(), LastManagementUser("given another role")),
+            ),
+            Endpoint(
+                "POST", f"{_USER}/deactivate", "End an employee's access, without deleting them",
+                NoInput(), _ACCOUNT, self.deactivate_user,
+                access=management, failures=(unknown, LastManagementUser("deactivated")),
+            ),
+            Endpoint(
+                "POST", f"{_USER}/reactivate", "Let a deactivated employee log in again",
+                NoInput(), _ACCOUNT, self.reactivate_user, access=management, failures=(unknown,),
+            ),
+        ]  # fmt: skip
+
+    async def get_me(self, call: Call[None]) -> AccountOutput:
+        try:
+            return _tagged(call, await self._accounts.get(call.user.id))
+        except UserNotFound as error:  # deleted meanwhile, which ended the session
+            raise AuthenticationRequired from error
+
+    async def change_me(self, call: Call[OwnAccountPatch]) -> AccountOutput:
+        return _tagged(call, await self._accounts.update(call.user.id, call.input, call.user, call.if_match))
+
+    async def get_user(self, call: Call[None]) -> AccountOutput:
+        return _tagged(call, await self._accounts.get(_user_id(call)))
+
+    async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
+        return _tagged(call, await self._accounts.update(_user_id(call), call.input, call.actor, call.if_match))
+
+    async def deactivate_user(self, call: Call[None]) -> AccountOutput:
+        return _tagged(call, await self._accounts.deactivate(_user_id(call), call.actor))
+
+    async def reactivate_user(self, call: Call[None]) -> AccountOutput:
+        return _tagged(call, await self._accounts.reactivate(_user_id(call), call.actor))
+
+
+def _tagged(call: Call[InputT], account: AccountOutput) -> AccountOutput:
+    call.tag(account)
+    return account
+
+
+def _user_id(call: Call[InputT]) -> uuid.UUID:
+    user_id = parse_id(call.request.path_params["id"])
+    if user_id is None:
+        raise UserNotFound
+    return user_id

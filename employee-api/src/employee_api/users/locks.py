@@ -1,0 +1,55 @@
+"""Locks the rows of users for a change, and refuses changes after which no user would have a management role."""
+
+import uuid
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from employee_api.access import MANAGEMENT_ROLES, Actor
+from employee_api.errors import AuthenticationRequired, LastManagementUser, UserNotFound
+from employee_api.models import User
+from employee_api.users.schemas import AccountOutput
+
+_COLUMNS = [getattr(User, name) for name in AccountOutput.model_fields]
+_CAN_MANAGE: ColumnElement[bool] = and_(
+    col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
+)
+
+
+async def lock_user(
+    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, *, ends_management: str | None = None
+) -> AccountOutput:
+    """Lock a user and the actor until the transaction ends, and return the user.
+
+    Args:
+        connection: the transaction of the change.
+        user_id: the user to change.
+        actor: the user who makes the change.
+        ends_management: what the change does to the user, such as "deleted", if they can't manage afterwards. Then all
+            management users are locked, so that two such changes can't both find the other's user.
+
+    Raises UserNotFound, LastManagementUser, AuthenticationRequired if the actor was deleted or deactivated meanwhile.
+    """
+    conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
+    if ends_management is not None:
+        conditions.append(_CAN_MANAGE)
+    query = select(*_COLUMNS).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
+    users = {row["id"]: row for row in (await connection.execute(query)).mappings()}
+    if actor is not None and (actor.id not in users or users[actor.id]["deactivated_at"] is not None):
+        raise AuthenticationRequired
+    if user_id not in users:
+        raise UserNotFound
+    if ends_management is not None and _is_last_management_user(user_id, users):
+        raise LastManagementUser(ends_management)
+    return AccountOutput.model_validate(users[user_id])
+
+
+def _is_last_management_user(user_id: uuid.UUID, users: Mapping[uuid.UUID, RowMapping]) -> bool:
+    managing = {row["id"] for row in users.values() if _can_manage(row)}
+    return managing == {user_id}
+
+
+def _can_manage(row: RowMapping) -> bool:
+    return row["role"] in MANAGEMENT_ROLES and row["approved"] and row["deactivated_at"] is None
