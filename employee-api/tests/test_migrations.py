@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, inspect, make_url
+from sqlalchemy import column, create_engine, insert, inspect, literal_column, make_url, table
 
 from chassis import database
 from employee_api.clock import utc_now
@@ -69,6 +69,24 @@ def test_every_migration_can_be_reverted_and_applied_again(empty_url: str, alemb
     assert tables(empty_url) == set()
     command.upgrade(alembic, "head")
     assert tables(empty_url) == TABLES
+
+
+def test_white_space_around_stored_emails_is_removed_from_their_keys(empty_url: str, alembic: Config) -> None:
+    command.upgrade(alembic, "0002")
+    driver = "sqlite" if empty_url.startswith("sqlite") else "postgresql+psycopg"
+    engine = create_engine(make_url(empty_url).set(drivername=driver))
+    names = ("id", "name", "email", "email_key", "password_hash", "role", "color", "avatar", "dept", "created_at")
+    users = table("users", *(column(name) for name in names))
+    keys = [" ada@x", "bob@x", "\tbob@x", "eve@x "]
+    with engine.begin() as connection:
+        for number, key in enumerate(keys):
+            row = dict.fromkeys(names, "") | {"id": f"{number:032x}", "email_key": key, "created_at": "2026-01-01"}
+            connection.execute(insert(users).values({name: literal_column(f"'{row[name]}'") for name in names}))
+    command.upgrade(alembic, "head")
+    with engine.connect() as connection:
+        stored = connection.exec_driver_sql("SELECT email_key FROM users ORDER BY id").scalars().all()
+    engine.dispose()
+    assert stored == ["ada@x", "bob@x", "\tbob@x", "eve@x"]
 
 
 def test_replicas_may_migrate_concurrently(empty_url: str) -> None:

@@ -163,6 +163,38 @@ def test_add_user_rejects_a_registered_email(tmp_path: Path) -> None:
     assert (again.returncode, again.stderr) == (1, "Email already registered\n")
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--name": ""}, "name must not be empty"),
+        ({"--email": "x" * 321}, "email is too long: at most 320 characters"),
+        ({"--role": "\udcff"}, "role is invalid"),
+        ({}, "Password must have at least 12 characters"),
+    ],
+)
+def test_add_user_has_the_rules_of_the_api(tmp_path: Path, changed: dict[str, str], message: str) -> None:
+    options = {"--name": "Ada", "--email": "ada@x", "--role": "ceo"} | changed
+    ended = run(tmp_path, "add-user", *(f"{name}={value}" for name, value in options.items()), AUTH_MODE="enforce")
+    assert (ended.returncode, ended.stderr) == (1, f"{message}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "can't be read: No such file or directory"), (b"", "is empty"), (b"b\na\n", "must be sorted")],
+)
+def test_an_unusable_file_of_breached_passwords_ends_the_start_with_one_line(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    file = tmp_path / "breached.txt"
+    if content is not None:
+        file.write_bytes(content)
+    ended = run(tmp_path, BREACHED_PASSWORDS_FILE=str(file))
+    assert ended.returncode == 2
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("BREACHED_PASSWORDS_FILE: ")
+    assert message in line
+
+
 def test_invalid_settings_end_the_start_and_are_named(tmp_path: Path) -> None:
     ended = run(tmp_path, AUTH_MODE="perhaps", PORT="70000", SESSION_IDLE_SECONDS="-1")
     assert ended.returncode == 2

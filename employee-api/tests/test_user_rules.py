@@ -32,5 +32,10 @@ def test_emails_are_compared_without_case(spelling: str) -> None:
     assert email_key(spelling) == "ada@example.com"
 
 
+@pytest.mark.parametrize("spelling", [" ada@example.com", "ada@example.com\n", "\u00a0ada@example.com\t"])
+def test_emails_are_compared_without_white_space_around_them(spelling: str) -> None:
+    assert email_key(spelling) == "ada@example.com"
+
+
 def test_emails_are_compared_without_unicode_composition() -> None:
     assert email_key("e\u0301mile@x") == email_key("\u00e9mile@x")

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 from collections.abc import AsyncIterator
@@ -20,9 +21,12 @@ from employee_api import app
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
 from employee_api.health import check_database
+from employee_api.http.inputs import JsonBody
 from employee_api.settings import AuthMode, EmployeeApiSettings
+from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.repository import UserRepository
+from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
@@ -69,20 +73,21 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
 
 def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:
     logging.configure("employee-api", level=settings.log_level)
-    url = settings.database_url.get_secret_value()
-    database.migrate(url, MIGRATIONS)
-    password = getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    asyncio.run(_store_user(url, arguments, password))
-
-
-async def _store_user(url: str, arguments: argparse.Namespace, password: str) -> None:
-    engine = database.engine(url)
+    database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
+    password = getpass() if sys.stdin.isatty() else os.fsdecode(sys.stdin.buffer.readline()).rstrip("\r\n")
+    fields = {"name": arguments.name, "email": arguments.email, "role": arguments.role, "password": password}
     try:
-        password_hash = await PasswordHasher(1).hash(password)
-        users = UserRepository(engine, utc_now, random.SystemRandom())
-        user = await users.add(NewUser(arguments.name, arguments.email, password_hash, arguments.role, ""), None)
+        asyncio.run(_store_user(settings, JsonBody(UserInput).validate(fields)))
     except DomainError as error:
         sys.exit(error.message)
+
+
+async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
+    engine = database.engine(settings.database_url.get_secret_value())
+    try:
+        users = UserRepository(engine, utc_now, random.SystemRandom())
+        new_users = NewUserPreparer(PasswordHasher(1), app.password_policy(settings))
+        user = await users.add(await new_users.prepare(new, new.role), None)
     finally:
         await engine.dispose()
     log.info("added", user_id=str(user.id), role=user.role)

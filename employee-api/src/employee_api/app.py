@@ -14,6 +14,7 @@ from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.endpoints import AuthEndpoints
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.sessions import SessionRepository
+from employee_api.breached_passwords import BreachedPasswords
 from employee_api.clock import Clock, utc_now
 from employee_api.exports.endpoints import ExportEndpoints
 from employee_api.exports.streaming import CsvExporter
@@ -27,6 +28,8 @@ from employee_api.tasks.repository import TaskRepository
 from employee_api.users.account_endpoints import AccountEndpoints
 from employee_api.users.accounts import AccountRepository
 from employee_api.users.endpoints import UserEndpoints
+from employee_api.users.new_users import NewUserPreparer
+from employee_api.users.password_policy import PasswordPolicy
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import UserRepository
 
@@ -46,10 +49,11 @@ def build(
         absolute=timedelta(seconds=settings.session_absolute_seconds),
     )
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
+    new_users = NewUserPreparer(password_hasher, password_policy(settings))
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),
-        *UserEndpoints(users, password_hasher, enforced=authorizer.enforced).operations(),
+        *UserEndpoints(users, new_users, enforced=authorizer.enforced).operations(),
         *AccountEndpoints(AccountRepository(engine, clock)).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
         *CommentEndpoints(CommentRepository(engine, clock), authorizer).operations(),
@@ -68,3 +72,8 @@ def _login_limiter(settings: EmployeeApiSettings) -> LoginLimiter:
         window_seconds=settings.failed_logins_window_seconds,
         time=time.monotonic,
     )
+
+
+def password_policy(settings: EmployeeApiSettings) -> PasswordPolicy:
+    file = settings.breached_passwords_file
+    return PasswordPolicy(settings.min_password_length, BreachedPasswords(file) if file else None)

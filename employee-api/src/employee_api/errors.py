@@ -25,6 +25,13 @@ class BadRequest(InvalidArgument):
         super().__init__(*violations, message=message)
 
 
+class WeakPassword(BadRequest):
+    """The policy does not allow the password."""
+
+    def __init__(self, rule: str = "is too short, too long or known from a data breach") -> None:
+        super().__init__(f"Password {rule}", [FieldViolation("password", rule)])
+
+
 class UnknownAssignee(BadRequest):
     """A task names an assignee who does not exist."""
 

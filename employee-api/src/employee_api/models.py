@@ -174,6 +174,7 @@ class SingleUseLink(SQLModel, table=True):
     token_hash: bytes = Field(unique=True)
     purpose: str = _text()
     role: str = _added_text()
+    dept: str = _added_text()
     user_id: uuid.UUID | None = Field(default=None, foreign_key="users.id", ondelete="CASCADE", index=True)
     creator_id: uuid.UUID | None = _user_reference()
     created_at: datetime = _timestamp()

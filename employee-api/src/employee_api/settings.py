@@ -2,11 +2,14 @@
 
 import os
 from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from chassis.http_server import HttpServiceSettings
 from chassis.settings import MAX_PORT, DatabaseSettings, DatabaseUrl
+from employee_api.breached_passwords import check_breached_passwords_file
 
 
 class AuthMode(StrEnum):
@@ -25,6 +28,8 @@ class DatabaseAwayStatus(IntEnum):
 
 
 _MAX_PASSWORD_THREADS = 4
+_PASSWORD_MIN_LENGTH = 12
+_LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be allowed
 
 
 def _password_threads() -> int:
@@ -45,6 +50,8 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     failed_logins_per_address: int = Field(default=100, ge=1)
     failed_logins_window_seconds: float = Field(default=900, gt=0)
     password_threads: int = Field(default_factory=_password_threads, ge=1)
+    password_min_length: int | None = Field(default=None, ge=1, le=_LONGEST_MIN_LENGTH)
+    breached_passwords_file: Annotated[Path, AfterValidator(check_breached_passwords_file)] | None = None
     csv_defuse_formulas: bool = True
     database_away_status: DatabaseAwayStatus | None = None
 
@@ -54,3 +61,8 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
         if self.database_away_status is None:
             return self.auth_mode is not AuthMode.OFF
         return self.database_away_status is DatabaseAwayStatus.SERVICE_UNAVAILABLE
+
+    @property
+    def min_password_length(self) -> int:
+        """The setting, or its default: the documented behaviour has no minimum."""
+        return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)

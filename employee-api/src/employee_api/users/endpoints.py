@@ -3,15 +3,14 @@
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import EmailTaken, LastManagementUser, TooManyPasswords, UserNotFound
+from employee_api.errors import EmailTaken, LastManagementUser, TooManyPasswords, UserNotFound, WeakPassword
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
-from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import NewUser, UserRepository
-from employee_api.users.rules import DEFAULT_ROLE
+from employee_api.users.new_users import NewUserPreparer
+from employee_api.users.repository import UserRepository
 from employee_api.users.schemas import UserInput, UserOutput
 
 _USERS = "/api/auth/users"
@@ -25,16 +24,16 @@ class UserEndpoints:
     With `enforced` authorization, users who register are employees, and the last management user can't be deleted.
     """
 
-    def __init__(self, users: UserRepository, password_hasher: PasswordHasher, *, enforced: bool) -> None:
+    def __init__(self, users: UserRepository, new_users: NewUserPreparer, *, enforced: bool) -> None:
         self._users = users
-        self._password_hasher = password_hasher
+        self._new_users = new_users
         self._enforced = enforced
 
     def operations(self) -> list[Operation]:
         return [
             Endpoint(
                 "POST", "/api/auth/register", "Register as an employee", _NEW_USER, _CREATED, self.register,
-                failures=(EmailTaken(), TooManyPasswords()),
+                failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
                 "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
@@ -42,7 +41,7 @@ class UserEndpoints:
             ),
             Endpoint(
                 "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user,
-                access=Access.MANAGEMENT, failures=(EmailTaken(), TooManyPasswords()),
+                access=Access.MANAGEMENT, failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
                 "DELETE", f"{_USERS}/{{id}}", "Delete an employee and remove them from all tasks",
@@ -69,7 +68,5 @@ class UserEndpoints:
         return Deleted(id=user_id)
 
     async def _add(self, call: Call[UserInput], role: str | None) -> UserOutput:
-        new = call.input
-        password_hash = await call.while_connected(self._password_hasher.hash(new.password))
-        user = NewUser(new.name, new.email, password_hash, role or DEFAULT_ROLE, new.dept or "")
-        return await self._users.add(user, call.actor)
+        new = await call.while_connected(self._new_users.prepare(call.input, role))
+        return await self._users.add(new, call.actor)

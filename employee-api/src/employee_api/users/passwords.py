@@ -14,6 +14,7 @@ from chassis.store_operations import record_wait
 from chassis.telemetry import Telemetry
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.users.hashing_queues import HashingQueue, HashingQueues
+from employee_api.users.rules import normalize_password
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class PasswordHasher:
 
     async def hash(self, password: str) -> str:
         """Hash a new password. Raises TooManyPasswords."""
-        return await self._run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(password))
+        return await self._run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(normalize_password(password)))
 
     async def verify(
         self, password: str, stored: str | None, queue: HashingQueue = HashingQueue.LOGIN
@@ -74,6 +75,15 @@ class PasswordHasher:
         return result
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
+        normalized = normalize_password(password)
+        correct, new_hash = self._verify_form(normalized, stored)
+        if not correct and password != normalized:
+            # Hashes were once made of passwords as they were entered.
+            correct, _ = self._verify_form(password, stored)
+            new_hash = self._context.hash(normalized) if correct and len(normalized) <= MAX_PASSWORD_LENGTH else None
+        return correct, new_hash
+
+    def _verify_form(self, password: str, stored: str | None) -> tuple[bool, str | None]:
         # Equal work in every case: response times must not reveal which e-mails are registered.
         fits = len(password) <= MAX_PASSWORD_LENGTH
         matches, new_hash = self._context.verify_and_update(password if fits else "", stored or self._dummy_hash)

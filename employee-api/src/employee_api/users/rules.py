@@ -18,5 +18,13 @@ def pick_color(randomness: random.Random) -> str:
 
 
 def email_key(email: str) -> str:
-    """Return the form by which e-mails are compared: without differences in case or Unicode composition."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email).casefold())
+    """Return the form by which e-mails are compared.
+
+    Without differences in case or Unicode composition, nor white space around them.
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
+
+
+def normalize_password(password: str) -> str:
+    """Return the form that is hashed: keyboards and systems compose the same characters differently."""
+    return unicodedata.normalize("NFC", password)

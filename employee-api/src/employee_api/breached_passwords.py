@@ -1,0 +1,72 @@
+"""Looks passwords up in a sorted file of breached ones, which may be larger than the memory."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+_SHA1_LINE = re.compile(rb"[0-9A-F]{40}(:[0-9]+)?", re.IGNORECASE)
+_MAX_LINE_BYTES = 64 * 1024
+_SAMPLES = 1000
+
+
+class BreachedPasswords:
+    """A file with a password or the SHA-1 of one in each line, sorted by bytes.
+
+    Hashes may be followed by `:` and a count, the format of Have I Been Pwned. A lookup is a binary search.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def contains(self, password: str) -> bool:
+        """Return whether the file has the password. Raises OSError."""
+        with self._path.open("rb") as file:
+            hashed = _has_hashes(file)
+            # The format is that of published lists.
+            wanted = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest() if hashed else password
+            return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
+
+
+def check_breached_passwords_file(path: Path) -> Path:
+    """Raise ValueError if the file can't be read, or if a sample of its lines is not sorted."""
+    try:
+        with path.open("rb") as file:
+            hashed, size = _has_hashes(file), file.seek(0, 2)
+            samples = [_key_from(file, size * number // _SAMPLES, hashed=hashed) for number in range(_SAMPLES)]
+    except OSError as error:
+        raise ValueError(f"can't be read: {error.strerror}") from None
+    keys = [key for key in samples if key is not None]
+    if not keys:
+        raise ValueError("is empty")
+    if keys != sorted(keys):
+        raise ValueError("must be sorted by bytes, as `LC_ALL=C sort` does")
+    return path
+
+
+def _has_hashes(file: BinaryIO) -> bool:
+    file.seek(0)
+    return _SHA1_LINE.fullmatch(file.readline(_MAX_LINE_BYTES).strip()) is not None
+
+
+def _search(file: BinaryIO, wanted: bytes, *, hashed: bool) -> bool:
+    low, high = 0, file.seek(0, 2)
+    while low < high:  # every line that begins before `low` is smaller than `wanted`; none from `high` on is
+        middle = (low + high) // 2
+        key = _key_from(file, middle, hashed=hashed)
+        if key is None or key >= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return _key_from(file, low, hashed=hashed) == wanted
+
+
+def _key_from(file: BinaryIO, offset: int, *, hashed: bool) -> bytes | None:
+    """Return the password or hash in the first line that begins at the offset or later; None at the end of the file."""
+    file.seek(max(offset - 1, 0))
+    if offset:
+        file.readline(_MAX_LINE_BYTES)
+    line = file.readline(_MAX_LINE_BYTES)
+    if not line:
+        return None
+    return line.strip().partition(b":")[0].upper() if hashed else line.rstrip(b"\r\n")
