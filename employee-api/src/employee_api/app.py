@@ -20,7 +20,8 @@ from employee_api.exports.endpoints import ExportEndpoints
 from employee_api.exports.streaming import CsvExporter
 from employee_api.health import PROBES
 from employee_api.http.application import create_application
-from employee_api.settings import EmployeeApiSettings
+from employee_api.http.cross_site import CrossSitePolicy
+from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.tasks.comment_endpoints import CommentEndpoints
 from employee_api.tasks.comments import CommentRepository
 from employee_api.tasks.endpoints import TaskEndpoints
@@ -61,7 +62,19 @@ def build(
         *ExportEndpoints(exporter).operations(),
     ]
     return create_application(
-        operations, authorizer, described=PROBES, reports_database_away=settings.reports_database_away
+        operations,
+        authorizer,
+        _cross_site_policy(settings),
+        described=PROBES,
+        reports_database_away=settings.reports_database_away,
+    )
+
+
+def _cross_site_policy(settings: EmployeeApiSettings) -> CrossSitePolicy:
+    return CrossSitePolicy(
+        settings.allowed_hosts,
+        settings.allowed_origins,
+        refused_when_off=settings.auth_mode is AuthMode.OFF and not settings.allow_cross_site,
     )
 
 

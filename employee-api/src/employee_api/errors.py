@@ -75,6 +75,38 @@ class ManagementRoleRequired(DomainError):
         super().__init__("Not allowed", reason="LEADERS_ONLY")
 
 
+class CrossSiteRequest(DomainError):
+    """A browser sent the request from a page of another origin, which the settings do not allow."""
+
+    def __init__(self) -> None:
+        super().__init__("Requests from other sites are not allowed")
+
+
+class JsonRequired(DomainError):
+    """The body is not declared to be JSON."""
+
+    def __init__(self) -> None:
+        super().__init__("Content-Type must be application/json")
+
+
+class MalformedHost(BadRequest):
+    """The request has several `Host` headers, or one that is not a host and a port."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid Host header", [FieldViolation("Host", "must be a host, or a host and a port")])
+
+
+class PreflightRefused(BadRequest):
+    """A page of another origin may not send the request that its browser announces; the message names the cause."""
+
+
+class HostNotServed(DomainError):
+    """The settings do not list the request's host."""
+
+    def __init__(self) -> None:
+        super().__init__("This host is not served here")
+
+
 class ApprovalRequired(DomainError):
     """The session's user has registered, and no management role has given them a role yet."""
 
@@ -192,6 +224,9 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     InvalidCredentials: HTTPStatus.UNAUTHORIZED,
     AuthenticationRequired: HTTPStatus.UNAUTHORIZED,
     ApprovalRequired: HTTPStatus.FORBIDDEN,
+    CrossSiteRequest: HTTPStatus.FORBIDDEN,
+    HostNotServed: HTTPStatus.MISDIRECTED_REQUEST,
+    JsonRequired: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
     NotTheAuthor: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,

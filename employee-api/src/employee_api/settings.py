@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from chassis.http_server import HttpServiceSettings
 from chassis.settings import MAX_PORT, DatabaseSettings, DatabaseUrl
 from employee_api.breached_passwords import check_breached_passwords_file
+from employee_api.origins import HostPatterns, Origins
 
 
 class AuthMode(StrEnum):
@@ -53,6 +54,9 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     password_min_length: int | None = Field(default=None, ge=1, le=_LONGEST_MIN_LENGTH)
     breached_passwords_file: Annotated[Path, AfterValidator(check_breached_passwords_file)] | None = None
     csv_defuse_formulas: bool = True
+    allowed_hosts: HostPatterns = frozenset()
+    allowed_origins: Origins = frozenset()
+    allow_cross_site: bool = False
     database_away_status: DatabaseAwayStatus | None = None
 
     @property

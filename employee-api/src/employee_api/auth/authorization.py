@@ -45,8 +45,8 @@ class SessionAuthorizer(Authorizer):
             raise AuthenticationRequired
         return actor
 
+    @override
     def refuse(self, error: DomainError, operation: str) -> None:
-        """Count and log a refusal unless the mode is `off`; raise the error if the mode is `enforce`."""
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(

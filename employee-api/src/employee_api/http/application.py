@@ -14,8 +14,9 @@ from chassis.errors import DomainError
 from employee_api.database import is_away
 from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import docs, openapi
+from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
 from employee_api.http.openapi_document import Document
-from employee_api.http.operations import Authorizer, Operation, OperationDescription
+from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
 from employee_api.http.problems import error_response
 
 log = structlog.get_logger()
@@ -24,6 +25,7 @@ log = structlog.get_logger()
 def create_application(
     operations: Sequence[Operation],
     authorizer: Authorizer,
+    policy: CrossSitePolicy,
     *,
     described: Sequence[OperationDescription] = (),
     reports_database_away: bool = False,
@@ -33,16 +35,20 @@ def create_application(
     Args:
         operations: what it serves.
         authorizer: decides who may run which of them.
+        policy: decides which of them a browser may run for which pages.
         described: operations that are served elsewhere, for the API description.
         reports_database_away: whether requests get DatabaseUnavailable when the database is away, or an unexpected
             error.
     """
+    guard = CrossSiteGuard(policy, authorizer)
+    documented = [guard.documented(operation) for operation in (*operations, *described)]
     common = (DatabaseUnavailable(),) if reports_database_away else ()
-    description = openapi.describe([*operations, *described], enforced=authorizer.enforced, common=common)
-    serve = _respond_while_away if reports_database_away else _respond
-    routes = [*_description_routes(description), *_operation_routes(operations, authorizer, serve)]
+    description = openapi.describe(documented, enforced=authorizer.enforced, common=common)
+    respond = guard.checked(_respond_while_away if reports_database_away else _respond)
+    routes = [*_description_routes(description), *_operation_routes(operations, authorizer, respond)]
     app = Starlette(
         routes=routes,
+        middleware=policy.middleware(),
         exception_handlers={
             DomainError: _domain_error_response,
             HTTPException: _http_error_response,
@@ -65,9 +71,6 @@ def _description_routes(document: Document) -> list[Route]:
     return [Route("/openapi.json", serve_document), Route("/docs", serve_page)]
 
 
-_Respond = Callable[[Operation, Request, Authorizer], Awaitable[Response]]
-
-
 async def _respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
     return await operation.respond(request, authorizer)
 
@@ -82,7 +85,7 @@ async def _respond_while_away(operation: Operation, request: Request, authorizer
         raise DatabaseUnavailable from error
 
 
-def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer, respond: _Respond) -> list[Route]:
+def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer, respond: Respond) -> list[Route]:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
@@ -93,7 +96,7 @@ def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer, r
 
 
 def _dispatch(
-    by_method: dict[str, Operation], authorizer: Authorizer, respond: _Respond
+    by_method: dict[str, Operation], authorizer: Authorizer, respond: Respond
 ) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         # The server drops the body of a response to HEAD.

@@ -37,7 +37,7 @@ class Authorizer(Protocol):
         """Return the user of the request's session, if any. Raises the errors of `access` when enforced."""
 
     def refuse(self, error: DomainError, operation: str) -> None:
-        """Count a refusal that only the operation can decide, and raise the error when enforced."""
+        """Count and log a refusal unless authorization is off; raise the error when enforced."""
 
 
 @dataclass
@@ -144,6 +144,9 @@ class Operation(OperationDescription):
 
     @abstractmethod
     async def run(self, request: Request, actor: Actor | None) -> Response: ...
+
+
+Respond = Callable[[Operation, Request, Authorizer], Awaitable[Response]]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,176 @@
+"""Which hosts the API answers for, and from pages of which origins browsers may use it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from typing_extensions import override
+
+from chassis.errors import DomainError
+from employee_api.errors import CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
+from employee_api.http.inputs import JsonBody
+from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
+from employee_api.http.problems import error_response
+from employee_api.origins import authority_of, is_listed, parse_authority
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES = frozenset({"same-origin", "none"})
+_CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_CORS_REQUEST_HEADERS = (
+    "Authorization",
+    "Content-Type",
+    "If-Match",
+    "If-None-Match",
+    "Idempotency-Key",
+    "X-Request-ID",
+)
+_CORS_RESPONSE_HEADERS = (
+    "Content-Disposition",
+    "ETag",
+    "Idempotency-Replayed",
+    "Location",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-ID",
+)
+
+
+@dataclass(frozen=True)
+class CrossSitePolicy:
+    """Which requests are served, by what browsers say of them.
+
+    Attributes:
+        allowed_hosts: names and patterns of `Host`; an empty set allows any.
+        allowed_origins: other origins whose pages may use the API.
+        refused_when_off: whether changes from other origins are refused even if authorization is off.
+    """
+
+    allowed_hosts: frozenset[str] = frozenset()
+    allowed_origins: frozenset[str] = frozenset()
+    refused_when_off: bool = False
+
+    def middleware(self) -> list[Middleware]:
+        """Return the middleware that checks `Host` and implements CORS."""
+        checks_host = Middleware(_HostCheck, allowed=self.allowed_hosts)
+        if not self.allowed_origins:
+            return [checks_host]
+        cors = Middleware(
+            _Cors,
+            allow_origins=self.allowed_origins,
+            allow_methods=_CORS_METHODS,
+            allow_headers=_CORS_REQUEST_HEADERS,
+            allow_credentials=True,
+            expose_headers=_CORS_RESPONSE_HEADERS,
+        )
+        return [checks_host, cors]
+
+
+class CrossSiteGuard:
+    """Refuses to run an operation that changes something for a page of another origin (cross-site request forgery)."""
+
+    def __init__(self, policy: CrossSitePolicy, authorizer: Authorizer) -> None:
+        self._policy = policy
+        self._authorizer = authorizer
+
+    def checked(self, respond: Respond) -> Respond:
+        """Return the function that first raises CrossSiteRequest or JsonRequired, if these are enforced."""
+
+        async def check_and_respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
+            self._check(request, operation)
+            return await respond(operation, request, authorizer)
+
+        return check_and_respond
+
+    def _check(self, request: Request, operation: Operation) -> None:
+        if operation.method in _SAFE_METHODS:
+            return
+        if self._is_foreign(request.headers):
+            if self._policy.refused_when_off:
+                raise CrossSiteRequest
+            self._authorizer.refuse(CrossSiteRequest(), operation.name)
+        # Pages can send any other type to another origin without a preflight request.
+        if isinstance(operation.input, JsonBody) and _has_body(request.headers) and not _is_json(request.headers):
+            self._authorizer.refuse(JsonRequired(), operation.name)
+
+    def documented(self, operation: OperationDescription) -> OperationDescription:
+        """Return the description with the errors that the check raises."""
+        if operation.method in _SAFE_METHODS:
+            return operation
+        in_any_mode: Sequence[DomainError] = [CrossSiteRequest()] if self._policy.refused_when_off else []
+        enforced: list[DomainError] = [CrossSiteRequest()]
+        enforced += [JsonRequired()] if isinstance(operation.input, JsonBody) else []
+        return replace(
+            operation,
+            failures=(*operation.failures, *in_any_mode),
+            enforced_failures=(*operation.enforced_failures, *enforced),
+        )
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed.
+
+        Pages can change neither header, and programs send none. Sec-Fetch-Site decides because it holds behind proxies
+        that change `Host`; browsers leave it out over plain HTTP. The scheme of an Origin is not compared: behind a
+        proxy that ends TLS the request arrives without it.
+        """
+        origins, sites = headers.getlist("origin"), headers.getlist("sec-fetch-site")
+        if origins and self._policy.allowed_origins.issuperset(origins):
+            return False
+        if sites:
+            return not _OWN_SITES.issuperset(sites)
+        own = parse_authority(headers.get("host", ""))
+        return any(own is None or authority_of(origin) != own for origin in origins)
+
+
+class _HostCheck:
+    """Refuses a malformed `Host`, and any that is not allowed: pages of a name that was rebound to this address.
+
+    The probes are answered before, since Kubernetes sends them to the pod's address.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: frozenset[str]) -> None:
+        self._app = app
+        self._allowed = allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._error(Headers(scope=scope).getlist("host")) if scope["type"] == "http" else None
+        if error is None:
+            await self._app(scope, receive, send)
+        else:
+            await error_response(HTTPConnection(scope), error)(scope, receive, send)
+
+    def _error(self, hosts: Sequence[str]) -> DomainError | None:
+        parsed = [parse_authority(host) for host in hosts]
+        if len(parsed) > 1 or None in parsed:
+            return MalformedHost()
+        # HTTP/1.0 allows requests without a Host.
+        if self._allowed and not any(each is not None and is_listed(each[0], self._allowed) for each in parsed):
+            return HostNotServed()
+        return None
+
+
+class _Cors(CORSMiddleware):
+    """CORS whose errors have the format of all others."""
+
+    @override
+    def preflight_response(self, request_headers: Headers) -> Response:
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:  # noqa: PLR2004 - the first status of an error
+            return response
+        connection = HTTPConnection({"type": "http", "headers": request_headers.raw})
+        refused = error_response(connection, PreflightRefused(bytes(response.body).decode()))
+        refused.headers["vary"] += f", {response.headers['vary']}"
+        return refused
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0").strip("0") != ""
+
+
+def _is_json(headers: Headers) -> bool:
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))

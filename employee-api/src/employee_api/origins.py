@@ -1,0 +1,62 @@
+"""Hosts and origins (RFC 6454) as requests name them, and the settings that list them."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+_NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
+_HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])"
+_AUTHORITY = re.compile(rf"{_HOST}\.?(?::(?P<port>[0-9]{{0,5}}))?")
+_ORIGIN = re.compile(rf"https?://(?P<authority>{_HOST}(?::[0-9]{{1,5}})?)")
+_HOST_PATTERN = re.compile(rf"(?:\*\.)?{_HOST}")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def parse_authority(authority: str) -> tuple[str, str] | None:
+    """Return the host, in lower case, and the port of a `Host`; None if it is malformed.
+
+    The default ports of HTTP and HTTPS count as none: some proxies add them, and browsers leave them out.
+    """
+    match = _AUTHORITY.fullmatch(authority.lower())
+    if match is None:
+        return None
+    port = match["port"] or ""
+    return match["host"], "" if f":{port}" in _DEFAULT_PORTS.values() else port
+
+
+def authority_of(origin: str) -> tuple[str, str] | None:
+    """Return the host and the port of an `Origin`, as `parse_authority` does; None if it is `null` or malformed."""
+    match = _ORIGIN.fullmatch(origin.lower())
+    return parse_authority(match["authority"]) if match else None
+
+
+def is_listed(host: str, patterns: frozenset[str]) -> bool:
+    """Return whether a host is listed by its name, or as a subdomain by `*.example.com`."""
+    parents = host.split(".")
+    return host in patterns or any(f"*.{'.'.join(parents[i:])}" in patterns for i in range(1, len(parents)))
+
+
+def _split(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return [part.strip().lower() for part in value.split(",") if part.strip()]
+
+
+def _validate_hosts(hosts: frozenset[str]) -> frozenset[str]:
+    if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
+        raise ValueError(
+            "must be host names without ports, such as api.example.com, *.example.com, separated by commas"
+        )
+    return hosts
+
+
+def _validate_origins(origins: frozenset[str]) -> frozenset[str]:
+    if not all(_ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError("must be exact origins, such as https://app.example.com, separated by commas")
+    # As browsers send them.
+    return frozenset(origin.removesuffix(_DEFAULT_PORTS[origin.partition(":")[0]]) for origin in origins)
+
+
+HostPatterns = Annotated[frozenset[str], BeforeValidator(_split), AfterValidator(_validate_hosts)]
+Origins = Annotated[frozenset[str], BeforeValidator(_split), AfterValidator(_validate_origins)]

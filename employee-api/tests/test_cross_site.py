@@ -1,0 +1,257 @@
+"""Pages of other origins can't use the API from a browser unless the settings allow them, under any host name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from chassis import semconv
+from chassis.settings import load
+from chassis.telemetry import Telemetry
+from employee_api.access import SESSION_COOKIE
+from employee_api.settings import EmployeeApiSettings
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
+
+APP = "https://app.example.com"
+NEW_USER = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
+REFUSED = (403, {"error": "Requests from other sites are not allowed"})
+NOT_JSON = (415, {"error": "Content-Type must be application/json"})
+UNKNOWN_HOST = (421, {"error": "This host is not served here"})
+INVALID_HOST = (400, {"error": "Invalid Host header"})
+# The client's requests are for https://api.test.
+FOREIGN: list[Mapping[str, str]] = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "https://api.test.evil.example"},
+    {"origin": "https://api.test:8443"},
+    {"origin": "https://api.test@evil.example"},
+    {"origin": "http://[::"},
+    {"origin": ""},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "origin": "https://api.test"},
+    {"sec-fetch-site": "unknown"},
+]
+OWN: list[Mapping[str, str]] = [
+    {},
+    {"origin": "https://api.test"},
+    {"origin": "http://api.test"},
+    {"sec-fetch-site": "none"},
+    {"sec-fetch-site": "same-origin", "origin": "https://api.test"},
+    {"sec-fetch-site": "same-origin", "origin": "https://behind-a-proxy.test"},
+]
+CHANGES = [
+    ("POST", "/api/auth/login"),
+    ("POST", "/api/auth/logout"),
+    ("POST", "/api/auth/register"),
+    ("POST", "/api/auth/users"),
+    ("DELETE", "/api/auth/users/1"),
+    ("POST", "/api/tasks"),
+    ("PATCH", "/api/tasks/1"),
+    ("DELETE", "/api/tasks/1"),
+    ("POST", "/api/tasks/1/comments"),
+]
+
+
+def status_and_body(response: Any) -> tuple[int, Any]:
+    return response.status_code, response.json()
+
+
+async def register(api: Api, headers: Mapping[str, str]) -> tuple[int, Any]:
+    return status_and_body(await api.client.post("/api/auth/register", json=NEW_USER, headers=headers))
+
+
+async def number_of_users(api: Api) -> int:
+    async with api.engine.connect() as connection:
+        count: int = (await connection.exec_driver_sql("SELECT count(*) FROM users")).scalar_one()
+    return count
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+async def test_a_change_for_a_page_of_another_origin_is_refused(
+    start_api_on_sqlite: StartApi, mode: str, headers: Mapping[str, str]
+) -> None:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        assert await register(api, headers) == REFUSED
+        assert await number_of_users(api) == 0
+
+
+@pytest.mark.parametrize("headers", OWN, ids=str)
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+async def test_a_change_for_a_page_of_the_same_origin_or_a_program_is_allowed(
+    start_api_on_sqlite: StartApi, mode: str, headers: Mapping[str, str]
+) -> None:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        assert (await register(api, headers))[0] == 201
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+async def test_every_change_is_refused_before_the_session_is_looked_at(
+    start_api_on_sqlite: StartApi, mode: str, method: str, path: str
+) -> None:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        response = await api.client.request(method, path, headers={"sec-fetch-site": "cross-site"})
+        assert status_and_body(response) == REFUSED
+
+
+async def test_every_described_operation_that_is_not_a_get_is_refused(api_on_sqlite: Api) -> None:
+    described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
+    for path, methods in described.items():
+        for method in set(methods) - {"get"}:
+            response = await api_on_sqlite.client.request(method, path, headers=FOREIGN[0])
+            assert status_and_body(response) == REFUSED, (method, path)
+
+
+async def test_a_session_of_a_sibling_page_changes_nothing(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        await register(api, {})
+        response = await api.client.post("/api/auth/login", json=NEW_USER)
+        # Browsers send the cookie for pages of the same site, despite SameSite=Strict.
+        cookie = {"cookie": f"{SESSION_COOKIE}={response.cookies[SESSION_COOKIE]}"}
+        task = {"title": "Attack"}
+        sibling = cookie | {"sec-fetch-site": "same-site", "origin": "https://blog.api.test"}
+        assert status_and_body(await api.client.post("/api/tasks", json=task, headers=sibling)) == REFUSED
+        assert (await api.client.get("/api/tasks", headers=cookie)).json()["items"] == []
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_reading_is_left_to_the_browser_to_refuse(api_on_sqlite: Api, headers: Mapping[str, str]) -> None:
+    response = await api_on_sqlite.client.get("/api/auth/users", headers=headers)
+    assert response.status_code == 200
+    assert "access-control-allow-origin" not in response.headers
+
+
+async def test_the_check_can_be_switched_off_without_authorization(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(allow_cross_site=True) as api:
+        assert (await register(api, FOREIGN[0]))[0] == 201
+
+
+async def test_the_check_cannot_be_switched_off_with_authorization(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", allow_cross_site=True) as api:
+        assert await register(api, FOREIGN[0]) == REFUSED
+
+
+async def test_observe_mode_counts_what_it_would_refuse(start_api_on_sqlite: StartApi) -> None:
+    telemetry = Telemetry()
+    async with start_api_on_sqlite(auth_mode="observe", telemetry=telemetry) as api:
+        plain = {"content-type": "text/plain", "sec-fetch-site": "cross-site"}
+        assert (await register(api, plain))[0] == 201
+    values = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
+    reasons = {dict(labels)[semconv.REFUSAL_REASON]: dict(labels)[semconv.REFUSED_OPERATION] for labels in values}
+    assert reasons == {"CROSS_SITE_REQUEST": "register", "JSON_REQUIRED": "register"}
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_a_body_of_another_type_is_refused_when_enforced(
+    start_api_on_sqlite: StartApi, content_type: str
+) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        assert await register(api, {"content-type": content_type}) == NOT_JSON
+        assert await number_of_users(api) == 0
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"]
+)
+async def test_json_of_any_kind_is_accepted_when_enforced(start_api_on_sqlite: StartApi, content_type: str) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        assert (await register(api, {"content-type": content_type}))[0] == 201
+
+
+@pytest.mark.parametrize("host", ["api.test", "API.test:8443", "api.test.", "a.b.example.com", "[::1]:8000"])
+async def test_listed_hosts_are_served(start_api_on_sqlite: StartApi, host: str) -> None:
+    async with start_api_on_sqlite(allowed_hosts="api.test, *.example.com,[::1]") as api:
+        assert (await api.client.get("/api/tasks", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "example.com", "api.test.evil.example", "xexample.com", "10.0.0.1"])
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+async def test_other_hosts_are_refused_in_every_mode(start_api_on_sqlite: StartApi, mode: str, host: str) -> None:
+    async with start_api_on_sqlite(auth_mode=mode, allowed_hosts="api.test,*.example.com") as api:
+        for path in ("/api/tasks", "/docs", "/nowhere"):
+            assert status_and_body(await api.client.get(path, headers={"host": host})) == UNKNOWN_HOST
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a b", "api.test/x", "a@api.test", "api.test:x", "api.test:1:2", "[::1", "a..b", "\xe9", "a,b"]
+)
+async def test_a_malformed_host_is_refused(api_on_sqlite: Api, host: str) -> None:
+    response = await api_on_sqlite.client.get("/api/tasks", headers={b"host": host.encode("latin-1")})
+    assert status_and_body(response) == INVALID_HOST
+
+
+async def test_several_hosts_are_refused(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(allowed_hosts="api.test") as api:
+        hosts = [("host", "api.test"), ("host", "evil.example")]
+        assert status_and_body(await api.client.get("/api/tasks", headers=hosts)) == INVALID_HOST
+
+
+async def test_probes_are_answered_for_any_host(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(allowed_hosts="api.test") as api:
+        for path in ("/healthz", "/readyz"):
+            assert (await api.client.get(path, headers={"host": "10.0.0.1:8000"})).status_code == 200
+
+
+PREFLIGHT = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type,if-match"}
+
+
+async def test_allowed_origins_may_send_any_request(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", allowed_origins=f"{APP.upper()}:443") as api:
+        preflight = await api.client.options("/api/tasks/1", headers=PREFLIGHT | {"origin": APP})
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == APP
+        assert "If-Match" in preflight.headers["access-control-allow-headers"]
+        assert "PATCH" in preflight.headers["access-control-allow-methods"]
+        headers = {"origin": APP, "sec-fetch-site": "cross-site"}
+        response = await api.client.post("/api/auth/register", json=NEW_USER, headers=headers)
+        assert response.status_code == 201
+        assert response.headers["access-control-allow-origin"] == APP
+        assert response.headers["access-control-allow-credentials"] == "true"
+        assert "X-Request-ID" in response.headers["access-control-expose-headers"]
+        assert response.headers["vary"] == "Origin"
+
+
+async def test_allowed_origins_can_read_errors(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", allowed_origins=APP) as api:
+        response = await api.client.get("/api/tasks", headers={"origin": APP})
+        assert (response.status_code, response.headers["access-control-allow-origin"]) == (401, APP)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://app.example.com", f"{APP}.evil.example", "null"])
+async def test_other_origins_are_told_nothing(start_api_on_sqlite: StartApi, origin: str) -> None:
+    async with start_api_on_sqlite(allowed_origins=APP) as api:
+        assert await register(api, {"origin": origin}) == REFUSED
+        preflight = await api.client.options("/api/tasks/1", headers=PREFLIGHT | {"origin": origin})
+        assert status_and_body(preflight) == (400, {"error": "Disallowed CORS origin"})
+        read = await api.client.get("/api/tasks", headers={"origin": origin})
+        assert read.headers["vary"] == "Origin"
+        for response in (preflight, read):
+            assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "GET"])
+async def test_without_the_setting_no_response_allows_an_origin(api_on_sqlite: Api, method: str) -> None:
+    response = await api_on_sqlite.client.request(method, "/api/tasks", headers=PREFLIGHT | {"origin": APP})
+    assert not [name for name in response.headers if name.startswith("access-control-allow-")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ALLOWED_HOSTS", "https://api.test"),
+        ("ALLOWED_HOSTS", "api.test:8000"),
+        ("ALLOWED_HOSTS", "*"),
+        ("ALLOWED_HOSTS", "api.*.test"),
+        ("ALLOWED_ORIGINS", "*"),
+        ("ALLOWED_ORIGINS", "null"),
+        ("ALLOWED_ORIGINS", "app.example.com"),
+        ("ALLOWED_ORIGINS", "https://*.example.com"),
+        ("ALLOWED_ORIGINS", "https://app.example.com/"),
+    ],
+)
+def test_an_invalid_setting_ends_the_start(variable: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load(EmployeeApiSettings, {variable: value})
+    assert capsys.readouterr().err.startswith(f"{variable}: ")
