@@ -75,7 +75,7 @@ async def test_a_body_that_parses_is_accepted_with_any_content_type(
     assert (await api_on_sqlite.client.post(REGISTER, content=body, headers=headers)).status_code == 201
 
 
-@pytest.mark.parametrize("unknown", ["/", "/api", "/api/auth/users/", "/api/export/secrets", "/api/auth/users/1/2"])
+@pytest.mark.parametrize("unknown", ["/api", "/api/auth/users/", "/api/export/secrets", "/api/auth/users/1/2"])
 async def test_an_unknown_path_gets_a_json_404(api_on_sqlite: Api, unknown: str) -> None:
     response = await api_on_sqlite.client.get(unknown)
     assert (response.status_code, response.json()) == (404, {"error": "Not Found"})

@@ -52,6 +52,7 @@ async def test_every_route_is_described(api_on_sqlite: Api) -> None:
     described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
     routes = {route.path: route.methods or set() for route in api_on_sqlite.asgi.routes if isinstance(route, Route)}
     served = {(path, method.lower()) for path, methods in routes.items() for method in methods if method != "HEAD"} - {
+        ("/", "get"),
         ("/docs", "get"),
         ("/openapi.json", "get"),
     }
@@ -80,6 +81,25 @@ async def test_every_status_of_an_operation_is_described(
     async with start_api_on_sqlite(auth_mode=mode) as api:
         operation = (await api.client.get("/openapi.json")).json()["paths"][path][method]
     assert " ".join(sorted(operation["responses"])) == statuses
+
+
+async def test_the_root_leads_to_the_page(api_on_sqlite: Api) -> None:
+    response = await api_on_sqlite.client.get("/", follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (307, "/docs")
+
+
+@pytest.mark.parametrize(
+    ("mode", "security"),
+    [("off", None), ("observe", [{}, {"session": []}, {"bearer": []}]), ("enforce", [{"session": []}, {"bearer": []}])],
+)
+async def test_the_credentials_that_an_operation_takes_are_described(
+    start_api_on_sqlite: StartApi, mode: str, security: object
+) -> None:
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        document = (await api.client.get("/openapi.json")).json()
+    assert document["paths"]["/api/tasks"]["get"].get("security") == security
+    assert "security" not in document["paths"]["/api/auth/login"]["post"]
+    assert set(document["components"].get("securitySchemes", {})) == (set() if mode == "off" else {"session", "bearer"})
 
 
 async def test_the_page_shows_every_operation_and_fetches_nothing(api_on_sqlite: Api) -> None:

@@ -20,16 +20,40 @@ BROKEN_RULE = "broken_rule"
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
 NonEmptyText = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
-Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL)]
-Email = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=320, pattern=_NO_NUL)]
+Name = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL),
+    Field(examples=["Grace Hopper"]),
+]
+Email = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=320, pattern=_NO_NUL),
+    Field(examples=["grace@example.com"]),
+]
 NewPassword = Annotated[
-    str, StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL)
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL),
+    Field(examples=["nine brown otters swim"]),
 ]
 ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
-Role = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL)]
-LongText = Annotated[str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL)]
-CommentText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL)]
-Title = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL)]
+Role = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL),
+    Field(examples=["designer"]),
+]
+LongText = Annotated[
+    str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL), Field(examples=["The ferns need most."])
+]
+CommentText = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL),
+    Field(examples=["Done, except for the cactus."]),
+]
+Title = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL),
+    Field(examples=["Water the plants"]),
+]
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
@@ -82,6 +106,8 @@ Timestamp = Annotated[
     Field(json_schema_extra={"format": "date-time"}),
 ]
 Month = Annotated[
-    str, AfterValidator(_require_month), Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"})
+    str,
+    AfterValidator(_require_month),
+    Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"}, examples=["2026-03"]),
 ]
 Limit = Annotated[int, Field(ge=1, le=200)]

@@ -6,7 +6,7 @@ The API description is generated from these models: their docstrings and field d
 import uuid
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Input(BaseModel):
@@ -55,22 +55,22 @@ class Success(Output):
 class Error(Output):
     """A description of what is wrong."""
 
-    error: str
+    error: str = Field(examples=["Task not found"])
 
 
 class InvalidField(Output):
     """A field, query parameter or header of the request, and what is wrong with it."""
 
-    field: str
-    detail: str
+    field: str = Field(examples=["title"])
+    detail: str = Field(examples=["is too long: at most 500 characters"])
 
 
 class Problem(Output):
     """A description of what is wrong for programs (RFC 9457)."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
+    type: str = Field(description="The path of the explanation", examples=["/docs#error-task-not-found"])
+    title: str = Field(examples=["Task not found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["Task not found"])
+    code: str = Field(description="Never changes, unlike the texts", examples=["TASK_NOT_FOUND"])
     errors: list[InvalidField]

@@ -21,11 +21,11 @@ class ActivityOutput(Output):
 
     id: uuid.UUID
     actor_id: uuid.UUID | None
-    action: str
-    subject_type: str
+    action: str = Field(examples=["updated"])
+    subject_type: str = Field(examples=["task"])
     subject_id: uuid.UUID
-    subject_name: str
-    changes: dict[str, Any]
+    subject_name: str = Field(examples=["Water the plants"])
+    changes: dict[str, Any] = Field(examples=[{"status": {"before": "todo", "after": "done"}}])
     created_at: Timestamp
 
 

@@ -54,11 +54,12 @@ class AuthEndpoints:
                 "POST", "/api/auth/login", "Log in by e-mail and password",
                 _LoginBody(LoginInput, "Email and password required", _MAX_LOGIN_BYTES),
                 JsonOutput(UserOutput), self.login,
+                headers=("Set-Cookie",),
                 failures=(InvalidCredentials(), TooManyPasswords()), enforced_failures=(TooManyFailedLogins(),),
             ),
             Endpoint(
                 "POST", "/api/auth/logout", "End the session, if there is one",
-                NoInput(), JsonOutput(Success), self.logout,
+                NoInput(), JsonOutput(Success), self.logout, headers=("Set-Cookie",),
             ),
         ]  # fmt: skip
 

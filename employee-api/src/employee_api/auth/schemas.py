@@ -9,5 +9,5 @@ from employee_api.schemas import Input
 class LoginInput(Input):
     """Credentials of any length: a password that is too long is a wrong one."""
 
-    email: NonEmptyText
-    password: NonEmptyText = Field(repr=False)
+    email: NonEmptyText = Field(examples=["grace@example.com"])
+    password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from employee_api.access import Access
 from employee_api.errors import TooManyExports
-from employee_api.exports.queries import Table
+from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.schemas import MonthQuery
 from employee_api.exports.streaming import CsvExporter
 from employee_api.http.inputs import QueryParameters
@@ -30,7 +30,7 @@ class ExportEndpoints:
         return [
             Endpoint(
                 "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                QueryParameters(MonthQuery, error_text="Month must be YYYY-MM"), CsvOutput(), handler,
+                QueryParameters(MonthQuery, error_text="Month must be YYYY-MM"), CsvOutput(csv_example(table)), handler,
                 access=Access.MANAGEMENT, failures=(TooManyExports(),),
             )
             for table, handler in handlers.items()

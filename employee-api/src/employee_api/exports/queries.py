@@ -55,6 +55,12 @@ def export_query(table: Table, month: str | None, *, defuse_formulas: bool) -> S
     return query.order_by(col(model.created_at), col(model.id))
 
 
+def csv_example(table: Table) -> str:
+    """Return the header line of an export."""
+    query, _model = _QUERIES[table](False)
+    return ",".join(query.selected_columns.keys()) + "\r\n"
+
+
 _QueryAndModel = tuple[Select[Any], type[Task | User | Activity]]
 
 

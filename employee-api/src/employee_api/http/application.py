@@ -7,7 +7,7 @@ import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import DomainError
@@ -43,7 +43,7 @@ def create_application(
     guard = CrossSiteGuard(policy, authorizer)
     documented = [guard.documented(operation) for operation in (*operations, *described)]
     common = (DatabaseUnavailable(),) if reports_database_away else ()
-    description = openapi.describe(documented, enforced=authorizer.enforced, common=common)
+    description = openapi.describe(documented, authorizer.mode, common)
     respond = guard.checked(_respond_while_away if reports_database_away else _respond)
     routes = [*_description_routes(description), *_operation_routes(operations, authorizer, respond)]
     app = Starlette(
@@ -68,7 +68,10 @@ def _description_routes(document: Document) -> list[Route]:
     async def serve_page(_request: Request) -> Response:
         return HTMLResponse(page, headers={"content-security-policy": docs.CONTENT_SECURITY_POLICY})
 
-    return [Route("/openapi.json", serve_document), Route("/docs", serve_page)]
+    async def redirect(_request: Request) -> Response:
+        return RedirectResponse("/docs")
+
+    return [Route("/openapi.json", serve_document), Route("/docs", serve_page), Route("/", redirect)]
 
 
 async def _respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:

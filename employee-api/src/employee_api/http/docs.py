@@ -47,7 +47,7 @@ def _operation(method: str, path: str, operation: Operation) -> str:
     if "requestBody" in operation:
         rows.append(("body", _content(operation["requestBody"]["content"])))
     for status, response in operation["responses"].items():
-        rows.append((status, f"{escape(response['description'])} {_content(response['content'])}"))
+        rows.append((status, f"{escape(response['description'])} {_content(response.get('content', {}))}"))
     cells = "".join(f"<tr><td>{escape(name)}</td><td>{text}</td></tr>" for name, text in rows)
     return (
         f"<details><summary><b>{escape(method.upper())}</b> <code>{escape(path)}</code> "

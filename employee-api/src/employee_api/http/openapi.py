@@ -1,48 +1,81 @@
 """Generates the OpenAPI 3.1 document of the API from its operations and their models."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
-
-from pydantic import TypeAdapter
-from pydantic.json_schema import JsonSchemaMode
 
 from chassis.errors import DomainError
 from employee_api.access import SESSION_COOKIE, Access
-from employee_api.errors import INTERNAL, http_status
+from employee_api.errors import AuthenticationRequired, UnexpectedError, http_status
 from employee_api.http import openapi_document as document
-from employee_api.http.inputs import JsonBody, QueryParameters
+from employee_api.http.inputs import JsonBody
 from employee_api.http.openapi_document import JsonSchema
+from employee_api.http.openapi_examples import example_of
+from employee_api.http.openapi_headers import HEADERS, references
+from employee_api.http.openapi_parameters import parameters
+from employee_api.http.openapi_schemas import Schemas
 from employee_api.http.operations import Operation, OperationDescription
-from employee_api.http.outputs import JSON, JsonOutput
-from employee_api.schemas import Error
+from employee_api.http.outputs import JSON, CsvOutput, JsonOutput
+from employee_api.http.problems import PROBLEM_JSON, problem
+from employee_api.schemas import Error, Problem
+from employee_api.settings import AuthMode
 
-_REFERENCE = "#/components/schemas/{model}"
+_KIBIBYTE = 1024
+_TAGS = {
+    "auth": "Login, and the users who may log in.",
+    "tasks": "Tasks, who does them, and the comments on them.",
+    "activities": "The log of all changes to users and tasks.",
+    "export": "Tables as CSV files (RFC 4180) for spreadsheets.",
+    "process": "Probes for the platform that runs the process.",
+}
 _SECURITY_SCHEMES = {
-    "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
-    "bearer": {"type": "http", "scheme": "bearer"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION_COOKIE,
+        "description": "The cookie that a login sets, for browsers",
+    },
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The value of the cookie that a login sets, for programs",
+    },
+}
+_ACCESS = {
+    Access.OPEN: "Anyone may use it.",
+    Access.SELF: "Requires a session.",
+    Access.SESSION: "Requires a session.",
+    Access.MANAGEMENT: "Requires a session of a management role: `ceo`, `cto` or `manager`.",
 }
 
 
+@dataclass(frozen=True)
+class _Api:
+    """What the descriptions of all operations depend on."""
+
+    schemas: Schemas
+    mode: AuthMode
+    common: Sequence[DomainError]
+
+
 def describe(
-    operations: Sequence[OperationDescription], *, enforced: bool, common: Sequence[DomainError] = ()
+    operations: Sequence[OperationDescription], mode: AuthMode, common: Sequence[DomainError] = ()
 ) -> document.Document:
     """Describe the operations.
 
     Args:
         operations: what to describe.
-        enforced: adds the responses and security schemes of enforced authorization.
+        mode: adds its responses and security schemes.
         common: errors that every operation of the API can return.
     """
-    schemas = _Schemas(operations)
+    api = _Api(Schemas(operations), mode, common)
     paths: dict[str, dict[str, document.Operation]] = {}
     for operation in operations:
-        described = _operation(operation, schemas, common, enforced=enforced)
-        paths.setdefault(operation.path, {})[operation.method.lower()] = described
-    components: document.Components = {"schemas": schemas.definitions}
-    if enforced:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, api)
+    components: document.Components = {"schemas": api.schemas.definitions, "headers": HEADERS}
+    if mode is not AuthMode.OFF:
         components["securitySchemes"] = _SECURITY_SCHEMES
+    used = {operation.tag for operation in operations}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -50,122 +83,83 @@ def describe(
             "version": "1.0.0",
             "description": "Employees, their tasks and comments, a log of all changes, and CSV exports.",
         },
+        "servers": [{"url": "/", "description": "The server of this document"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items() if name in used],
         "paths": paths,
         "components": components,
     }
 
 
-class _Schemas:
-    """The JSON Schemas of all bodies, as references to `definitions`, which contains each model once."""
-
-    def __init__(self, operations: Iterable[OperationDescription]) -> None:
-        inputs = [operation.input for operation in operations]
-        outputs = [operation.output for operation in operations]
-        adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
-            *(
-                (str(body.model), "validation", TypeAdapter(body.model))
-                for body in inputs
-                if isinstance(body, JsonBody)
-            ),
-            *((str(out.result_type), "serialization", out.adapter) for out in outputs if isinstance(out, JsonOutput)),
-            (str(Error), "serialization", TypeAdapter(Error)),
-        ]
-        self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCE)
-        self.definitions: dict[str, JsonSchema] = generated["$defs"]
-
-    def of_input(self, model: type[Any]) -> JsonSchema:
-        return dict(self._schemas[str(model), "validation"])
-
-    def of_output(self, result_type: type[Any]) -> JsonSchema:
-        return dict(self._schemas[str(result_type), "serialization"])
-
-
-def _operation(
-    operation: OperationDescription, schemas: _Schemas, common: Sequence[DomainError], *, enforced: bool
-) -> document.Operation:
+def _operation(operation: OperationDescription, api: _Api) -> document.Operation:
     described: document.Operation = {
         "operationId": operation.name,
         "summary": operation.summary,
+        "description": _ACCESS[operation.access] if api.mode is AuthMode.ENFORCE else "",
         "tags": [operation.tag],
-        "responses": _responses(operation, schemas, common, enforced=enforced),
+        "responses": _responses(operation, api),
     }
-    if parameters := [*_path_parameters(operation), *_query_parameters(operation)]:
-        described["parameters"] = parameters
+    if found := parameters(operation, api.schemas):
+        described["parameters"] = found
     if isinstance(operation.input, JsonBody):
-        content = {JSON: _media_type(schemas.of_input(operation.input.model))}
-        described["requestBody"] = {"required": True, "content": content}
-    if enforced and operation.access is not Access.OPEN:
-        described["security"] = [{"session": []}, {"bearer": []}]
+        described["requestBody"] = {
+            "required": True,
+            "description": f"At most {operation.input.max_bytes // _KIBIBYTE} KiB",
+            "content": {JSON: _media_type(api.schemas.of_input(operation.input.model), api)},
+        }
+    if api.mode is not AuthMode.OFF and operation.access is not Access.OPEN:
+        without: list[dict[str, list[str]]] = [{}] if api.mode is AuthMode.OBSERVE else []
+        described["security"] = [*without, {"session": []}, {"bearer": []}]
     return described
 
 
-def _path_parameters(operation: OperationDescription) -> list[document.Parameter]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "description": "A UUID"}
-        for name in re.findall(r"\{(\w+)\}", operation.path)
-    ]
+def _responses(operation: OperationDescription, api: _Api) -> dict[str, document.Response]:
+    # The probes are served by the chassis: they have no problem documents, and other errors.
+    served_here = isinstance(operation, Operation)
+    common = api.common if served_here else ()
+    failures: dict[int, list[DomainError]] = {}
+    for failure in (*operation.documented_failures(enforced=api.mode is AuthMode.ENFORCE), *common):
+        failures.setdefault(http_status(failure), []).append(failure)
+    failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
+    responses = {operation.output.status: _success(operation, api)}
+    if operation.revalidates:
+        headers = references(operation.headers)
+        responses[HTTPStatus.NOT_MODIFIED] = {"description": "Unchanged", "headers": headers}
+    for status, errors in sorted(failures.items()):
+        responses[HTTPStatus(status)] = _failure(errors, api, with_problems=served_here)
+    return {str(int(status)): response for status, response in responses.items()}
 
 
-def _query_parameters(operation: OperationDescription) -> list[document.Parameter]:
-    if not isinstance(operation.input, QueryParameters):
-        return []
-    schema = operation.input.model.model_json_schema()
-    definitions = schema.get("$defs", {})
-    return [_query_parameter(name, dict(field), definitions) for name, field in schema["properties"].items()]
-
-
-def _query_parameter(name: str, field: JsonSchema, definitions: dict[str, JsonSchema]) -> document.Parameter:
-    # An optional parameter is omitted, never null.
-    choices = [choice for choice in field.pop("anyOf", [field]) if choice.get("type") != "null"]
-    schema = {key: value for key, value in (field | choices[0]).items() if key not in ("title", "description")}
-    if schema.get("default", "") is None:
-        del schema["default"]
-    if reference := schema.pop("$ref", None):
-        schema = definitions[reference.rpartition("/")[2]] | schema
-    parameter: document.Parameter = {"name": name, "in": "query", "required": False, "schema": schema}
-    if "description" in field:
-        parameter["description"] = field["description"]
-    return parameter
-
-
-def _responses(
-    operation: OperationDescription, schemas: _Schemas, common: Sequence[DomainError], *, enforced: bool
-) -> dict[str, document.Response]:
-    failures: dict[int, list[str]] = {}
-    # The chassis serves the probes: they are described only.
-    shared = common if isinstance(operation, Operation) else ()
-    for failure in (*operation.documented_failures(enforced=enforced), *shared):
-        failures.setdefault(http_status(failure), []).append(failure.message)
-    failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [INTERNAL]
-    return {str(int(operation.output.status)): _success(operation, schemas)} | {
-        str(int(status)): _failure(messages, schemas) for status, messages in sorted(failures.items())
-    }
-
-
-def _success(operation: OperationDescription, schemas: _Schemas) -> document.Response:
+def _success(operation: OperationDescription, api: _Api) -> document.Response:
     output = operation.output
-    if isinstance(output, JsonOutput):
-        content = {JSON: _media_type(schemas.of_output(output.result_type))}
-        return {"description": output.status.phrase, "content": content}
-    disposition: document.Header = {
-        "schema": {"type": "string"},
-        "description": "`attachment`, with a file name of the table and the month",
+    headers = {"Location"} if output.status is HTTPStatus.CREATED else set()
+    headers |= {name for name in operation.headers if name != "Set-Cookie" or api.mode is not AuthMode.OFF}
+    if isinstance(output, CsvOutput):
+        csv: document.MediaType = {"schema": {"type": "string"}, "example": output.example}
+        headers.add("Content-Disposition")
+        return {"description": "RFC 4180", "headers": references(headers), "content": {"text/csv": csv}}
+    assert isinstance(output, JsonOutput)  # noqa: S101 - there is no third output
+    content = {JSON: _media_type(api.schemas.of_output(output.result_type), api)}
+    return {"description": output.status.phrase, "headers": references(headers), "content": content}
+
+
+def _failure(failures: Sequence[DomainError], api: _Api, *, with_problems: bool) -> document.Response:
+    headers = set()
+    if any(failure.retry_after_seconds is not None for failure in failures):
+        headers.add("Retry-After")
+    if any(isinstance(failure, AuthenticationRequired) for failure in failures):
+        headers.add("WWW-Authenticate")
+    errors: dict[str, document.Example] = {
+        failure.reason: {"value": {"error": failure.message}} for failure in failures
     }
-    return {
-        "description": "RFC 4180",
-        "headers": {"Content-Disposition": disposition},
-        "content": {"text/csv": _media_type({"type": "string"})},
-    }
+    content: dict[str, document.MediaType] = {JSON: {"schema": api.schemas.of_output(Error), "examples": errors}}
+    if with_problems:
+        problems: dict[str, document.Example] = {
+            failure.reason: {"value": problem(failure).model_dump()} for failure in failures
+        }
+        content[PROBLEM_JSON] = {"schema": api.schemas.of_output(Problem), "examples": problems}
+    description = "; ".join(dict.fromkeys(failure.message for failure in failures))
+    return {"description": description, "headers": references(headers), "content": content}
 
 
-def _failure(messages: Sequence[str], schemas: _Schemas) -> document.Response:
-    messages = list(dict.fromkeys(messages))
-    media_type = _media_type(schemas.of_output(Error))
-    media_type["examples"] = {
-        f"text{number}": {"value": {"error": message}} for number, message in enumerate(messages, 1)
-    }
-    return {"description": "; ".join(messages), "content": {JSON: media_type}}
-
-
-def _media_type(schema: JsonSchema) -> document.MediaType:
-    return {"schema": schema}
+def _media_type(schema: JsonSchema, api: _Api) -> document.MediaType:
+    return {"schema": schema, "example": example_of(schema, api.schemas.definitions)}

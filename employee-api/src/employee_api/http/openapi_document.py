@@ -5,41 +5,56 @@ from typing import Any, NotRequired, TypedDict
 # pydantic generates JSON Schemas without a more precise type.
 JsonSchema = dict[str, Any]
 
+# `$ref` can't be an attribute of a class.
+Reference = TypedDict("Reference", {"$ref": str})
+
 
 class Example(TypedDict):
-    value: dict[str, str]
+    value: dict[str, Any]
 
 
 class MediaType(TypedDict):
     schema: JsonSchema
+    example: NotRequired[Any]
     examples: NotRequired[dict[str, Example]]
 
 
 class Header(TypedDict):
     schema: JsonSchema
     description: str
+    example: Any
 
 
 # `in` can't be an attribute of a class.
 Parameter = TypedDict(
-    "Parameter", {"name": str, "in": str, "required": bool, "schema": JsonSchema, "description": NotRequired[str]}
+    "Parameter",
+    {
+        "name": str,
+        "in": str,
+        "required": bool,
+        "schema": JsonSchema,
+        "description": NotRequired[str],
+        "example": NotRequired[Any],
+    },
 )
 
 
 class RequestBody(TypedDict):
     required: bool
+    description: str
     content: dict[str, MediaType]
 
 
 class Response(TypedDict):
     description: str
-    headers: NotRequired[dict[str, Header]]
-    content: dict[str, MediaType]
+    headers: dict[str, Reference]
+    content: NotRequired[dict[str, MediaType]]
 
 
 class Operation(TypedDict):
     operationId: str
     summary: str
+    description: str
     tags: list[str]
     responses: dict[str, Response]
     parameters: NotRequired[list[Parameter]]
@@ -53,13 +68,26 @@ class Info(TypedDict):
     description: str
 
 
+class Server(TypedDict):
+    url: str
+    description: str
+
+
+class Tag(TypedDict):
+    name: str
+    description: str
+
+
 class Components(TypedDict):
     schemas: dict[str, JsonSchema]
+    headers: dict[str, Header]
     securitySchemes: NotRequired[dict[str, dict[str, str]]]
 
 
 class Document(TypedDict):
     openapi: str
     info: Info
+    servers: list[Server]
+    tags: list[Tag]
     paths: dict[str, dict[str, Operation]]
     components: Components

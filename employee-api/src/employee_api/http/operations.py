@@ -18,6 +18,7 @@ from employee_api.errors import ApprovalRequired, AuthenticationRequired, Manage
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.inputs import ModelInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
+from employee_api.settings import AuthMode
 
 T = TypeVar("T")
 InputT = TypeVar("InputT")
@@ -28,6 +29,8 @@ _MAX_USER_AGENT_LENGTH = 300
 
 class Authorizer(Protocol):
     """Decides whether a request may run an operation."""
+
+    mode: AuthMode
 
     @property
     def enforced(self) -> bool:
@@ -96,7 +99,10 @@ class OperationDescription(ABC):
     """A method on a path, as the API description needs it.
 
     Attributes:
-        failures: the errors it can raise in any mode, besides those of invalid input.
+        headers: the names of the headers of its success, besides those of every response. With an `ETag` a GET takes
+            `If-None-Match`.
+        failures: the errors it can raise in any mode, besides those of invalid input. With PreconditionFailed it takes
+            `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
     """
 
@@ -106,6 +112,7 @@ class OperationDescription(ABC):
     input: RequestInput[object]
     output: ResponseOutput[Never]
     access: Access = field(default=Access.OPEN, kw_only=True)
+    headers: tuple[str, ...] = field(default=(), kw_only=True)
     failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
     enforced_failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
 
@@ -119,6 +126,11 @@ class OperationDescription(ABC):
         """The heading under which it is described."""
         parts = self.path.split("/")
         return parts[2] if parts[1] == "api" else "process"
+
+    @property
+    def revalidates(self) -> bool:
+        """Whether clients that have a copy can find out that it is unchanged, without a body."""
+        return self.method == "GET" and "ETag" in self.headers
 
     def documented_failures(self, *, enforced: bool) -> list[DomainError]:
         """Return every error that a client can get, except unexpected ones."""

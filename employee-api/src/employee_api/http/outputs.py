@@ -43,8 +43,11 @@ class JsonOutput(ResponseOutput[OutputT]):
         return Response(self.adapter.dump_json(result), int(self.status), headers, JSON)
 
 
+@dataclass(frozen=True)
 class CsvOutput(ResponseOutput[Response]):
-    """A CSV file; the handler builds the response."""
+    """A CSV file; the handler builds the response. `example` is one."""
+
+    example: str
 
     status = HTTPStatus.OK
 

@@ -23,16 +23,16 @@ def error_response(request: HTTPConnection, error: DomainError) -> Response:
     if isinstance(error, AuthenticationRequired):
         headers["www-authenticate"] = "Bearer"
     if _prefers_problems(request):
-        return JSONResponse(_problem(error, status).model_dump(), status, headers, PROBLEM_JSON)
+        return JSONResponse(problem(error).model_dump(), status, headers, PROBLEM_JSON)
     return JSONResponse(Error(error=error.message).model_dump(), status, headers)
 
 
-def _problem(error: DomainError, status: int) -> Problem:
+def problem(error: DomainError) -> Problem:
     violations = error.violations if isinstance(error, InvalidArgument) else ()
     return Problem(
         type=f"/docs#{error_anchor(error.reason)}",
         title=error.reason.replace("_", " ").capitalize(),
-        status=status,
+        status=int(http_status(error)),
         detail=error.message,
         code=error.reason,
         errors=[InvalidField(field=violation.field, detail=violation.rule) for violation in violations],

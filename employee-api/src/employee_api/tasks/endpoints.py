@@ -31,16 +31,16 @@ class TaskEndpoints:
             Endpoint(
                 "POST", _TASKS, "Create a task",
                 JsonBody(TaskInput), JsonOutput(TaskOutput, HTTPStatus.CREATED), self.add_task,
-                access=session, failures=unknown_users,
+                access=session, headers=("ETag",), failures=unknown_users,
             ),
             Endpoint(
                 "GET", _TASK, "Get a task", NoInput(), JsonOutput(TaskOutput), self.get_task,
-                access=session, failures=(TaskNotFound(),),
+                access=session, headers=("ETag",), failures=(TaskNotFound(),),
             ),
             Endpoint(
                 "PATCH", _TASK, "Change some fields of a task",
                 JsonBody(TaskPatch), JsonOutput(TaskOutput), self.change_task,
-                access=session, failures=(TaskNotFound(), PreconditionFailed(), *unknown_users),
+                access=session, headers=("ETag",), failures=(TaskNotFound(), PreconditionFailed(), *unknown_users),
             ),
             Endpoint(
                 "DELETE", _TASK, "Delete a task and its comments", NoInput(), JsonOutput(Deleted), self.delete_task,

@@ -57,8 +57,8 @@ class TaskOutput(Output):
     """A task."""
 
     id: uuid.UUID
-    title: str
-    description: str
+    title: str = Field(examples=["Water the plants"])
+    description: str = Field(examples=["The ferns need most."])
     status: Status
     priority: Priority
     assignee_id: uuid.UUID | None
@@ -102,7 +102,7 @@ class CommentOutput(Output):
     id: uuid.UUID
     task_id: uuid.UUID
     author_id: uuid.UUID | None
-    body: str
+    body: str = Field(examples=["Done, except for the cactus."])
     created_at: Timestamp
     edited_at: Timestamp | None = Field(description="When its author last changed the text; null if never")
 

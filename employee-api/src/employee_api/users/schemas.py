@@ -15,20 +15,22 @@ class UserInput(Input):
     name: Name
     email: Email
     password: NewPassword = Field(repr=False)
-    role: ShortText | None = Field(default=None, description=f"`{DEFAULT_ROLE}` when omitted or empty")
-    dept: ShortText | None = Field(default=None, description="Empty when omitted")
+    role: ShortText | None = Field(
+        default=None, description=f"`{DEFAULT_ROLE}` when omitted or empty", examples=["designer"]
+    )
+    dept: ShortText | None = Field(default=None, description="Empty when omitted", examples=["Research"])
 
 
 class UserOutput(Output):
     """An employee, without the password."""
 
     id: uuid.UUID
-    name: str
-    role: str
-    email: str
-    color: str
-    avatar: str
-    dept: str
+    name: str = Field(examples=["Grace Hopper"])
+    role: str = Field(examples=["designer"])
+    email: str = Field(examples=["grace@example.com"])
+    color: str = Field(examples=["#818cf8"])
+    avatar: str = Field(examples=["GH"])
+    dept: str = Field(examples=["Research"])
 
 
 class OwnAccountPatch(Patch):
