@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from typing import IO, Any
 
 import httpx2
 import pytest
+from sqlalchemy import make_url
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"}
 
@@ -203,6 +206,58 @@ def test_invalid_settings_end_the_start_and_are_named(tmp_path: Path) -> None:
         "PORT",
         "SESSION_IDLE_SECONDS",
     }
+
+
+def refuse_logins(listener: socket.socket) -> None:
+    """Refuse every PostgreSQL client as a server does that gets a wrong password."""
+    fields = b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "ada"\0\0'
+    while True:
+        try:
+            client = listener.accept()[0]
+        except OSError:
+            return
+        with client:
+            client.recv(8)
+            client.sendall(b"N")  # no TLS
+            client.recv(1024)
+            client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://ada:hunter2@127.0.0.1:1/staff", "Connection refused"),
+        ("postgresql://ada:hunter2@127.0.0.1:{port}/staff", 'password authentication failed for user "ada"'),
+        ("postgresql://ada:hunt/er2@127.0.0.1/staff", "must be percent-encoded"),
+        ("sqlite:////proc/employee-api.db", "can't write /proc/employee-api.db"),
+        ("sqlite:///{folder}", "can't write"),
+        ("mysql://ada:hunter2@127.0.0.1/staff", "begins with sqlite:/// or postgresql://"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "migrate"])
+def test_a_database_that_cannot_be_used_ends_the_start_with_one_line(
+    url: str, reason: str, command: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        refusing = Thread(target=refuse_logins, args=[listener])
+        refusing.start()
+        url = url.format(port=listener.getsockname()[1], folder=tmp_path)
+        ended = run(tmp_path, *([] if command == "serve" else [command]), DATABASE_URL=url)
+        listener.shutdown(socket.SHUT_RDWR)
+        refusing.join()
+    [line] = ended.stderr.splitlines()
+    assert ended.returncode in (1, 2)
+    assert line.startswith("DATABASE_URL: ")
+    assert reason in line
+    assert "hunt" not in ended.stderr + ended.stdout
+
+
+def test_an_unknown_database_ends_the_start_with_one_line(tmp_path: Path, postgres_process: str) -> None:
+    url = make_url(postgres_process).set(database="nowhere").render_as_string(hide_password=False)
+    ended = run(tmp_path, DATABASE_URL=url)
+    [line] = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert re.match(r'DATABASE_URL: .*database "nowhere" does not exist', line)
 
 
 def test_a_port_in_use_ends_the_start_with_one_line(tmp_path: Path) -> None:

@@ -30,15 +30,28 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
+# A process that can't reach its database ends with one line, and is restarted by what runs it.
+_CONNECT_SECONDS = 1.5
+
 
 def main() -> None:
-    arguments = _parse_arguments()
+    try:
+        _run(_parse_arguments())
+    except database.DatabaseUnavailable as error:
+        sys.exit(str(error))
+
+
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.command == "migrate":
-        database.migrate(load_database_url(EmployeeApiSettings), MIGRATIONS)
+        _migrate(load_database_url(EmployeeApiSettings))
     elif arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
     else:
         http_server.run("employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS)
+
+
+def _migrate(url: str) -> None:
+    database.migrate(url, MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -60,7 +73,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     url = settings.database_url.get_secret_value()
-    database.migrate(url, MIGRATIONS)
+    _migrate(url)
     engine = database.engine(url, service.telemetry)
     password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
     service.add_readiness_check(partial(check_database, engine))
@@ -73,7 +86,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
 
 def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:
     logging.configure("employee-api", level=settings.log_level)
-    database.migrate(settings.database_url.get_secret_value(), MIGRATIONS)
+    _migrate(settings.database_url.get_secret_value())
     password = getpass() if sys.stdin.isatty() else os.fsdecode(sys.stdin.buffer.readline()).rstrip("\r\n")
     fields = {"name": arguments.name, "email": arguments.email, "role": arguments.role, "password": password}
     try:

@@ -1,5 +1,5 @@
 import asyncio
-import sqlite3
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -212,7 +212,29 @@ def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Pa
     assert ran.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:sec@ret@host/name",
+        "postgresql://user:sec/ret@host/name",
+        "postgresql://user:sec ret@host/name",
+        "postgresql://user:secret@host:secret/name",
+        "postgresql://user:secret@[::1/name",
+        "postgresql://user:secret@host/name?secret=1",
+    ],
+)
+def test_a_malformed_postgresql_url_is_rejected_without_quoting_it(url: str) -> None:
+    with pytest.raises(ValueError, match="percent-encoded|not a number") as rejected:
+        database.validate_url(url)
+    assert not re.search("sec|ret|host", str(rejected.value))
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x.db", "postgresql://u:a%40b@one:1,[::1]:2/n?host=/x", "postgresql:///n"])
+def test_a_well_formed_url_is_accepted(url: str) -> None:
+    database.validate_url(url)
+
+
 def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path, migrations: Path) -> None:
     (tmp_path / "notes.db").write_text("not a database, but long enough to be recognized as none" * 100)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(database.DatabaseUnavailable, match=r"^DATABASE_URL: .*notes.db: file is not a database$"):
         database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)

@@ -8,6 +8,7 @@ Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of
 inside the functions that need them; `migrate` needs neither when no migration is pending.
 """
 
+import os
 import re
 import sqlite3
 import time
@@ -32,13 +33,24 @@ BUSY_TIMEOUT_SECONDS = 10
 CONNECT_TIMEOUT_SECONDS = 30
 """How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
 
+_RETRY_SECONDS = 0.5
+_ATTEMPT_SECONDS = 2  # libpq's minimum
+
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 POOL_CONNECT_TIMEOUT_SECONDS = 5
 """How long a request waits for a new connection of an engine, unless the URL has `connect_timeout`."""
 
+_NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
 _DRIVER = "postgresql+psycopg"
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
+
+
+class DatabaseUnavailable(OSError):
+    """The database can't be used by a starting process. The message is one line, without the password."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -108,51 +120,92 @@ def engine(url: str, telemetry: Telemetry | None = None) -> "AsyncEngine":
     return created
 
 
-def migrate(url: str, migrations: Path) -> None:
+def validate_url(url: str) -> None:
+    """Raise ValueError unless a URL is well-formed. No message quotes it: it may contain a password."""
+    if sqlite_path(url) is not None:
+        return
+    libpq = libpq_url(url)
+    # libpq would take a part of such a password for the host or the database, and name that in its errors.
+    server = libpq.partition("://")[2].partition("?")[0]
+    if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
+        raise ValueError("special characters of a password must be percent-encoded")
+    from psycopg import ProgrammingError  # noqa: PLC0415 - see `stored_revision`
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        parts = conninfo_to_dict(libpq)
+    except ProgrammingError as error:
+        raise ValueError("not a URL that libpq accepts; special characters must be percent-encoded") from error
+    if not all(port.isdecimal() for port in str(parts.get("port") or "5432").split(",") if port):
+        raise ValueError("the port is not a number")
+
+
+def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
     Safe to call from many processes at once: one migrates, the others wait and find nothing pending. A database at a
-    revision that is not in this folder, that of a newer release, is not changed. Raise the driver's error when
-    PostgreSQL accepts no connection within CONNECT_TIMEOUT_SECONDS.
+    revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnavailable when
+    PostgreSQL accepts no connection within `connect_seconds`, or when the file can't be written.
     """
-    if not is_pending(stored_revision(url), migrations):
+    if (path := sqlite_path(url)) is not None:
+        _require_writable(path)
+    if not is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations):
         return
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - see the module's docstring
+
     target = _migration_engine(url)
     try:
         with target.begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             _upgrade(connection, migrations)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) not in _NOT_ALLOWED:
+            raise
+        raise DatabaseUnavailable(error.orig) from error
     finally:
         target.dispose()
 
 
-def stored_revision(url: str) -> str | None:
-    """Return the revision of a database; None before its first migration."""
+def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
+    """Return the revision of a database; None before its first migration. Raise DatabaseUnavailable."""
     path = sqlite_path(url)
     if path is not None:
         return _sqlite_revision(path)
     import psycopg  # noqa: PLC0415 - takes a third of a second, which SQLite saves
 
-    with _connect_with_retries(url) as connection:
+    with _connect_with_retries(url, connect_seconds) as connection:
         try:
             row = connection.execute(STORED_REVISION).fetchone()
         except psycopg.errors.UndefinedTable:
             return None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise DatabaseUnavailable(error) from error
     return None if row is None else str(row[0])
 
 
-def _connect_with_retries(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
+def _require_writable(path: Path) -> None:
+    """Create a SQLite file and its folder if they are missing. Raise DatabaseUnavailable unless it can be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise DatabaseUnavailable(f"can't write {path}: {error.strerror}") from error
+    if not os.access(path.parent, os.W_OK):  # SQLite creates further files beside its own
+        raise DatabaseUnavailable(f"can't write to the folder {path.parent}")
+
+
+def _connect_with_retries(url: str, seconds: float) -> "psycopg.Connection[tuple[Any, ...]]":
     import psycopg  # noqa: PLC0415 - see `stored_revision`
 
-    deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            return psycopg.connect(libpq_url(url))
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+            return psycopg.connect(libpq_url(url), connect_timeout=_ATTEMPT_SECONDS)
+        except psycopg.OperationalError as error:
+            if time.monotonic() + _RETRY_SECONDS > deadline:
+                raise DatabaseUnavailable(error) from error
+            time.sleep(_RETRY_SECONDS)
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
@@ -203,10 +256,10 @@ def _sqlite_revision(path: Path) -> str | None:
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
         try:
             row = connection.execute(STORED_REVISION).fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if "no such table" in str(error):
                 return None
-            raise
+            raise DatabaseUnavailable(f"{path}: {error}") from error
     return None if row is None else str(row[0])
 
 

@@ -43,7 +43,10 @@ def run_process(
         migrations: folder of the service's migrations, if it has a database.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
-        database.migrate(load_database_url(settings_type), migrations)
+        try:
+            database.migrate(load_database_url(settings_type), migrations)
+        except database.DatabaseUnavailable as error:
+            sys.exit(str(error))
         return
     _schedule_as_batch_work()
     settings = load(settings_type)

@@ -38,8 +38,7 @@ def _validate_failpoints(specification: str) -> str:
 
 
 def _validate_database_url(url: SecretStr) -> SecretStr:
-    if database.sqlite_path(url.get_secret_value()) is None:
-        database.libpq_url(url.get_secret_value())
+    database.validate_url(url.get_secret_value())
     return url
 
 
