@@ -9,7 +9,6 @@ from sqlalchemy import func, select
 from chassis import semconv
 from chassis.telemetry import Telemetry
 from employee_api.access import SESSION_COOKIE
-from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.models import Session
 from shop_testkit.employee_api import PASSWORD, Api, StartApi
 
@@ -273,75 +272,3 @@ async def test_observe_mode_allows_every_request_and_counts_those_it_would_refus
         (("list_users", "AUTHENTICATION_REQUIRED", False), 1),
     ]
     assert counted_refusals(telemetry) == refusals
-
-
-async def test_failed_logins_for_an_email_are_limited_when_enforced(start_api: StartApi) -> None:
-    [email] = await add_staff(start_api, "qa")
-    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
-        wrong = {"email": email, "password": "wrong"}
-        statuses = [(await api.client.post("/api/auth/login", json=wrong)).status_code for _ in range(4)]
-        assert statuses == [401, 401, 401, 429]
-        response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
-        assert status_and_body(response) == (429, {"error": "Too many failed logins"})
-        assert 0 < int(response.headers["retry-after"]) <= 900
-
-
-@pytest.mark.parametrize("mode", ["off", "observe"])
-async def test_failed_logins_are_not_limited_in_other_modes(start_api_on_sqlite: StartApi, mode: str) -> None:
-    async with start_api_on_sqlite(auth_mode=mode, failed_logins_per_email=1) as api:
-        wrong = {"email": "ada@x", "password": "wrong"}
-        statuses = [(await api.client.post("/api/auth/login", json=wrong)).status_code for _ in range(4)]
-        assert statuses == [401] * 4
-
-
-class FakeTime:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def time() -> FakeTime:
-    return FakeTime()
-
-
-@pytest.fixture
-def login_limiter(time: FakeTime) -> LoginLimiter:
-    return LoginLimiter(per_email=2, per_address=4, window_seconds=60, time=time)
-
-
-def test_failed_logins_from_one_address_for_many_emails_are_limited(login_limiter: LoginLimiter) -> None:
-    for number in range(4):
-        login_limiter.record_attempt(f"{number}@x", "1.2.3.4")
-    assert login_limiter.exceeded("new@x", "1.2.3.4")
-    assert not login_limiter.exceeded("new@x", "5.6.7.8")
-
-
-def test_a_limit_ends_with_its_window(login_limiter: LoginLimiter, time: FakeTime) -> None:
-    for _ in range(2):
-        login_limiter.record_attempt("ada@x", "1.2.3.4")
-    time.now += 59
-    exceeded = login_limiter.exceeded("ada@x", "1.2.3.4")
-    assert exceeded
-    assert exceeded.retry_after_seconds == 1
-    time.now += 1
-    assert not login_limiter.exceeded("ada@x", "1.2.3.4")
-
-
-def test_successful_logins_are_not_counted(login_limiter: LoginLimiter) -> None:
-    for _ in range(20):
-        login_limiter.record_attempt("ada@x", "1.2.3.4")
-        login_limiter.record_success("ada@x", "1.2.3.4")
-    assert not login_limiter.exceeded("ada@x", "1.2.3.4")
-
-
-def test_the_number_of_counters_is_bounded(login_limiter: LoginLimiter) -> None:
-    for number in range(30_000):
-        login_limiter.record_attempt(f"{number}@x", f"{number}")
-    assert len(login_limiter._failures) <= 10_000
-
-
-def test_a_counter_for_a_long_email_uses_little_memory(login_limiter: LoginLimiter) -> None:
-    login_limiter.record_attempt("x" * 60_000, "1.2.3.4")
-    assert max(len(key) for _, key in login_limiter._failures) < 100

@@ -6,8 +6,9 @@ from enum import Enum
 
 MANAGEMENT_ROLES = frozenset({"ceo", "cto", "manager"})
 
-# The prefix makes browsers insist on Secure, Path=/ and no Domain.
+# The prefixes make browsers insist on Secure, Path=/ and no Domain.
 SESSION_COOKIE = "__Host-session"
+DEVICE_COOKIE = "__Host-device"
 
 
 class Access(Enum):

@@ -1,7 +1,6 @@
 """Builds the application from its parts, for the process and for tests."""
 
 import random
-import time
 from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -11,13 +10,17 @@ from chassis.telemetry import Telemetry
 from employee_api.activities.endpoints import ActivityEndpoints
 from employee_api.activities.repository import ActivityRepository
 from employee_api.auth.authorization import SessionAuthorizer
+from employee_api.auth.devices import DeviceRepository
 from employee_api.auth.endpoints import AuthEndpoints
 from employee_api.auth.login_limiter import LoginLimiter
+from employee_api.auth.logins import LoginService
 from employee_api.auth.sessions import SessionRepository
+from employee_api.auth.sign_ins import SignInRepository
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.clock import Clock, utc_now
 from employee_api.exports.endpoints import ExportEndpoints
 from employee_api.exports.streaming import CsvExporter
+from employee_api.failure_counts import FailureCounts
 from employee_api.health import PROBES
 from employee_api.http.application import create_application
 from employee_api.http.cross_site import CrossSitePolicy
@@ -51,9 +54,20 @@ def build(
     )
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
     new_users = NewUserPreparer(password_hasher, password_policy(settings))
+    sign_ins = SignInRepository(engine, clock)
+    logins = LoginService(
+        engine=engine,
+        users=users,
+        password_hasher=password_hasher,
+        sessions=sessions,
+        devices=DeviceRepository(engine, clock),
+        sign_ins=sign_ins,
+        authorizer=authorizer,
+        limiter=_login_limiter(settings, engine, clock),
+    )
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
-        *AuthEndpoints(users, sessions, password_hasher, authorizer, _login_limiter(settings)).operations(),
+        *AuthEndpoints(logins, sessions, sign_ins, settings.auth_mode).operations(),
         *UserEndpoints(users, new_users, enforced=authorizer.enforced).operations(),
         *AccountEndpoints(AccountRepository(engine, clock)).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
@@ -78,12 +92,12 @@ def _cross_site_policy(settings: EmployeeApiSettings) -> CrossSitePolicy:
     )
 
 
-def _login_limiter(settings: EmployeeApiSettings) -> LoginLimiter:
+def _login_limiter(settings: EmployeeApiSettings, engine: AsyncEngine, clock: Clock) -> LoginLimiter:
     return LoginLimiter(
+        FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds)),
+        clock,
         per_email=settings.failed_logins_per_email,
         per_address=settings.failed_logins_per_address,
-        window_seconds=settings.failed_logins_window_seconds,
-        time=time.monotonic,
     )
 
 

@@ -18,7 +18,7 @@ from sqlmodel import col
 from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
-from employee_api.models import Activity, Comment, Task, UtcDateTime
+from employee_api.models import Activity, Comment, SignIn, Task, UtcDateTime
 from employee_api.schemas import Input
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ class Page(NamedTuple):
 
 
 async def fetch_page(
-    reads: AsyncEngine, query: Select[Any], model: type[Task | Comment | Activity], page: PageQuery
+    reads: AsyncEngine, query: Select[Any], model: type[Task | Comment | Activity | SignIn], page: PageQuery
 ) -> Page:
     """Fetch a page of `query`, which selects `id` and `created_at` of `model`. Raises BadRequest for a bad cursor."""
     key = tuple_(col(model.created_at), col(model.id))

@@ -1,10 +1,12 @@
 """Authorizes requests by their session, as far as `AUTH_MODE` says."""
 
+import uuid
+
 import structlog
 from starlette.requests import Request
 from typing_extensions import override
 
-from chassis import semconv
+from chassis import logging, semconv
 from chassis.errors import DomainError
 from chassis.telemetry import Telemetry
 from employee_api.access import SESSION_COOKIE, Access, Actor
@@ -35,6 +37,8 @@ class SessionAuthorizer(Authorizer):
     async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
         token = None if self.mode is AuthMode.OFF else session_token(request)
         actor = None if token is None else await self._sessions.find_actor(token)
+        if actor is not None:
+            add_log_fields(actor.id)
         if access is not Access.OPEN and actor is None:
             self.refuse(AuthenticationRequired(), operation)
         elif access in _NEEDS_APPROVAL and actor is not None and not actor.approved:
@@ -60,6 +64,11 @@ class SessionAuthorizer(Authorizer):
         log.info("refused" if self.enforced else "would refuse", operation=operation, reason=error.reason)
         if self.enforced:
             raise error
+
+
+def add_log_fields(user_id: uuid.UUID) -> None:
+    """Add the user to all further log lines of the request."""
+    logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
 
 
 def session_token(request: Request) -> str | None:

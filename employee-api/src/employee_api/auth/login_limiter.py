@@ -1,58 +1,126 @@
-"""Limits failed logins by e-mail and by address."""
+"""Slows down the guessing of passwords: by e-mail and by address, or from a known device by device."""
 
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 
-from employee_api.errors import TooManyFailedLogins
+from employee_api.clock import Clock
+from employee_api.errors import TooManyFailedLogins, TooManyPasswords
+from employee_api.failure_counts import Count, FailureCounts, count_key
 
-_MAX_COUNTERS = 10_000
+# Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
+_FIRST_WAIT = timedelta(seconds=5)
+_MAX_WAIT = timedelta(minutes=1)
+_MAX_DOUBLINGS = 10
 
-_Key = tuple[str, bytes]
+# One by one for an account, so that concurrent guesses are refused like successive ones.
+_MAX_ATTEMPTS_PER_ACCOUNT = 1
+_MAX_ATTEMPTS_PER_ADDRESS = 8
+_MAX_WAITING = 100
+
+
+@dataclass(frozen=True)
+class LimitedAttempt:
+    """An attempt to log in: its keys for counting, each with its limit, in the order in which it waits for them."""
+
+    limits: Mapping[bytes, int]
+    slots: Mapping[bytes, int]
 
 
 class LoginLimiter:
-    """Counts failed logins by e-mail and by address, in windows that begin with the first failure.
+    """Counts failed logins, and makes further attempts wait when there were too many; it never locks an account.
 
-    Each replica has its own counters in memory, and discards the oldest when it has too many: it slows down guessing
-    but is no account lock.
+    An attempt from a known device is counted only for this device: no one else can make its user wait. The counts are
+    in the database; the attempts in flight are those of this process.
     """
 
-    def __init__(self, *, per_email: int, per_address: int, window_seconds: float, time: Callable[[], float]) -> None:
-        self._limits = {"email": per_email, "address": per_address}
-        self._window_seconds = window_seconds
-        self._time = time
-        self._failures: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
+    def __init__(self, counts: FailureCounts, clock: Clock, *, per_email: int, per_address: int) -> None:
+        self._counts = counts
+        self._clock = clock
+        self._per_email = per_email
+        self._per_address = per_address
+        self._slots: dict[bytes, _Slots] = {}
 
-    def exceeded(self, email: str, address: str) -> TooManyFailedLogins | None:
-        """Return the error to raise if either has reached its limit."""
-        waits = [
-            begun + self._window_seconds - self._time()
-            for key in _keys(email, address)
-            for begun, count in [self._failures.get(key, (0.0, 0))]
-            if count >= self._limits[key[0]]
-        ]
-        longest = max(waits, default=0.0)
-        return TooManyFailedLogins(longest) if longest > 0 else None
+    def attempt(self, email: str, address: str, device: bytes | None = None) -> LimitedAttempt:
+        """Describe an attempt.
 
-    def record_attempt(self, email: str, address: str) -> None:
-        """Count an attempt as a failure until it succeeds, so that concurrent attempts can't exceed the limit."""
-        now = self._time()
-        for key in _keys(email, address):
-            begun, count = self._failures.pop(key, (now, 0))
-            self._failures[key] = (begun, count + 1) if begun + self._window_seconds > now else (now, 1)
-        while len(self._failures) > _MAX_COUNTERS:
-            self._failures.popitem(last=False)
+        Args:
+            email: the e-mail in the form by which e-mails are compared.
+            address: the client's address.
+            device: identifies the known device of this user from which the attempt comes, if it does.
+        """
+        if device is not None:
+            key = count_key("device", device.hex())
+            return LimitedAttempt({key: self._per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
+        by_address, by_email = count_key("address", network(address)), count_key("email", email)
+        return LimitedAttempt(
+            {by_address: self._per_address, by_email: self._per_email},
+            {by_address: _MAX_ATTEMPTS_PER_ADDRESS, by_email: _MAX_ATTEMPTS_PER_ACCOUNT},
+        )
 
-    def record_success(self, email: str, address: str) -> None:
-        """Reset the e-mail's counter, and uncount this attempt for the address."""
-        email_key, address_key = _keys(email, address)
-        self._failures.pop(email_key, None)
-        begun, count = self._failures.get(address_key, (0.0, 0))
-        if count > 0:
-            self._failures[address_key] = (begun, count - 1)
+    @asynccontextmanager
+    async def in_flight(self, attempt: LimitedAttempt) -> AsyncIterator[None]:
+        """Wait for the attempts before this one. Raises TooManyPasswords if too many wait."""
+        async with AsyncExitStack() as stack:
+            for key, number in attempt.slots.items():
+                await stack.enter_async_context(self._slot(key, number))
+            yield
+
+    async def exceeded(self, attempt: LimitedAttempt) -> TooManyFailedLogins | None:
+        """Return the error to raise if the client has to wait."""
+        counts = await self._counts.read(attempt.limits)
+        waits = [self._wait(count, attempt.limits[key]) for key, count in counts.items()]
+        longest = max(waits, default=timedelta(0))
+        return TooManyFailedLogins(longest.total_seconds()) if longest > timedelta(0) else None
+
+    async def record_failure(self, attempt: LimitedAttempt) -> None:
+        await self._counts.add(attempt.limits)
+
+    async def record_success(self, attempt: LimitedAttempt) -> None:
+        """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
+        await self._counts.reset(list(attempt.limits)[-1:])
+
+    def _wait(self, count: Count, limit: int) -> timedelta:
+        if count.failures < limit:
+            return timedelta(0)
+        wait = _FIRST_WAIT * int(2 ** min(count.failures - limit, _MAX_DOUBLINGS))
+        ends = min(count.last_at + min(wait, _MAX_WAIT), count.begun_at + self._counts.window)
+        return ends - self._clock()
+
+    @asynccontextmanager
+    async def _slot(self, key: bytes, number: int) -> AsyncIterator[None]:
+        slots = self._slots.setdefault(key, _Slots(asyncio.Semaphore(number)))
+        if slots.users >= number + _MAX_WAITING:
+            raise TooManyPasswords
+        slots.users += 1
+        try:
+            async with slots.semaphore:
+                yield
+        finally:
+            slots.users -= 1
+            if slots.users == 0:
+                del self._slots[key]
 
 
-def _keys(email: str, address: str) -> tuple[_Key, _Key]:
-    # The e-mail in a login may be as long as a request body; its hash bounds the memory of a counter.
-    return ("email", hashlib.sha256(email.encode()).digest()), ("address", address.encode())
+@dataclass
+class _Slots:
+    """The slots for the attempts with one key, and how many attempts have or await one."""
+
+    semaphore: asyncio.Semaphore
+    users: int = 0
+
+
+def network(address: str) -> str:
+    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address

@@ -1,9 +1,11 @@
-"""Requests for authentication."""
+"""Requests and responses about authentication."""
+
+import uuid
 
 from pydantic import Field
 
-from employee_api.fields import NonEmptyText
-from employee_api.schemas import Input
+from employee_api.fields import NonEmptyText, Timestamp
+from employee_api.schemas import Input, Output
 
 
 class LoginInput(Input):
@@ -11,3 +13,20 @@ class LoginInput(Input):
 
     email: NonEmptyText = Field(examples=["grace@example.com"])
     password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
+
+
+class SignInOutput(Output):
+    """An attempt to sign in: `success`, `wrong_password`, `deactivated`, or `limited` if there were too many before."""
+
+    id: uuid.UUID
+    outcome: str
+    address: str
+    user_agent: str
+    created_at: Timestamp
+
+
+class SignInPage(Output):
+    """Attempts to sign in, newest first."""
+
+    items: list[SignInOutput]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")

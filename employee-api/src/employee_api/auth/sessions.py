@@ -1,7 +1,5 @@
 """Login sessions in the database: opaque tokens, stored as hashes, that expire when idle and at a maximum age."""
 
-import hashlib
-import secrets
 import uuid
 from datetime import timedelta
 
@@ -11,9 +9,10 @@ from sqlmodel import col
 
 from employee_api.access import Actor, Caller
 from employee_api.clock import Clock
+from employee_api.database import transaction
 from employee_api.models import Session, User
+from employee_api.tokens import hash_token, new_token
 
-_TOKEN_BYTES = 32
 # `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
 
@@ -43,10 +42,10 @@ class SessionRepository:
     async def create(self, user_id: uuid.UUID, caller: Caller) -> str:
         """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
         now = self._clock()
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self._idle)
         row = {
-            "token_hash": _hash(token),
+            "token_hash": hash_token(token),
             "user_id": user_id,
             "created_at": now,
             "last_seen_at": now,
@@ -54,7 +53,7 @@ class SessionRepository:
             "address": caller.address,
             "user_agent": caller.user_agent,
         }
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             await connection.execute(delete(Session).where(expired))
             await connection.execute(insert(Session).values(row))
         return token
@@ -65,7 +64,7 @@ class SessionRepository:
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
             .join(Session, col(Session.user_id) == col(User.id))
-            .where(col(Session.token_hash) == _hash(token), col(User.deactivated_at).is_(None))
+            .where(col(Session.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
             .where(col(Session.expires_at) > now, col(Session.last_seen_at) > now - self._idle)
         )
         async with self._reads.connect() as connection:
@@ -74,7 +73,7 @@ class SessionRepository:
             return None
         user_id, role, approved, last_seen_at = row
         if now - last_seen_at > self._idle / _UPDATES_PER_IDLE_TIME:
-            seen = update(Session).where(col(Session.token_hash) == _hash(token)).values(last_seen_at=now)
+            seen = update(Session).where(col(Session.token_hash) == hash_token(token)).values(last_seen_at=now)
             async with self._engine.begin() as connection:
                 await connection.execute(seen)
         return Actor(user_id, role, approved)
@@ -82,9 +81,4 @@ class SessionRepository:
     async def delete(self, token: str) -> None:
         """Delete the session with this token, if there is one."""
         async with self._engine.begin() as connection:
-            await connection.execute(delete(Session).where(col(Session.token_hash) == _hash(token)))
-
-
-def _hash(token: str) -> bytes:
-    # Tokens are 256 random bits: unlike passwords they can't be guessed from a fast hash.
-    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+            await connection.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))

@@ -45,12 +45,13 @@ class Authorizer(Protocol):
 
 @dataclass
 class Call(Generic[InputT]):
-    """An authorized request with its validated input; `response_headers` are added to a JSON response."""
+    """An authorized request with its validated input; `response_headers` and `cookies` are added to a JSON response."""
 
     request: Request
     actor: Actor | None
     input: InputT
     response_headers: dict[str, str] = field(default_factory=dict)
+    cookies: list[str] = field(default_factory=list)
 
     @property
     def user(self) -> Actor:
@@ -181,7 +182,10 @@ class Endpoint(Operation, Generic[InputT, OutputT]):
         tag = call.response_headers.get("etag")
         if self.method == "GET" and tag is not None and is_unchanged(_joined(request, "if-none-match"), tag):
             return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
-        return self.output.write(result, call.response_headers)
+        response = self.output.write(result, call.response_headers)
+        for cookie in call.cookies:
+            response.headers.append("set-cookie", cookie)
+        return response
 
 
 async def _disconnected(request: Request) -> None:

@@ -1,0 +1,80 @@
+"""Counts of failed logins, and of registrations, in the database: all replicas share them."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import case, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlmodel import col
+
+from employee_api.clock import Clock
+from employee_api.database import transaction
+from employee_api.models import FailureCount
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a window that has not ended contains."""
+
+    failures: int
+    begun_at: datetime
+    last_at: datetime
+
+
+class FailureCounts:
+    """Counts by key, in windows that begin with the first failure."""
+
+    def __init__(self, engine: AsyncEngine, clock: Clock, window: timedelta) -> None:
+        self.window = window
+        self._engine = engine
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+
+    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
+        """Return the counts of these keys that are not zero."""
+        columns = (
+            col(FailureCount.key_hash),
+            col(FailureCount.failures),
+            col(FailureCount.begun_at),
+            col(FailureCount.last_at),
+        )
+        query = select(*columns).where(
+            col(FailureCount.key_hash).in_(list(keys)), col(FailureCount.begun_at) > self._clock() - self.window
+        )
+        async with self._reads.connect() as connection:
+            return {row[0]: Count(*row[1:]) for row in await connection.execute(query)}
+
+    async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, int]:
+        """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
+        now = self._clock()
+        begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
+        ended = begun_at <= now - self.window
+        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
+        # In the order of the keys: transactions that lock the same rows can't deadlock.
+        rows = [{"key_hash": key, "failures": 1, "begun_at": now, "last_at": now} for key in sorted(keys)]
+        changed = {
+            "failures": case((ended, 1), else_=failures + 1),
+            "begun_at": case((ended, now), else_=begun_at),
+            "last_at": now,
+        }
+        add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
+        # Those that another transaction has locked are left to it.
+        deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
+        async with transaction(self._engine) as connection:
+            added = await connection.execute(add.returning(col(FailureCount.key_hash), failures))
+            counts = {row[0]: row[1] for row in added}
+            await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
+        return counts
+
+    async def reset(self, keys: Iterable[bytes]) -> None:
+        """Set the counts of these keys to zero."""
+        async with transaction(self._engine) as connection:
+            await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(list(keys))))
+
+
+def count_key(kind: str, value: str) -> bytes:
+    """Return the key under which something is counted. The e-mail in a login may be as long as a request body."""
+    return hashlib.sha256(f"{kind} {value}".encode()).digest()

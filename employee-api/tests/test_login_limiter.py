@@ -1,0 +1,245 @@
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from chassis import semconv
+from chassis.telemetry import Telemetry
+from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
+from employee_api.auth.login_limiter import network
+from employee_api.models import Device, FailureCount
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
+
+EMAIL = "ada@x"
+
+
+async def add_user(start_api: StartApi, email: str = EMAIL) -> None:
+    async with start_api() as api:
+        await api.add_user(email=email)
+
+
+async def log_in(api: Api, password: str = PASSWORD, email: str = EMAIL, device: str | None = None) -> Any:
+    """Log in as a client without cookies, but for that of a known device, and return the response."""
+    api.client.cookies.clear()
+    headers = {} if device is None else {"cookie": f"{DEVICE_COOKIE}={device}"}
+    response = await api.client.post("/api/auth/login", json={"email": email, "password": password}, headers=headers)
+    api.client.cookies.clear()
+    return response
+
+
+async def fail(api: Api, count: int, email: str = EMAIL, device: str | None = None) -> list[int]:
+    return [(await log_in(api, "wrong", email, device)).status_code for _ in range(count)]
+
+
+async def rows(api: Api, table: type[Any]) -> int:
+    async with api.engine.connect() as connection:
+        counted: int = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+    return counted
+
+
+async def test_failed_logins_for_an_email_are_limited_when_enforced(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        assert await fail(api, 4) == [401, 401, 401, 429]
+        response = await log_in(api)
+        assert (response.status_code, response.json()) == (429, {"error": "Too many failed logins"})
+        assert 0 < int(response.headers["retry-after"]) <= 5
+
+
+async def test_unknown_emails_are_limited_like_known_ones(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        assert await fail(api, 4, "nobody@x") == [401, 401, 401, 429]
+
+
+async def test_a_correct_password_is_accepted_after_the_wait(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        await fail(api, 3)
+        wait = int((await log_in(api)).headers["retry-after"])
+        api.clock.now += timedelta(seconds=wait)
+        assert (await log_in(api)).status_code == 200
+        assert await fail(api, 3) == [401, 401, 401]  # it has reset the count
+
+
+async def test_each_further_failure_doubles_the_wait_up_to_a_minute(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_email=3) as api:
+        await fail(api, 3)
+        waits = []
+        for _ in range(7):
+            waits.append(int((await log_in(api)).headers["retry-after"]))
+            api.clock.now += timedelta(seconds=waits[-1])
+            assert await fail(api, 1) == [401]
+        assert waits == [5, 10, 20, 40, 60, 60, 60]
+
+
+async def test_refused_attempts_do_not_prolong_the_wait(start_api_on_sqlite: StartApi) -> None:
+    await add_user(start_api_on_sqlite)
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_email=3) as api:
+        await fail(api, 3)
+        for _ in range(4):
+            api.clock.now += timedelta(seconds=1)
+            assert await fail(api, 1) == [429]
+        api.clock.now += timedelta(seconds=1)
+        assert (await log_in(api)).status_code == 200
+
+
+async def test_a_limit_ends_with_its_window(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce", failed_logins_per_email=2, failed_logins_window_seconds=60) as api:
+        await fail(api, 2)
+        api.clock.now += timedelta(seconds=60)
+        assert await fail(api, 3) == [401, 401, 429]
+
+
+async def test_failed_logins_on_one_replica_count_on_the_other(start_api: StartApi) -> None:
+    enforced: dict[str, Any] = {"auth_mode": "enforce", "failed_logins_per_email": 3}
+    async with start_api(**enforced) as one, start_api(**enforced) as other:
+        assert await fail(one, 2) + await fail(other, 2) == [401, 401, 401, 429]
+        assert await fail(one, 1) == [429]
+
+
+async def test_failed_logins_from_one_address_for_many_emails_are_limited(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce", failed_logins_per_address=4) as api:
+        statuses = [(await fail(api, 1, f"{number}@x"))[0] for number in range(6)]
+        assert statuses == [401, 401, 401, 401, 429, 429]
+
+
+async def test_successful_logins_are_not_counted(start_api_on_sqlite: StartApi) -> None:
+    await add_user(start_api_on_sqlite)
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_email=1, failed_logins_per_address=1) as api:
+        assert [(await log_in(api)).status_code for _ in range(5)] == [200] * 5
+
+
+async def test_guesses_of_others_do_not_delay_a_correct_password_from_a_known_device(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3, failed_logins_per_address=3) as api:
+        device = (await log_in(api)).cookies[DEVICE_COOKIE]
+        assert (await fail(api, 5))[-1] == 429
+        assert (await log_in(api, device=device)).status_code == 200
+        assert (await log_in(api)).status_code == 429  # which does not help those who guess
+
+
+async def test_guesses_from_a_known_device_are_limited(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        device = (await log_in(api)).cookies[DEVICE_COOKIE]
+        assert await fail(api, 4, device=device) == [401, 401, 401, 429]
+        assert (await log_in(api, device=device)).status_code == 429
+        assert (await log_in(api)).status_code == 200  # elsewhere
+
+
+async def test_a_device_is_known_only_for_its_user(start_api: StartApi) -> None:
+    await add_user(start_api)
+    await add_user(start_api, "mallory@x")
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        device = (await log_in(api, email="mallory@x")).cookies[DEVICE_COOKIE]
+        await fail(api, 3)
+        assert (await log_in(api, device=device)).status_code == 429
+
+
+async def test_an_invented_device_is_not_known(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_email=3) as api:
+        statuses = [(await fail(api, 1, device=f"invented{number}"))[0] for number in range(4)]
+        assert statuses == [401, 401, 401, 429]
+
+
+async def test_a_device_is_forgotten_after_a_year_without_logins(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=3) as api:
+        device = (await log_in(api)).cookies[DEVICE_COOKIE]
+        api.clock.now += timedelta(days=300)
+        assert (await log_in(api, device=device)).cookies[DEVICE_COOKIE] == device
+        api.clock.now += timedelta(days=366)
+        await fail(api, 3)
+        assert (await log_in(api, device=device)).status_code == 429
+
+
+async def test_the_devices_of_a_user_are_bounded(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce") as api:
+        for _ in range(53):
+            await log_in(api)
+        assert await rows(api, Device) == 50
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_the_device_cookie_is_readable_by_no_script_and_lasts_a_year(
+    start_api_on_sqlite: StartApi, mode: str
+) -> None:
+    await add_user(start_api_on_sqlite)
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        session, device = (await log_in(api)).headers.get_list("set-cookie")
+    assert session.startswith(f"{SESSION_COOKIE}=")
+    assert device.startswith(f"{DEVICE_COOKIE}=")
+    assert device.endswith("; Max-Age=31536000; Path=/; HttpOnly; Secure; SameSite=Strict")
+
+
+async def test_concurrent_guesses_do_not_exceed_the_limit(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=10) as api:
+        guesses = [{"email": EMAIL, "password": f"guess {number}"} for number in range(300)]
+        responses = await asyncio.gather(*(api.client.post("/api/auth/login", json=guess) for guess in guesses))
+    statuses = [response.status_code for response in responses]
+    assert statuses.count(401) == 10
+    assert set(statuses) == {401, 429, 503}
+
+
+async def test_concurrent_guesses_for_many_emails_hardly_exceed_the_limit_of_their_address(
+    start_api: StartApi,
+) -> None:
+    async with start_api(auth_mode="enforce", failed_logins_per_address=10) as api:
+        guesses = [{"email": f"{number}@x", "password": "guess"} for number in range(100)]
+        responses = await asyncio.gather(*(api.client.post("/api/auth/login", json=guess) for guess in guesses))
+    assert 10 <= [response.status_code for response in responses].count(401) < 18
+
+
+async def test_concurrent_correct_logins_all_succeed(start_api_on_sqlite: StartApi) -> None:
+    await add_user(start_api_on_sqlite)
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_email=1) as api:
+        responses = await asyncio.gather(
+            *(api.client.post("/api/auth/login", json={"email": EMAIL, "password": PASSWORD}) for _ in range(30))
+        )
+    assert {response.status_code for response in responses} == {200}
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_failed_logins_are_not_limited_in_other_modes(start_api_on_sqlite: StartApi, mode: str) -> None:
+    async with start_api_on_sqlite(auth_mode=mode, failed_logins_per_email=1) as api:
+        assert await fail(api, 4) == [401] * 4
+
+
+async def test_observe_mode_counts_the_logins_that_would_be_limited(start_api_on_sqlite: StartApi) -> None:
+    telemetry = Telemetry()
+    async with start_api_on_sqlite(auth_mode="observe", failed_logins_per_email=2, telemetry=telemetry) as api:
+        await fail(api, 4)
+    refused = (
+        (semconv.REFUSAL_REASON, "TOO_MANY_FAILED_LOGINS"),
+        (semconv.REFUSED_OPERATION, "login"),
+        (semconv.REFUSAL_ENFORCED, False),
+    )
+    assert telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values == {refused: 2}
+
+
+async def test_counts_are_deleted_when_their_window_has_ended(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce") as api:
+        for number in range(5):
+            await fail(api, 1, f"{number}@x")
+        api.clock.now += timedelta(seconds=900)
+        await fail(api, 1)
+        assert await rows(api, FailureCount) == 2  # of the e-mail and of the address
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_addresses_that_one_client_can_choose_from_count_as_one(address: str, counted: str) -> None:
+    assert network(address) == counted

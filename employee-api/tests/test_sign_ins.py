@@ -1,0 +1,135 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from employee_api.models import SignIn
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
+
+USER_AGENT = "Firefox"
+
+
+async def add_user(start_api: StartApi, email: str = "ada@x", role: str = "qa") -> str:
+    async with start_api() as api:
+        user_id: str = (await api.add_user(email=email, role=role))["id"]
+    return user_id
+
+
+async def log_in(api: Api, password: str = PASSWORD, email: str = "ada@x") -> int:
+    credentials = {"email": email, "password": password}
+    return (await api.client.post("/api/auth/login", json=credentials, headers={"user-agent": USER_AGENT})).status_code
+
+
+async def recorded(api: Api) -> list[tuple[Any, ...]]:
+    """Return outcomes, addresses and user agents, oldest first."""
+    query = select(SignIn.outcome, SignIn.address, SignIn.user_agent).order_by(SignIn.created_at)  # type: ignore[call-overload]
+    async with api.engine.connect() as connection:
+        return [tuple(row) for row in await connection.execute(query)]
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_attempts_are_recorded_with_outcome_address_and_user_agent(start_api: StartApi, mode: str) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode=mode) as api:
+        assert [await log_in(api, "wrong"), await log_in(api)] == [401, 200]
+        assert await recorded(api) == [
+            ("wrong_password", "127.0.0.1", USER_AGENT),
+            ("success", "127.0.0.1", USER_AGENT),
+        ]
+
+
+async def test_nothing_is_recorded_when_authorization_is_off(start_api_on_sqlite: StartApi) -> None:
+    await add_user(start_api_on_sqlite)
+    async with start_api_on_sqlite() as api:
+        assert [await log_in(api, "wrong"), await log_in(api)] == [401, 200]
+        assert await recorded(api) == []
+
+
+async def test_attempts_with_an_unknown_email_are_not_recorded(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce", failed_logins_per_email=1) as api:
+        assert [await log_in(api, "wrong"), await log_in(api, "wrong")] == [401, 429]
+        assert await recorded(api) == []
+
+
+async def test_a_deactivated_user_gets_the_answer_to_a_wrong_password(start_api: StartApi) -> None:
+    user_id = await add_user(start_api)
+    async with start_api() as api:
+        assert (await api.client.post(f"/api/auth/users/{user_id}/deactivate")).status_code == 200
+        assert await log_in(api) == 401
+    async with start_api(auth_mode="enforce", failed_logins_per_email=2) as api:
+        wrong = await api.client.post("/api/auth/login", json={"email": "ada@x", "password": "wrong"})
+        right = await api.client.post("/api/auth/login", json={"email": "ada@x", "password": PASSWORD})
+        assert (right.status_code, right.content) == (wrong.status_code, wrong.content)
+        assert "set-cookie" not in right.headers
+        assert await log_in(api) == 429
+        assert [row[0] for row in await recorded(api)] == ["wrong_password", "deactivated", "limited"]
+
+
+async def test_limited_attempts_are_recorded_once_in_a_quarter_of_an_hour(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce", failed_logins_per_email=1, failed_logins_window_seconds=3600) as api:
+        assert [await log_in(api, "wrong") for _ in range(5)] == [401, 429, 429, 429, 429]
+        api.clock.now += timedelta(minutes=15)
+        assert [await log_in(api, "wrong") for _ in range(3)] == [401, 429, 429]
+        outcomes = [row[0] for row in await recorded(api)]
+        assert outcomes == ["wrong_password", "limited", "wrong_password", "limited"]
+
+
+async def test_attempts_are_deleted_after_90_days(start_api: StartApi) -> None:
+    await add_user(start_api)
+    async with start_api(auth_mode="enforce") as api:
+        await log_in(api, "wrong")
+        api.clock.now += timedelta(days=90)
+        await log_in(api)
+        assert [row[0] for row in await recorded(api)] == ["success"]
+
+
+async def test_users_list_the_attempts_to_sign_in_to_their_own_account(start_api: StartApi) -> None:
+    await add_user(start_api)
+    await add_user(start_api, "other@x")
+    async with start_api(auth_mode="enforce") as api:
+        await log_in(api, email="other@x")
+        await log_in(api, "wrong")
+        await log_in(api)
+        first = (await api.client.get("/api/auth/sign-ins?limit=1")).json()
+        second = (await api.client.get(f"/api/auth/sign-ins?limit=1&cursor={first['next']}")).json()
+        assert [item["outcome"] for item in first["items"] + second["items"]] == ["success", "wrong_password"]
+        assert second["next"] is None
+        assert set(first["items"][0]) == {"id", "outcome", "address", "user_agent", "created_at"}
+
+
+async def test_the_own_list_needs_a_session(start_api_on_sqlite: StartApi) -> None:
+    for mode in ("off", "observe", "enforce"):
+        async with start_api_on_sqlite(auth_mode=mode) as api:
+            assert (await api.client.get("/api/auth/sign-ins")).status_code == 401
+
+
+async def test_a_management_role_lists_the_attempts_for_any_user(start_api: StartApi) -> None:
+    user_id = await add_user(start_api)
+    await add_user(start_api, "ceo@x", "ceo")
+    async with start_api(auth_mode="enforce") as api:
+        await log_in(api, "wrong")
+        await log_in(api, email="ceo@x")
+        items = (await api.client.get(f"/api/auth/users/{user_id}/sign-ins")).json()["items"]
+        assert [item["outcome"] for item in items] == ["wrong_password"]
+        for unknown in ("00000000-0000-4000-8000-000000000000", "x"):
+            assert (await api.client.get(f"/api/auth/users/{unknown}/sign-ins")).status_code == 404
+
+
+async def test_other_users_can_not_list_them(start_api_on_sqlite: StartApi) -> None:
+    user_id = await add_user(start_api_on_sqlite)
+    await add_user(start_api_on_sqlite, "other@x")
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        await log_in(api, email="other@x")
+        assert (await api.client.get(f"/api/auth/users/{user_id}/sign-ins")).status_code == 403
+
+
+async def test_attempts_are_deleted_with_their_user(start_api: StartApi) -> None:
+    user_id = await add_user(start_api)
+    async with start_api(auth_mode="enforce") as api:
+        await log_in(api)
+    async with start_api() as api:
+        assert (await api.client.delete(f"/api/auth/users/{user_id}")).status_code == 200
+        async with api.engine.connect() as connection:
+            assert (await connection.execute(select(func.count()).select_from(SignIn))).scalar_one() == 0
