@@ -24,6 +24,7 @@ from employee_api.failure_counts import FailureCounts
 from employee_api.health import PROBES
 from employee_api.http.application import create_application
 from employee_api.http.cross_site import CrossSitePolicy
+from employee_api.http.idempotency import StoredResponses
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.tasks.comment_endpoints import CommentEndpoints
 from employee_api.tasks.comments import CommentRepository
@@ -79,6 +80,7 @@ def build(
         operations,
         authorizer,
         _cross_site_policy(settings),
+        StoredResponses(engine, clock),
         described=PROBES,
         reports_database_away=settings.reports_database_away,
     )

@@ -184,6 +184,13 @@ class PreconditionFailed(DomainError):
         super().__init__("Changed since it was read")
 
 
+class IdempotencyKeyReused(DomainError):
+    """The caller has already sent this Idempotency-Key to the operation, with other input."""
+
+    def __init__(self) -> None:
+        super().__init__("Idempotency-Key was already used for a different request")
+
+
 class DatabaseUnavailable(Unavailable):
     """The database can't be reached, has no free connection, or takes no changes; whether it made one is unknown."""
 
@@ -234,6 +241,7 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     FailedPrecondition: HTTPStatus.CONFLICT,
     MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
     PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     ResourceExhausted: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     Internal: HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -1,6 +1,7 @@
 """The Starlette application: routes for all operations, and the responses to errors."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 
 import structlog
@@ -15,6 +16,7 @@ from employee_api.database import is_away
 from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import docs, openapi
 from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
+from employee_api.http.idempotency import StoredResponses
 from employee_api.http.openapi_document import Document
 from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
 from employee_api.http.problems import error_response
@@ -26,6 +28,7 @@ def create_application(
     operations: Sequence[Operation],
     authorizer: Authorizer,
     policy: CrossSitePolicy,
+    stored: StoredResponses,
     *,
     described: Sequence[OperationDescription] = (),
     reports_database_away: bool = False,
@@ -36,6 +39,7 @@ def create_application(
         operations: what it serves.
         authorizer: decides who may run which of them.
         policy: decides which of them a browser may run for which pages.
+        stored: responses to repeatable operations.
         described: operations that are served elsewhere, for the API description.
         reports_database_away: whether requests get DatabaseUnavailable when the database is away, or an unexpected
             error.
@@ -44,8 +48,8 @@ def create_application(
     documented = [guard.documented(operation) for operation in (*operations, *described)]
     common = (DatabaseUnavailable(),) if reports_database_away else ()
     description = openapi.describe(documented, authorizer.mode, common)
-    respond = guard.checked(_respond_while_away if reports_database_away else _respond)
-    routes = [*_description_routes(description), *_operation_routes(operations, authorizer, respond)]
+    respond = guard.checked(partial(_respond, authorizer, stored, reports_database_away=reports_database_away))
+    routes = [*_description_routes(description), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
         middleware=policy.middleware(),
@@ -74,37 +78,35 @@ def _description_routes(document: Document) -> list[Route]:
     return [Route("/openapi.json", serve_document), Route("/docs", serve_page), Route("/", redirect)]
 
 
-async def _respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
-    return await operation.respond(request, authorizer)
-
-
-async def _respond_while_away(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
+async def _respond(
+    authorizer: Authorizer,
+    stored: StoredResponses,
+    operation: Operation,
+    request: Request,
+    *,
+    reports_database_away: bool,
+) -> Response:
     try:
-        return await operation.respond(request, authorizer)
+        return await operation.respond(request, authorizer, stored)
     except Exception as error:
-        if not is_away(error):
+        if not (reports_database_away and is_away(error)):
             raise
         log.warning("database unavailable", operation=operation.name, error_type=type(error).__name__)
         raise DatabaseUnavailable from error
 
 
-def _operation_routes(operations: Sequence[Operation], authorizer: Authorizer, respond: Respond) -> list[Route]:
+def _operation_routes(operations: Sequence[Operation], respond: Respond) -> list[Route]:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
-    return [
-        Route(path, _dispatch(by_method, authorizer, respond), methods=list(by_method))
-        for path, by_method in by_path.items()
-    ]
+    return [Route(path, _dispatch(by_method, respond), methods=list(by_method)) for path, by_method in by_path.items()]
 
 
-def _dispatch(
-    by_method: dict[str, Operation], authorizer: Authorizer, respond: Respond
-) -> Callable[[Request], Awaitable[Response]]:
+def _dispatch(by_method: dict[str, Operation], respond: Respond) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         # The server drops the body of a response to HEAD.
         method = "GET" if request.method == "HEAD" else request.method
-        return await respond(by_method[method], request, authorizer)
+        return await respond(by_method[method], request)
 
     return serve
 

@@ -80,9 +80,9 @@ class CrossSiteGuard:
     def checked(self, respond: Respond) -> Respond:
         """Return the function that first raises CrossSiteRequest or JsonRequired, if these are enforced."""
 
-        async def check_and_respond(operation: Operation, request: Request, authorizer: Authorizer) -> Response:
+        async def check_and_respond(operation: Operation, request: Request) -> Response:
             self._check(request, operation)
-            return await respond(operation, request, authorizer)
+            return await respond(operation, request)
 
         return check_and_respond
 

@@ -14,8 +14,9 @@ from typing_extensions import override
 
 from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller
-from employee_api.errors import ApprovalRequired, AuthenticationRequired, ManagementRoleRequired
+from employee_api.errors import ApprovalRequired, AuthenticationRequired, IdempotencyKeyReused, ManagementRoleRequired
 from employee_api.http.etags import etag, is_unchanged
+from employee_api.http.idempotency import StoredResponses, identify
 from employee_api.http.inputs import ModelInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
 from employee_api.settings import AuthMode
@@ -102,6 +103,8 @@ class OperationDescription(ABC):
     Attributes:
         headers: the names of the headers of its success, besides those of every response. With an `ETag` a GET takes
             `If-None-Match`.
+        repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
+            contain a secret, and every change must be made in a `transaction`.
         failures: the errors it can raise in any mode, besides those of invalid input. With PreconditionFailed it takes
             `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
@@ -114,6 +117,7 @@ class OperationDescription(ABC):
     output: ResponseOutput[Never]
     access: Access = field(default=Access.OPEN, kw_only=True)
     headers: tuple[str, ...] = field(default=(), kw_only=True)
+    repeatable: bool = field(default=False, kw_only=True)
     failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
     enforced_failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
 
@@ -138,6 +142,7 @@ class OperationDescription(ABC):
         failures = list(self.failures)
         if isinstance(self.input, ModelInput):
             failures.insert(0, self.input.error())
+        failures += [IdempotencyKeyReused()] if self.repeatable else []
         if self.access is Access.SELF or (enforced and self.access is not Access.OPEN):
             failures.append(AuthenticationRequired())
         if enforced:
@@ -151,15 +156,15 @@ class OperationDescription(ABC):
 class Operation(OperationDescription):
     """A method on a path, as routing and the API description need it. Declared as an `Endpoint`."""
 
-    async def respond(self, request: Request, authorizer: Authorizer) -> Response:
+    async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""
-        return await self.run(request, await authorizer.authorize(request, self.access, self.name))
+        return await self.run(request, await authorizer.authorize(request, self.access, self.name), stored)
 
     @abstractmethod
-    async def run(self, request: Request, actor: Actor | None) -> Response: ...
+    async def run(self, request: Request, actor: Actor | None, stored: StoredResponses) -> Response: ...
 
 
-Respond = Callable[[Operation, Request, Authorizer], Awaitable[Response]]
+Respond = Callable[[Operation, Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -176,8 +181,16 @@ class Endpoint(Operation, Generic[InputT, OutputT]):
         return self.handler.__name__
 
     @override
-    async def run(self, request: Request, actor: Actor | None) -> Response:
+    async def run(self, request: Request, actor: Actor | None, stored: StoredResponses) -> Response:
         call = Call(request, actor, await self.input.read(request))
+        if self.repeatable:
+            read_input = call.input if isinstance(call.input, BaseModel) else None
+            if repeatable := identify(request, self.name, actor, read_input):
+                return await stored.respond_once(repeatable, lambda: self._handle(call))
+        return await self._handle(call)
+
+    async def _handle(self, call: Call[InputT]) -> Response:
+        request = call.request
         result = await self.handler(call)
         tag = call.response_headers.get("etag")
         if self.method == "GET" and tag is not None and is_unchanged(_joined(request, "if-none-match"), tag):

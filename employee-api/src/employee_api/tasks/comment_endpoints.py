@@ -37,7 +37,7 @@ class CommentEndpoints:
             Endpoint(
                 "POST", _COMMENTS, "Comment on a task",
                 JsonBody(CommentInput), JsonOutput(CommentOutput, HTTPStatus.CREATED), self.add_comment,
-                access=session, failures=(TaskNotFound(), UnknownAuthor()),
+                access=session, repeatable=True, failures=(TaskNotFound(), UnknownAuthor()),
             ),
             Endpoint(
                 "GET", _COMMENT, "Get a comment", NoInput(), JsonOutput(CommentOutput), self.get_comment,
@@ -59,7 +59,10 @@ class CommentEndpoints:
         return await self._comments.list_all(parse_task_id(call), call.input)
 
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        return await self._comments.add(parse_task_id(call), call.input, call.actor)
+        task_id = parse_task_id(call)
+        comment = await self._comments.add(task_id, call.input, call.actor)
+        call.location(f"/api/tasks/{task_id}/comments/{comment.id}")
+        return comment
 
     async def get_comment(self, call: Call[None]) -> CommentOutput:
         return await self._comments.get(parse_task_id(call), _parse_comment_id(call))

@@ -31,7 +31,7 @@ class TaskEndpoints:
             Endpoint(
                 "POST", _TASKS, "Create a task",
                 JsonBody(TaskInput), JsonOutput(TaskOutput, HTTPStatus.CREATED), self.add_task,
-                access=session, headers=("ETag",), failures=unknown_users,
+                access=session, repeatable=True, headers=("ETag",), failures=unknown_users,
             ),
             Endpoint(
                 "GET", _TASK, "Get a task", NoInput(), JsonOutput(TaskOutput), self.get_task,
@@ -53,6 +53,7 @@ class TaskEndpoints:
 
     async def add_task(self, call: Call[TaskInput]) -> TaskOutput:
         task = await self._tasks.add(call.input, call.actor)
+        call.location(f"{_TASKS}/{task.id}")
         call.tag(task)
         return task
 

@@ -32,7 +32,8 @@ class UserEndpoints:
     def operations(self) -> list[Operation]:
         return [
             Endpoint(
-                "POST", "/api/auth/register", "Register as an employee", _NEW_USER, _CREATED, self.register,
+                "POST", "/api/auth/register", "Register as an employee",
+                _NEW_USER, _CREATED, self.register, repeatable=True,
                 failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
@@ -40,7 +41,7 @@ class UserEndpoints:
                 access=Access.SESSION,
             ),
             Endpoint(
-                "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user,
+                "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user, repeatable=True,
                 access=Access.MANAGEMENT, failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
@@ -69,4 +70,6 @@ class UserEndpoints:
 
     async def _add(self, call: Call[UserInput], role: str | None) -> UserOutput:
         new = await call.while_connected(self._new_users.prepare(call.input, role))
-        return await self._users.add(new, call.actor)
+        user = await self._users.add(new, call.actor)
+        call.location(f"{_USERS}/{user.id}")
+        return user

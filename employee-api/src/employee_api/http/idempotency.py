@@ -1,0 +1,137 @@
+"""Repetitions of a request with the same Idempotency-Key: they get the response to the first, and change nothing."""
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pydantic import BaseModel
+from sqlalchemy import delete, insert, or_, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlmodel import col
+from starlette.requests import Request
+from starlette.responses import Response
+
+from chassis.errors import DomainError, FieldViolation
+from employee_api.access import Actor
+from employee_api.clock import Clock
+from employee_api.database import shared_transaction, transaction
+from employee_api.errors import BadRequest, IdempotencyKeyReused
+from employee_api.models import StoredResponse
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+_VALID_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+_RULE = "must be 1 to 255 visible ASCII characters"
+_LIFETIME = timedelta(hours=24)
+_STORED_HEADERS = ("content-type", "etag", "location")
+# A request also deletes expired rows: few, so that it is not delayed.
+_DELETED_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class RepeatableRequest:
+    """What identifies a request: its caller, operation and key by `key_hash`, and its input by `fingerprint`."""
+
+    key_hash: bytes
+    fingerprint: bytes
+
+
+def identify(
+    request: Request, operation: str, actor: Actor | None, read_input: BaseModel | None
+) -> RepeatableRequest | None:
+    """Return the identity of a request that has an Idempotency-Key. Raises BadRequest if the key is malformed."""
+    keys = request.headers.getlist(IDEMPOTENCY_KEY)
+    if not keys:
+        return None
+    if len(keys) > 1 or not _VALID_KEY.fullmatch(keys[0]):
+        raise BadRequest(f"{IDEMPOTENCY_KEY} {_RULE}", [FieldViolation(IDEMPOTENCY_KEY, _RULE)])
+    caller = str(actor.id) if actor else None
+    return RepeatableRequest(
+        _hash([caller, operation, keys[0]]), _hash([dict(request.path_params), _without_secrets(read_input)])
+    )
+
+
+class StoredResponses:
+    """Responses to requests with a key, kept for 24 hours.
+
+    A response is stored in the transaction of the changes that it reports: both are committed or neither. Of concurrent
+    requests with one key only one can store its response; the changes of the others are rolled back. Errors are not
+    stored: they changed nothing, so a repetition is a new attempt.
+    """
+
+    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
+        self._engine = engine
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+
+    async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
+        """Return the stored response, or else that of `respond`, whose changes must be made in `transaction`s.
+
+        Raises IdempotencyKeyReused if the key was used with other input, and the errors of `respond`.
+        """
+        if (stored := await self._find(request)) is not None:
+            return stored
+        try:
+            async with shared_transaction(self._engine):
+                response = await respond()
+                await self._store(request, response)
+        except (DomainError, IntegrityError):
+            # A concurrent request with the same key may have been first: this one must not report a conflict with it.
+            if (stored := await self._find(request)) is not None:
+                return stored
+            raise
+        return response
+
+    async def _find(self, request: RepeatableRequest) -> Response | None:
+        query = select(
+            col(StoredResponse.fingerprint),
+            col(StoredResponse.status),
+            col(StoredResponse.headers),
+            col(StoredResponse.body),
+        ).where(
+            col(StoredResponse.key_hash) == request.key_hash,
+            col(StoredResponse.created_at) > self._clock() - _LIFETIME,
+        )
+        async with self._reads.connect() as connection:
+            row = (await connection.execute(query)).first()
+        if row is None:
+            return None
+        fingerprint, status, headers, body = row
+        if fingerprint != request.fingerprint:
+            raise IdempotencyKeyReused
+        return Response(body, status, headers | {REPLAYED: "true"})
+
+    async def _store(self, request: RepeatableRequest, response: Response) -> None:
+        now = self._clock()
+        key_hash, created_at = col(StoredResponse.key_hash), col(StoredResponse.created_at)
+        expired = created_at <= now - _LIFETIME
+        some_expired = select(key_hash).where(expired).limit(_DELETED_AT_ONCE).with_for_update(skip_locked=True)
+        row = {
+            "key_hash": request.key_hash,
+            "fingerprint": request.fingerprint,
+            "status": response.status_code,
+            "headers": {name: response.headers[name] for name in _STORED_HEADERS if name in response.headers},
+            "body": bytes(response.body),
+            "created_at": now,
+        }
+        async with transaction(self._engine) as connection:
+            deleted = delete(StoredResponse).where(
+                expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired))
+            )
+            await connection.execute(deleted)
+            await connection.execute(insert(StoredResponse).values(row))
+
+
+def _without_secrets(model: BaseModel | None) -> object:
+    if model is None:
+        return None
+    secret = {name for name, field in type(model).model_fields.items() if not field.repr}
+    return model.model_dump(mode="json", exclude=secret)
+
+
+def _hash(value: object) -> bytes:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()

@@ -1,0 +1,190 @@
+"""Repetitions of requests with the same Idempotency-Key."""
+
+import asyncio
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import select, update
+from sqlmodel import col
+
+from employee_api.models import StoredResponse, User
+from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+
+USERS, TASKS = "/api/auth/users", "/api/tasks"
+NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
+
+
+async def post(api: Api, path: str, body: Any, key: str = "key-1", **headers: str) -> httpx2.Response:
+    return await api.client.post(path, json=body, headers={"idempotency-key": key} | headers)
+
+
+def replayed(response: httpx2.Response) -> bool:
+    return response.headers.get("idempotency-replayed") == "true"
+
+
+async def titles(api: Api) -> list[str]:
+    return [task["title"] for task in (await api.client.get(TASKS)).json()["items"]]
+
+
+async def test_a_repetition_gets_the_first_response_and_changes_nothing(api: Api) -> None:
+    first = await post(api, TASKS, {"title": "Water"})
+    again = await post(api, TASKS, {"title": "Water"})
+    assert (first.status_code, replayed(first)) == (201, False)
+    assert (again.status_code, again.content, replayed(again)) == (201, first.content, True)
+    for header in ("location", "etag", "content-type"):
+        assert again.headers[header] == first.headers[header]
+    assert await titles(api) == ["Water"]
+    assert len(await api.activities()) == 1
+
+
+@pytest.mark.parametrize("path", ["/api/auth/register", USERS])
+async def test_a_repeated_registration_is_no_conflict(api: Api, path: str) -> None:
+    first, again = await post(api, path, NEW), await post(api, path, NEW)
+    assert (again.status_code, again.content, replayed(again)) == (201, first.content, True)
+    assert (await post(api, path, NEW, "key-2")).status_code == 409
+
+
+async def test_a_comment_is_added_once(api: Api) -> None:
+    path = f"{TASKS}/{(await api.add_task())['id']}/comments"
+    first, again = await post(api, path, {"body": "Done?"}), await post(api, path, {"body": "Done?"})
+    assert first.content == again.content
+    assert len((await api.client.get(path)).json()["items"]) == 1
+
+
+async def test_requests_without_a_key_or_with_different_keys_are_independent(api: Api) -> None:
+    for key in ("a", "b"):
+        await post(api, TASKS, {"title": "Water"}, key)
+    await api.add_task("Water")
+    assert len(await titles(api)) == 3
+
+
+@pytest.mark.parametrize("body", [{"title": "Other"}, {"title": "Water", "priority": "low"}])
+async def test_a_key_with_other_input_is_a_422(api: Api, body: dict[str, str]) -> None:
+    await post(api, TASKS, {"title": "Water"})
+    response = await post(api, TASKS, body)
+    assert (response.status_code, response.json()) == (
+        422,
+        {"error": "Idempotency-Key was already used for a different request"},
+    )
+    assert await titles(api) == ["Water"]
+
+
+async def test_a_key_on_another_path_of_the_operation_is_a_422(api: Api) -> None:
+    one, two = await api.add_task("one"), await api.add_task("two")
+    await post(api, f"{TASKS}/{one['id']}/comments", {"body": "Done?"})
+    response = await post(api, f"{TASKS}/{two['id']}/comments", {"body": "Done?"})
+    assert response.status_code == 422
+
+
+async def test_a_key_is_free_for_another_operation(api: Api) -> None:
+    assert (await post(api, TASKS, {"title": "Water"})).status_code == 201
+    assert (await post(api, USERS, NEW)).status_code == 201
+
+
+@pytest.mark.parametrize("key", ["", " ", "x" * 256, "two words", "\x7f", "caf\xe9"])
+async def test_a_malformed_key_is_a_400_that_names_the_header(api_on_sqlite: Api, key: str) -> None:
+    headers = [(b"idempotency-key", key.encode("latin-1"))]
+    response = await api_on_sqlite.client.post(TASKS, json={"title": "Water"}, headers=headers)
+    text = "Idempotency-Key must be 1 to 255 visible ASCII characters"
+    assert (response.status_code, response.json()) == (400, {"error": text})
+    assert await titles(api_on_sqlite) == []
+
+
+async def test_two_keys_are_a_400(api_on_sqlite: Api) -> None:
+    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    assert (await api_on_sqlite.client.post(TASKS, json={"title": "x"}, headers=headers)).status_code == 400
+
+
+async def test_an_error_is_not_stored(api: Api) -> None:
+    author = {"title": "Water", "assignee_id": str(uuid.uuid4())}
+    assert (await post(api, TASKS, author)).status_code == 400
+    assert (await post(api, TASKS, {"title": "Water"})).status_code == 201
+
+
+async def test_a_key_is_forgotten_after_a_day_and_its_row_is_deleted(api: Api, clock: Clock) -> None:
+    await post(api, TASKS, {"title": "Water"}, "old")
+    await post(api, TASKS, {"title": "Water"})
+    clock.now += timedelta(hours=23)
+    assert replayed(await post(api, TASKS, {"title": "Water"}))
+    clock.now += timedelta(hours=2)
+    assert not replayed(await post(api, TASKS, {"title": "Other"}))
+    async with api.engine.connect() as connection:
+        assert len((await connection.execute(select(col(StoredResponse.key_hash)))).all()) == 1
+
+
+async def test_concurrent_repetitions_make_one_change_and_get_one_response(api: Api) -> None:
+    for path, body in ((TASKS, {"title": "Water"}), (USERS, NEW)):
+        responses = await asyncio.gather(*(post(api, path, body) for _ in range(6)))
+        assert {response.status_code for response in responses} == {201}
+        assert len({response.content for response in responses}) == 1
+    assert await titles(api) == ["Water"]
+    assert len(await api.activities()) == 2
+
+
+async def test_a_change_whose_response_can_not_be_stored_is_rolled_back(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("employee_api.http.idempotency.StoredResponses._store", fail)
+    assert (await post(api, TASKS, {"title": "Water"})).status_code == 500
+    assert await titles(api) == []
+
+
+async def test_neither_the_key_nor_a_password_is_stored(api: Api) -> None:
+    await post(api, USERS, NEW, "a-secret-key")
+    async with api.engine.connect() as connection:
+        row = (await connection.execute(select(StoredResponse))).one()
+    stored = repr(tuple(row))
+    assert "a-secret-key" not in stored
+    assert PASSWORD not in stored
+    # A fingerprint of the password would be a fast hash of it.
+    assert replayed(await post(api, USERS, NEW | {"password": "another horse"}, "a-secret-key"))
+
+
+async def bearer(api: Api, email: str) -> dict[str, str]:
+    login = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+    api.client.cookies.clear()
+    return {"authorization": f"Bearer {login.cookies['__Host-session']}"}
+
+
+@pytest.fixture
+async def sessions(start_api: StartApi) -> Any:
+    async with start_api() as api:
+        for email in ("ada@x", "eve@x"):
+            await api.add_user(email=email, role="ceo")
+    async with start_api(auth_mode="enforce") as api:
+        yield api, await bearer(api, "ada@x"), await bearer(api, "eve@x")
+
+
+async def test_no_caller_gets_the_response_to_another(sessions: Any) -> None:
+    api, ada, eve = sessions
+    first = await post(api, TASKS, {"title": "Water"}, **ada)
+    second = await post(api, TASKS, {"title": "Water"}, **eve)
+    assert (second.status_code, replayed(second)) == (201, False)
+    assert first.json()["id"] != second.json()["id"]
+    assert (await post(api, TASKS, {"title": "Water"})).status_code == 401
+
+
+async def test_a_caller_who_has_lost_the_right_gets_no_stored_response(sessions: Any) -> None:
+    api, ada, _ = sessions
+    assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 201
+    async with api.engine.begin() as connection:
+        await connection.execute(update(User).where(col(User.email) == "ada@x").values(role="employee"))
+    assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 403
+
+
+async def test_a_key_survives_another_login(sessions: Any) -> None:
+    api, ada, _ = sessions
+    await post(api, TASKS, {"title": "Water"}, **ada)
+    assert replayed(await post(api, TASKS, {"title": "Water"}, **await bearer(api, "ada@x")))
+
+
+async def test_replicas_share_the_stored_responses(database_url: str, clock: Clock) -> None:
+    async with api_starter(database_url, clock)() as one, api_starter(database_url, clock)() as two:
+        first = await post(one, TASKS, {"title": "Water"})
+        assert (await post(two, TASKS, {"title": "Water"})).content == first.content
