@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 from chassis import database
 from employee_api.database import is_away
 from employee_api.settings import DatabaseAwayStatus, EmployeeApiSettings
-from shop_testkit.employee_api import Api, Clock, StartApi, api_starter
+from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})
-NEW = {"name": "Ada", "email": "ada@x", "password": "p"}
+NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
 
 
 async def register(api: Api) -> tuple[int, Any]:
