@@ -17,6 +17,7 @@ _NO_NUL = r"^[^\x00]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
+_MAX_SEARCH_WORDS = 10
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
 NonEmptyText = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
@@ -94,6 +95,12 @@ def _require_month(value: str) -> str:
     return value
 
 
+def _limit_words(value: str) -> str:
+    if len(value.split()) > _MAX_SEARCH_WORDS:
+        raise broken_rule(f"has too many words: at most {_MAX_SEARCH_WORDS}")
+    return value
+
+
 def _format_timestamp(timestamp: datetime) -> str:
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -109,5 +116,8 @@ Month = Annotated[
     str,
     AfterValidator(_require_month),
     Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"}, examples=["2026-03"]),
+]
+SearchText = Annotated[
+    str, StringConstraints(strict=True, min_length=1, max_length=200, pattern=_NO_NUL), AfterValidator(_limit_words)
 ]
 Limit = Annotated[int, Field(ge=1, le=200)]

@@ -1,28 +1,33 @@
-"""Lists in pages, newest first.
+"""Lists in pages, newest first unless sorted otherwise.
 
 A cursor identifies the last row of the previous page, so rows that are added later do not shift the following pages.
 """
 
 import base64
-import binascii
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
-from sqlalchemy import RowMapping, Select, literal, tuple_
+import orjson
+from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
+from sqlalchemy import ColumnElement, RowMapping, Select, SQLColumnExpression, and_, literal, or_, tuple_
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
 from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
-from employee_api.models import Activity, Comment, SignIn, Task, UtcDateTime
+from employee_api.models import Activity, Comment, SignIn, Task
 from employee_api.schemas import Input
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+Paged = type[Task | Comment | Activity | SignIn]
+
+TIMESTAMPS: TypeAdapter[datetime] = TypeAdapter(
+    Annotated[AwareDatetime, AfterValidator(lambda timestamp: timestamp.astimezone(UTC))]
+)
+_CURSOR: TypeAdapter[tuple[str, Any, uuid.UUID]] = TypeAdapter(tuple[str, Any, uuid.UUID])
 
 
 class PageQuery(Input):
@@ -39,32 +44,91 @@ class Page(NamedTuple):
     next: str | None
 
 
+@dataclass(frozen=True)
+class SortKey:
+    """What a list is sorted by, before the id; rows without a value come last.
+
+    Attributes:
+        name: identifies the key in cursors, which work with one key and direction only.
+        expression: the SQL expression.
+        values: validates its values. Cursors are input: it must refuse what the database can't store.
+        optional: whether rows may have no value.
+    """
+
+    name: str
+    expression: SQLColumnExpression[Any]
+    values: TypeAdapter[Any]
+    optional: bool = False
+
+
 async def fetch_page(
-    reads: AsyncEngine, query: Select[Any], model: type[Task | Comment | Activity | SignIn], page: PageQuery
+    reads: AsyncEngine,
+    query: Select[Any],
+    model: Paged,
+    page: PageQuery,
+    key: SortKey | None = None,
+    *,
+    descending: bool = True,
 ) -> Page:
-    """Fetch a page of `query`, which selects `id` and `created_at` of `model`. Raises BadRequest for a bad cursor."""
-    key = tuple_(col(model.created_at), col(model.id))
+    """Fetch a page of `query`, which selects the `id` of `model`. Raises BadRequest for a bad cursor.
+
+    By default the newest rows come first.
+    """
+    order = _Order(model, key or SortKey("created_at", col(model.created_at), TIMESTAMPS), descending)
+    query = query.add_columns(order.key.expression.label("sort_value"))
     if page.cursor is not None:
-        created_at, row_id = _decode(page.cursor)
-        query = query.where(key < tuple_(literal(created_at, UtcDateTime), literal(row_id)))
-    newest_first = query.order_by(col(model.created_at).desc(), col(model.id).desc())
+        query = query.where(order.follows(page.cursor))
     async with reads.connect() as connection:
         # One row more than the limit shows whether another page follows.
-        rows = (await connection.execute(newest_first.limit(page.limit + 1))).mappings().all()
+        rows = (await connection.execute(order.sort(query).limit(page.limit + 1))).mappings().all()
     if len(rows) <= page.limit:
         return Page(rows, None)
-    last = rows[page.limit - 1]
-    return Page(rows[: page.limit], _encode(last["created_at"], last["id"]))
+    return Page(rows[: page.limit], order.cursor(rows[page.limit - 1]))
 
 
-def _encode(created_at: datetime, row_id: uuid.UUID) -> str:
-    text = f"{(created_at - _EPOCH) // _MICROSECOND}/{row_id}"
-    return base64.urlsafe_b64encode(text.encode()).decode()
+class _Order(NamedTuple):
+    model: Paged
+    key: SortKey
+    descending: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.key.name} {'desc' if self.descending else 'asc'}"
+
+    def sort(self, query: Select[Any]) -> Select[Any]:
+        by_value, by_id = self.key.expression, col(self.model.id)
+        sorting = [by_value.desc(), by_id.desc()] if self.descending else [by_value.asc(), by_id.asc()]
+        if self.key.optional:
+            sorting[0] = sorting[0].nulls_last()
+        return query.order_by(*sorting)
+
+    def follows(self, cursor: str) -> ColumnElement[bool]:
+        """Return the condition that a row comes after the one that the cursor identifies."""
+        value, row_id = self._decode(cursor)
+        by_value: Any = self.key.expression
+        by_id = col(self.model.id)
+        if value is None:
+            return and_(by_value.is_(None), by_id < row_id if self.descending else by_id > row_id)
+        row, last = tuple_(by_value, by_id), tuple_(literal(value, by_value.type), literal(row_id))
+        following = row < last if self.descending else row > last
+        return or_(following, by_value.is_(None)) if self.key.optional else following
+
+    def cursor(self, row: RowMapping) -> str:
+        return base64.urlsafe_b64encode(orjson.dumps([self.name, row["sort_value"], row["id"]])).decode()
+
+    def _decode(self, cursor: str) -> tuple[Any, uuid.UUID]:
+        try:
+            # orjson refuses lone surrogates, which pydantic would accept.
+            raw = orjson.loads(base64.b64decode(cursor, b"-_", validate=True))
+            name, value, row_id = _CURSOR.validate_python(raw)
+            if name != self.name:
+                raise _invalid_cursor()
+            if value is not None or not self.key.optional:
+                value = self.key.values.validate_python(value)
+        except (ValueError, OverflowError) as error:
+            raise _invalid_cursor() from error
+        return value, row_id
 
 
-def _decode(cursor: str) -> tuple[datetime, uuid.UUID]:
-    try:
-        microseconds, row_id = base64.b64decode(cursor, b"-_", validate=True).decode().split("/")
-        return _EPOCH + int(microseconds) * _MICROSECOND, uuid.UUID(row_id)
-    except (binascii.Error, ValueError, OverflowError) as error:
-        raise BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")]) from error
+def _invalid_cursor() -> BadRequest:
+    return BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")])

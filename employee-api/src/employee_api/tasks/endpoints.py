@@ -25,7 +25,7 @@ class TaskEndpoints:
         session, unknown_users = Access.SESSION, (UnknownAssignee(), UnknownReporter())
         return [
             Endpoint(
-                "GET", _TASKS, "List tasks, newest first",
+                "GET", _TASKS, "List tasks: search, filter, sort",
                 QueryParameters(TaskQuery), JsonOutput(TaskPage), self.list_tasks, access=session,
             ),
             Endpoint(

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
 
@@ -14,28 +14,25 @@ from employee_api.database import transaction
 from employee_api.errors import UnknownAssignee, UnknownReporter
 from employee_api.http.etags import require_match
 from employee_api.models import Task
-from employee_api.months import in_month
 from employee_api.pagination import fetch_page
-from employee_api.tasks.locks import TASK_COLUMNS, get_task, lock_users
-from employee_api.tasks.schemas import TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
+from employee_api.tasks.locks import get_task, lock_users
+from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
+from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
 
 
 class TaskRepository:
     def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
+        register_functions(engine)
         self._engine = engine
         self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock
 
     async def search(self, query: TaskQuery) -> TaskPage:
-        """Return a page of the tasks that match every given filter."""
-        matching = select(*TASK_COLUMNS)
-        if query.status is not None:
-            matching = matching.where(col(Task.status) == query.status)
-        if query.assignee is not None:
-            matching = matching.where(col(Task.assignee_id) == query.assignee)
-        if query.month is not None:
-            matching = matching.where(in_month(col(Task.created_at), query.month))
-        page = await fetch_page(self._reads, matching, Task, query)
+        """Return a page of the tasks that match every given filter, in the given order. Raises BadRequest."""
+        descending = query.order is Order.DESCENDING
+        page = await fetch_page(
+            self._reads, matching_tasks(query), Task, query, SORT_KEYS[query.sort], descending=descending
+        )
         return TaskPage(items=[TaskOutput.model_validate(row) for row in page.rows], next=page.next)
 
     async def get(self, task_id: uuid.UUID) -> TaskOutput:

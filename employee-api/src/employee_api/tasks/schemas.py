@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, Timestamp, Title
+from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, SearchText, Timestamp, Title
 from employee_api.pagination import PageQuery
 from employee_api.schemas import Output, Patch, StrictInput
 
@@ -68,16 +68,43 @@ class TaskOutput(Output):
     updated_at: Timestamp
 
 
-class TaskQuery(PageQuery):
-    """Which tasks to list."""
+class TaskSort(StrEnum):
+    """What tasks are sorted by: priority and status from `low` and `todo` up, titles without regard to case."""
 
+    CREATED_AT = "created_at"
+    UPDATED_AT = "updated_at"
+    DUE_DATE = "due_date"
+    PRIORITY = "priority"
+    TITLE = "title"
+    STATUS = "status"
+
+
+class Order(StrEnum):
+    """The direction of sorting."""
+
+    ASCENDING = "asc"
+    DESCENDING = "desc"
+
+
+class TaskQuery(PageQuery):
+    """Which tasks to list, in which order."""
+
+    q: SearchText | None = Field(
+        default=None, description="Words that the title or description must contain, in upper or lower case"
+    )
     month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
     status: Status | None = None
+    priority: Priority | None = None
     assignee: Id | None = Field(default=None, description="The id of the user it is assigned to")
+    unassigned: bool | None = Field(default=None, description="`true`: without an assignee; `false`: with one")
+    reporter: Id | None = Field(default=None, description="The id of the user who reported it")
+    due_before: CalendarDate | None = Field(default=None, description="Due earlier than this `YYYY-MM-DD`")
+    sort: TaskSort = Field(default=TaskSort.CREATED_AT, description="Tasks without a due date come last")
+    order: Order = Order.DESCENDING
 
 
 class TaskPage(Output):
-    """Tasks, newest first."""
+    """Tasks in the requested order."""
 
     items: list[TaskOutput]
     next: str | None = Field(description="The `cursor` of the next page; null on the last page")

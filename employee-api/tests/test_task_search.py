@@ -1,0 +1,220 @@
+"""Lists of tasks: filters, search, and pages in every order."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import literal, select
+
+from employee_api.tasks.schemas import TaskSort
+from employee_api.tasks.search import LowerCase, unicode_lower
+from shop_testkit.employee_api import Api
+
+UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
+
+
+async def titles(api: Api, **parameters: Any) -> list[str]:
+    """Return the titles of all tasks that match, from pages of two."""
+    pages = await api.pages("/api/tasks", limit=2, **parameters)
+    return [task["title"] for page in pages for task in page]
+
+
+async def test_tasks_must_match_every_filter(api: Api) -> None:
+    user = await api.add_user()
+    fields = {"assignee_id": user["id"], "status": "done", "priority": "high", "due_date": "2026-05-01"}
+    wanted = await api.add_task("wanted", reporter_id=user["id"], **fields)
+    await api.add_task("other reporter", **fields)
+    for field, other in {"assignee_id": None, "status": "todo", "priority": "low", "due_date": "2026-05-02"}.items():
+        await api.add_task(field, reporter_id=user["id"], **fields | {field: other})
+    await api.add_task("no due date", reporter_id=user["id"], **fields | {"due_date": None})
+    api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
+    await api.add_task("other month", reporter_id=user["id"], **fields)
+    filters = {
+        "status": "done",
+        "priority": "high",
+        "assignee": user["id"],
+        "reporter": user["id"],
+        "due_before": "2026-05-02",
+        "month": "2026-03",
+        "q": "WANTED",
+    }
+    assert await api.pages("/api/tasks", **filters) == [[wanted]]
+    for name in filters.keys() - {"q"}:
+        without = {other: value for other, value in filters.items() if other not in (name, "q")}
+        assert len(await titles(api, **without)) == (3 if name == "due_before" else 2), name
+
+
+@pytest.mark.parametrize(("unassigned", "title"), [("true", "nobody's"), ("false", "somebody's")])
+async def test_tasks_with_and_without_an_assignee_can_be_listed(api: Api, unassigned: str, title: str) -> None:
+    await api.add_task("somebody's", assignee_id=(await api.add_user())["id"])
+    await api.add_task("nobody's")
+    assert await titles(api, unassigned=unassigned) == [title]
+
+
+@pytest.mark.parametrize(
+    ("q", "found"),
+    [
+        ("water", True),
+        ("WATER plants", True),
+        ("plants Water", True),
+        ("ate lan", True),
+        ("roof", True),
+        ("water roof", True),
+        ("  water\n", True),
+        ("bücher", True),
+        ("BÜCHER", True),
+        ("δφς", True),
+        ("ΔΦΣ", True),
+        ("жщя", True),
+        ("100%", True),
+        ("a_b", True),
+        ("a/b", True),
+        ("water fire", False),
+        ("100_", False),
+        ("a%b", False),
+        ("_", True),
+        ("%", True),
+        ("\\", False),
+        ("waterplants", False),
+        ("bucher", False),
+        ("'; DROP TABLE tasks; --", False),
+    ],
+)
+async def test_a_search_finds_tasks_that_contain_every_word(api: Api, q: str, found: bool) -> None:
+    await api.add_task("Water the Plants, Bücher, ΔΦΣ", description="On the ROOF; 100% of a_b a/b ЖЩЯ")
+    await api.add_task("Other")
+    assert await titles(api, q=q) == (["Water the Plants, Bücher, ΔΦΣ"] if found else [])
+
+
+async def test_both_databases_have_the_same_lower_case_letters(api: Api) -> None:
+    # Latin, Greek and Cyrillic; further letters depend on the Unicode version of each side.
+    text = "".join(map(chr, range(1, 0x530)))
+    async with api.engine.connect() as connection:
+        assert (await connection.execute(select(LowerCase(literal(text))))).scalar_one() == unicode_lower(text)
+
+
+RANKS = {"priority": ["low", "medium", "high", "urgent"], "status": ["todo", "in_progress", "review", "done"]}
+
+
+async def add_tasks_to_sort(api: Api) -> None:
+    new: list[dict[str, Any]] = [
+        {"title": "b", "due_date": "2026-12-24", "priority": "medium", "status": "in_progress"},
+        {"title": "A", "due_date": "2026-05-01", "priority": "high", "status": "review"},
+        {"title": "ä", "due_date": "2026-04-01", "priority": "urgent", "status": "done"},
+        {"title": "C", "priority": "low", "status": "review"},
+        {"title": "a", "priority": "high", "status": "todo", "due_date": "2026-04-01"},
+        {"title": "B"},
+    ]
+    first, *_ = [await api.add_task(**fields) for fields in new]
+    await api.client.patch(f"/api/tasks/{first['id']}", json={"description": "changed"})
+
+
+def sort_titles(tasks: list[dict[str, Any]], sort: str, *, descending: bool) -> list[str]:
+    def value(task: dict[str, Any]) -> Any:
+        return RANKS[sort].index(task[sort]) if sort in RANKS else task[sort].lower()
+
+    by_id = sorted(tasks, key=lambda task: str(task["id"]), reverse=descending)
+    present = [task for task in by_id if task[sort] is not None]
+    missing = [task for task in by_id if task[sort] is None]
+    return [task["title"] for task in [*sorted(present, key=value, reverse=descending), *missing]]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("sort", TaskSort)
+async def test_pages_in_every_order_contain_every_task_once(api: Api, sort: str, order: str) -> None:
+    await add_tasks_to_sort(api)
+    [tasks] = await api.pages("/api/tasks")
+    assert await titles(api, sort=sort, order=order) == sort_titles(tasks, sort, descending=order == "desc")
+
+
+async def test_a_page_after_a_task_that_was_deleted_meanwhile_continues_at_its_place(api: Api) -> None:
+    for title in "cdab":
+        await api.add_task(title)
+    query = {"sort": "title", "order": "asc"}
+    page = (await api.client.get("/api/tasks", params=query | {"limit": 2})).json()
+    await api.client.delete(f"/api/tasks/{page['items'][1]['id']}")
+    assert await titles(api, **query, cursor=page["next"]) == ["c", "d"]
+
+
+async def test_tasks_are_listed_newest_first_by_default(api: Api) -> None:
+    await add_tasks_to_sort(api)
+    assert await titles(api) == ["B", "a", "C", "ä", "A", "b"]
+
+
+@pytest.mark.parametrize("other", [{"sort": "title"}, {"sort": "updated_at"}, {"order": "asc"}])
+async def test_a_cursor_of_another_order_is_refused(api: Api, other: dict[str, str]) -> None:
+    await add_tasks_to_sort(api)
+    cursor = (await api.client.get("/api/tasks?limit=1")).json()["next"]
+    response = await api.client.get("/api/tasks", params={"cursor": cursor} | other)
+    assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
+
+
+@pytest.mark.parametrize(
+    ("sort", "value"),
+    [
+        ("created_at", None),
+        ("created_at", "2026-03-14T15:09:26"),
+        ("created_at", "0001-01-01T00:00:00+14:00"),
+        ("created_at", 10**30),
+        ("created_at", []),
+        ("due_date", "2026-02-30"),
+        ("due_date", 10**30),
+        ("priority", 2**31),
+        ("priority", 10**19),
+        ("priority", "x"),
+        ("title", "x\0"),
+        ("title", 1),
+        ("title", None),
+        ("status", -1),
+    ],
+)
+async def test_a_cursor_with_a_forged_value_is_refused(api: Api, sort: str, value: Any) -> None:
+    forged = base64.urlsafe_b64encode(json.dumps([f"{sort} desc", value, UNKNOWN_ID]).encode()).decode()
+    response = await api.client.get("/api/tasks", params={"sort": sort, "cursor": forged})
+    assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[]",
+        "{}",
+        "1",
+        "null",
+        '"x"',
+        "[" * 2000,
+        '["created_at desc", "2026-03-14T15:09:26Z", 1]',
+        '["a", 1, "\\ud800"]',
+    ],
+)
+async def test_a_cursor_of_any_other_json_is_refused(api: Api, raw: str) -> None:
+    cursor = base64.urlsafe_b64encode(raw.encode()).decode()
+    response = await api.client.get("/api/tasks", params={"cursor": cursor})
+    assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"q": ""}, "q must not be empty"),
+        ({"q": "x" * 201}, "q is too long: at most 200 characters"),
+        ({"q": "x " * 11}, "q has too many words: at most 10"),
+        ({"q": "x\0"}, None),
+        ({"sort": "assignee_id"}, None),
+        ({"order": "down"}, None),
+        ({"priority": "x"}, None),
+        ({"reporter": "x"}, "reporter must be a UUID"),
+        ({"due_before": "2026-02-30"}, None),
+        ({"unassigned": "perhaps"}, None),
+    ],
+)
+async def test_an_invalid_filter_gets_a_400_that_names_it(
+    api_on_sqlite: Api, parameters: dict[str, str], text: str | None
+) -> None:
+    response = await api_on_sqlite.client.get("/api/tasks", params=parameters)
+    [name] = parameters
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(f"{name} ")
+    assert text is None or response.json() == {"error": text}
