@@ -2,8 +2,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import func, select
 
+from chassis import logging as chassis_logging
 from employee_api.models import SignIn
 from shop_testkit.employee_api import PASSWORD, Api, StartApi
 
@@ -133,3 +135,38 @@ async def test_attempts_are_deleted_with_their_user(start_api: StartApi) -> None
         assert (await api.client.delete(f"/api/auth/users/{user_id}")).status_code == 200
         async with api.engine.connect() as connection:
             assert (await connection.execute(select(func.count()).select_from(SignIn))).scalar_one() == 0
+
+
+async def test_the_address_is_that_which_a_trusted_proxy_reports(start_api_on_sqlite: StartApi) -> None:
+    await add_user(start_api_on_sqlite)
+    limited: dict[str, Any] = {"auth_mode": "enforce", "failed_logins_per_address": 1}
+    async with start_api_on_sqlite(trusted_proxies="127.0.0.1", **limited) as api:
+        statuses = []
+        for client in ("198.51.100.7", "192.0.2.66, 198.51.100.7", "198.51.100.8"):
+            api.client.headers["x-forwarded-for"] = client
+            statuses.append(await log_in(api, "wrong"))
+        assert statuses == [401, 429, 401]
+        assert [row[1] for row in await recorded(api)] == ["198.51.100.7", "198.51.100.7", "198.51.100.8"]
+
+
+async def test_clients_can_not_choose_the_address_for_which_failed_logins_count(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce", failed_logins_per_address=1) as api:
+        statuses = []
+        for number in range(3):
+            api.client.headers["x-forwarded-for"] = f"198.51.100.{number}"
+            statuses.append(await log_in(api, "wrong", f"{number}@x"))
+        assert statuses == [401, 429, 429]
+
+
+async def test_log_lines_of_a_request_have_the_user_and_the_clients_address(start_api_on_sqlite: StartApi) -> None:
+    user_id = await add_user(start_api_on_sqlite)
+    with structlog.testing.capture_logs(processors=[chassis_logging._add_request_fields]) as lines:
+        async with start_api_on_sqlite(auth_mode="enforce") as api:
+            await log_in(api, "wrong")
+            await log_in(api)
+            await api.client.get("/api/tasks")
+            api.client.cookies.clear()
+            await api.client.get("/api/tasks")
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [line.get("user.id") for line in requests] == [None, user_id, user_id, None]
+    assert {line["client.address"] for line in requests} == {"127.0.0.1"}

@@ -1,7 +1,6 @@
 """uvicorn with limits, without its signal handling, and without its clock, which would wake an idle process."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +16,7 @@ from chassis.http_protocol import ConnectionGate, ConnectionLimits, LimitedProto
 class AsgiServer(uvicorn.Server):
     """Serves an application until `stop` is called. `options` are those of uvicorn.Config.
 
-    The application gets no lifespan events, and no response has a Date header but the application's own. Without
-    FORWARDED_ALLOW_IPS no client's X-Forwarded-For is trusted; uvicorn would trust that of 127.0.0.1.
+    The application gets no lifespan events, and no response has a Date header but the application's own.
     """
 
     def __init__(self, app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> None:
@@ -33,7 +31,8 @@ class AsgiServer(uvicorn.Server):
             access_log=False,
             date_header=False,
             server_header=False,
-            forwarded_allow_ips=os.environ.get("FORWARDED_ALLOW_IPS", ""),
+            # It would trust 127.0.0.1; `chassis.trusted_proxies` trusts those of the settings.
+            proxy_headers=False,
             **options,
         )
         super().__init__(config)

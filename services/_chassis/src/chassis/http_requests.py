@@ -16,8 +16,7 @@ def identify(scope: Scope) -> dict[str, str]:
     """Return the request's id and its client's address, by the names of their attributes.
 
     The id is that of X-Request-ID if this has at most 64 letters, digits, dots, hyphens and underscores; otherwise it
-    is a new one. The address is the connection's, which the application server takes from X-Forwarded-For only if it
-    trusts the proxy.
+    is a new one. The address is the connection's, or that which a trusted proxy reports.
     """
     received = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
     identity = {semconv.REQUEST_ID: received if _WELL_FORMED.fullmatch(received) else uuid.uuid4().hex}

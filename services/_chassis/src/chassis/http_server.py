@@ -23,6 +23,7 @@ from chassis.process import run_process, serve_until_stopped
 from chassis.service import BaseService
 from chassis.settings import MAX_PORT, ServerSettings
 from chassis.telemetry import Telemetry
+from chassis.trusted_proxies import ForwardedClients, ProxyNetworks
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ class HttpServiceSettings(ServerSettings):
     header_timeout_seconds: float = Field(default=10, gt=0)
     body_timeout_seconds: float = Field(default=30, gt=0)
     max_connections: int = Field(default=1000, ge=1)
+    trusted_proxies: ProxyNetworks = ()
 
 
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
@@ -61,7 +63,8 @@ class HttpService(BaseService):
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application as it is served: observed, and with `/healthz` and `/readyz`."""
-        return Probes(ObservedApplication(app, self.telemetry, self._unobserved), self.is_ready)
+        probed = Probes(ObservedApplication(app, self.telemetry, self._unobserved), self.is_ready)
+        return ForwardedClients(probed, self.settings.trusted_proxies)
 
     async def is_ready(self) -> bool:
         """Return whether the service does not drain and every readiness check succeeds within two seconds."""

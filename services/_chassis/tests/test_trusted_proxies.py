@@ -1,0 +1,79 @@
+"""The client's address behind proxies, over the ASGI interface: every connection comes from the client's transport."""
+
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from chassis.http_server import HttpService, HttpServiceSettings
+from chassis.telemetry import Telemetry
+
+
+async def show_client(request: Request) -> Response:
+    assert request.client
+    return PlainTextResponse(request.client.host)
+
+
+async def client_address(connection: str, trusted: str, *forwarded: str) -> str:
+    """Return the address that the application sees, of a request with these lines of X-Forwarded-For."""
+    settings: Any = {"trusted_proxies": trusted}
+    service = HttpService(HttpServiceSettings(**settings), Telemetry())
+    app = service.wrap(Starlette(routes=[Route("/", show_client)]))
+    transport = httpx2.ASGITransport(app, client=(connection, 1234))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        return (await client.get("/", headers=[("x-forwarded-for", line) for line in forwarded])).text
+
+
+@pytest.mark.parametrize("connection", ["127.0.0.1", "10.0.0.1", "203.0.113.9"])
+async def test_nothing_is_believed_by_default(connection: str) -> None:
+    assert await client_address(connection, "", "198.51.100.7") == connection
+
+
+async def test_nothing_is_believed_from_other_addresses() -> None:
+    assert await client_address("203.0.113.9", "10.0.0.0/8", "198.51.100.7") == "203.0.113.9"
+
+
+@pytest.mark.parametrize(
+    ("trusted", "forwarded", "client"),
+    [
+        ("10.0.0.0/8", ["198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["198.51.100.7"], "198.51.100.7"),
+        ("192.0.2.1, 10.0.0.0/8,", ["198.51.100.7"], "198.51.100.7"),
+        # What comes before the last untrusted address may be invented.
+        ("10.0.0.0/8", ["192.0.2.66, 198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.0/8", ["192.0.2.66", "198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.0/8", ["'; DROP TABLE, 198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.0/8", ["127.0.0.1, 198.51.100.7, 10.0.0.2"], "198.51.100.7"),
+        # A client among the proxies.
+        ("10.0.0.0/8", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.0/8", ["2001:db8::7"], "2001:db8::7"),
+        ("10.0.0.0/8", ["::ffff:198.51.100.7"], "198.51.100.7"),
+    ],
+)
+async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
+    trusted: str, forwarded: list[str], client: str
+) -> None:
+    assert await client_address("10.0.0.1", trusted, *forwarded) == client
+
+
+@pytest.mark.parametrize(
+    "forwarded", ["", "unknown", "198.51.100.7,", "198.51.100.7, 10.0.0.2:80", "1.2.3", "a" * 9000]
+)
+async def test_a_malformed_header_is_ignored(forwarded: str) -> None:
+    assert await client_address("10.0.0.1", "10.0.0.0/8", forwarded) == "10.0.0.1"
+
+
+@pytest.mark.parametrize("connection", ["::ffff:10.0.0.1", "2001:db8::1"])
+async def test_a_proxy_is_trusted_on_a_socket_for_both_versions(connection: str) -> None:
+    assert await client_address(connection, "10.0.0.0/8,2001:db8::/64", "198.51.100.7") == "198.51.100.7"
+
+
+@pytest.mark.parametrize("value", ["10.0.0.0/33", "proxy.example.com", "10.0.0.1/8", "*"])
+def test_an_invalid_setting_is_an_error(value: str) -> None:
+    with pytest.raises(ValidationError, match="must be addresses or networks"):
+        HttpServiceSettings(trusted_proxies=value)
