@@ -1,0 +1,136 @@
+"""Pages of another origin and the employee API, in a real browser: what they can send, and what it changes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+from sqlalchemy import select
+from sqlmodel import col
+from starlette.responses import HTMLResponse
+
+from chassis import database
+from chassis.http_server import HttpService, HttpServiceSettings, serving
+from chassis.telemetry import Telemetry
+from employee_api.database import MIGRATIONS
+from employee_api.models import Task
+from shop_testkit.employee_api import PASSWORD, Api, Clock, api_starter
+
+LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
+LOG_IN = """
+    async (credentials) => {
+        const headers = {"content-type": "application/json"};
+        const body = JSON.stringify(credentials);
+        return (await fetch("/api/auth/login", {method: "POST", headers, body})).status;
+    }
+"""
+# Requests that browsers send without a preflight: a form, and fetches of its content type.
+ATTACK = """
+    async (api) => {
+        const frame = document.createElement("iframe");
+        frame.name = "hidden";
+        document.body.append(frame);
+        const form = document.body.appendChild(document.createElement("form"));
+        Object.assign(form, {method: "post", action: `${api}/api/tasks`, enctype: "text/plain", target: frame.name});
+        form.innerHTML = `<input name='{"title": "form' value='"}'>`;
+        const answered = new Promise((resolve) => frame.addEventListener("load", resolve));
+        form.submit();
+        await answered;
+        const send = (method, path, options) => fetch(`${api}${path}`, {method, credentials: "include", ...options});
+        await send("POST", "/api/tasks", {mode: "no-cors", body: '{"title": "no-cors"}'});
+        const read = await send("POST", "/api/tasks", {body: '{"title": "cors"}'}).catch((error) => error.name);
+        const deleted = await send("DELETE", "/api/tasks/1").catch((error) => error.name);
+        return [read, deleted];
+    }
+"""
+USE = """
+    async (api) => {
+        const send = (method, path, options) => fetch(`${api}${path}`, {method, credentials: "include", ...options});
+        const headers = {"content-type": "application/json"};
+        const created = await send("POST", "/api/tasks", {headers, body: '{"title": "allowed"}'});
+        const {id} = await created.json();
+        const deleted = await send("DELETE", `/api/tasks/${id}`);
+        return [created.status, created.headers.has("x-request-id"), deleted.status];
+    }
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def foreign_port() -> AsyncIterator[int]:
+    """The port of an empty page, which makes it another origin than the API's."""
+    service = HttpService(HttpServiceSettings(**LOCAL), Telemetry())
+    async with serving(service, nullcontext(HTMLResponse("<!doctype html><body>"))) as ports:
+        yield ports["port"]
+
+
+@asynccontextmanager
+async def running_api(folder: Path, **settings: Any) -> AsyncIterator[tuple[Api, int]]:
+    """Serve the API with a user `ceo@x`; yield it and its port."""
+    url = f"sqlite:///{folder / 'employee-api.db'}"
+    database.migrate(url, MIGRATIONS)
+    start = api_starter(url, Clock())
+    async with start() as without_authorization:
+        await without_authorization.add_user(role="ceo", email="ceo@x")
+    async with start(**LOCAL, **settings) as api, serving(api.service, nullcontext(api.asgi)) as ports:
+        yield api, ports["port"]
+
+
+@asynccontextmanager
+async def foreign_page(browser: Browser, foreign_port: int, api_port: int) -> AsyncIterator[Page]:
+    """Yield a page of another origin, in a browser whose user is logged in to the API."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"http://localhost:{api_port}/openapi.json")
+    assert await page.evaluate(LOG_IN, {"email": "ceo@x", "password": PASSWORD}) == 200
+    await page.goto(f"http://localhost:{foreign_port}/")
+    yield page
+    await context.close()
+
+
+async def task_titles(api: Api) -> dict[str, bool]:
+    """Return whether each task has a reporter, which is the user of the session."""
+    async with api.engine.connect() as connection:
+        rows = await connection.execute(select(col(Task.title), col(Task.reporter_id)))
+    return {title: reporter is not None for title, reporter in rows}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])  # the same site with its cookie, and another site
+@pytest.mark.parametrize("mode", ["off", "enforce"])
+async def test_a_page_of_another_origin_changes_nothing(
+    browser: Browser, foreign_port: int, tmp_path: Path, mode: str, host: str
+) -> None:
+    async with (
+        running_api(tmp_path, auth_mode=mode) as (api, port),
+        foreign_page(browser, foreign_port, port) as page,
+    ):
+        assert await page.evaluate(ATTACK, f"http://{host}:{port}") == ["TypeError", "TypeError"]
+        assert await task_titles(api) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "with_session"), [({"allow_cross_site": True}, False), ({"auth_mode": "observe"}, True)]
+)
+async def test_without_the_check_the_same_requests_create_tasks(
+    browser: Browser, foreign_port: int, tmp_path: Path, settings: dict[str, Any], with_session: bool
+) -> None:
+    async with (
+        running_api(tmp_path, **settings) as (api, port),
+        foreign_page(browser, foreign_port, port) as page,
+    ):
+        assert await page.evaluate(ATTACK, f"http://localhost:{port}") == ["TypeError", "TypeError"]
+        created = await task_titles(api)
+        assert created == {"form=": with_session, "no-cors": with_session, "cors": with_session}
+
+
+async def test_a_page_of_an_allowed_origin_uses_the_api_with_its_session(
+    browser: Browser, foreign_port: int, tmp_path: Path
+) -> None:
+    allowed = f"http://localhost:{foreign_port}"
+    async with (
+        running_api(tmp_path, auth_mode="enforce", allowed_origins=allowed) as (_, port),
+        foreign_page(browser, foreign_port, port) as page,
+    ):
+        assert await page.evaluate(USE, f"http://localhost:{port}") == [201, True, 200]
