@@ -174,6 +174,13 @@ async def test_other_hosts_are_refused_in_every_mode(start_api_on_sqlite: StartA
             assert status_and_body(await api.client.get(path, headers={"host": host})) == UNKNOWN_HOST
 
 
+async def test_the_refusal_of_other_hosts_is_described(start_api_on_sqlite: StartApi) -> None:
+    async with start_api_on_sqlite(allowed_hosts="api.test") as api:
+        described = (await api.client.get("/openapi.json")).json()["paths"]
+    assert "421" in described["/api/tasks"]["get"]["responses"]
+    assert "421" not in described["/healthz"]["get"]["responses"]
+
+
 @pytest.mark.parametrize(
     "host", ["", "a b", "api.test/x", "a@api.test", "api.test:x", "api.test:1:2", "[::1", "a..b", "\xe9", "a,b"]
 )

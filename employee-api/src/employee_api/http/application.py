@@ -46,7 +46,7 @@ def create_application(
     """
     guard = CrossSiteGuard(policy, authorizer)
     documented = [guard.documented(operation) for operation in (*operations, *described)]
-    common = (DatabaseUnavailable(),) if reports_database_away else ()
+    common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
     description = openapi.describe(documented, authorizer.mode, common)
     respond = guard.checked(partial(_respond, authorizer, stored, reports_database_away=reports_database_away))
     routes = [*_description_routes(description), *_operation_routes(operations, respond)]

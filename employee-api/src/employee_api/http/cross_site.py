@@ -54,6 +54,10 @@ class CrossSitePolicy:
     allowed_origins: frozenset[str] = frozenset()
     refused_when_off: bool = False
 
+    def failures(self) -> list[DomainError]:
+        """Return the errors that every well-formed request can get."""
+        return [HostNotServed()] if self.allowed_hosts else []
+
     def middleware(self) -> list[Middleware]:
         """Return the middleware that checks `Host` and implements CORS."""
         checks_host = Middleware(_HostCheck, allowed=self.allowed_hosts)
