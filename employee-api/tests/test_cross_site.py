@@ -105,8 +105,9 @@ async def test_every_described_operation_that_is_not_a_get_is_refused(api_on_sql
 
 
 async def test_a_session_of_a_sibling_page_changes_nothing(start_api_on_sqlite: StartApi) -> None:
-    async with start_api_on_sqlite(auth_mode="enforce") as api:
+    async with start_api_on_sqlite() as api:
         await register(api, {})
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
         response = await api.client.post("/api/auth/login", json=NEW_USER)
         # Browsers send the cookie for pages of the same site, despite SameSite=Strict.
         cookie = {"cookie": f"{SESSION_COOKIE}={response.cookies[SESSION_COOKIE]}"}

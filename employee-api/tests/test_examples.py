@@ -63,7 +63,7 @@ async def test_every_body_has_an_example(api_on_sqlite: Api) -> None:
 async def test_every_request_that_is_made_of_examples_succeeds(
     start_api_on_sqlite: StartApi, sqlite_url: str, mode: AuthMode
 ) -> None:
-    async with start_api_on_sqlite(auth_mode=mode) as api:
+    async with start_api_on_sqlite(auth_mode=mode, registration="open") as api:
         await sign_in_where_the_examples_exist(api, sqlite_url)
         document = (await api.client.get("/openapi.json")).json()
         failed, ids = {}, {"users": EXAMPLE_ID, "tasks": EXAMPLE_ID}
@@ -82,7 +82,7 @@ async def sign_in_where_the_examples_exist(api: Api, sqlite_url: str) -> None:
     """Sign in as a user with a management role, beside a user and a task that have the id of the examples."""
     (await api.client.post("/api/auth/register", json=ADMIN)).raise_for_status()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
-        connection.execute("UPDATE users SET role = 'ceo'")
+        connection.execute("UPDATE users SET role = 'ceo', approved = TRUE")
     cookie = (await api.client.post("/api/auth/login", json=ADMIN)).cookies.get(SESSION_COOKIE)
     api.client.headers["authorization"] = f"Bearer {cookie}"
     user, task = await api.add_user(), await api.add_task()

@@ -145,17 +145,19 @@ def target(sqlite_url: str, mode: str) -> Iterator[Target]:
 
 
 def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:
-    """Log in as a user with a management role, create a task with a comment, and return the ids of all."""
+    """Log in as a user with a management role, create one of everything else, and return the ids."""
     new = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
     user = session.post("/api/auth/register", json=new).json()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
-        connection.execute("UPDATE users SET role = 'ceo'")
+        connection.execute("UPDATE users SET role = 'ceo', approved = TRUE")
         connection.commit()
     cookie = session.post("/api/auth/login", json=new).cookies.get(SESSION_COOKIE)
     session.headers["authorization"] = f"Bearer {cookie}"
     task = session.post("/api/tasks", json={"title": "Water"}).json()
     comment = session.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done"}).json()
-    return {"users": user["id"], "tasks": task["id"], "comments": comment["id"]}
+    invitation = session.post("/api/auth/invitations", json={"role": "qa"}).json()
+    ids = {"users": user["id"], "tasks": task["id"], "comments": comment["id"]}
+    return ids | {"invitations": invitation.get("id", "unknown")}
 
 
 @pytest.mark.timeout(300)

@@ -100,7 +100,7 @@ async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     try:
         users = UserRepository(engine, utc_now, random.SystemRandom())
         new_users = NewUserPreparer(PasswordHasher(1), app.password_policy(settings))
-        user = await users.add(await new_users.prepare(new, new.role), None)
+        user = await users.add(await new_users.prepare(new), None)
     finally:
         await engine.dispose()
     log.info("added", user_id=str(user.id), role=user.role)

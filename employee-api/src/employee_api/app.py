@@ -33,9 +33,12 @@ from employee_api.tasks.repository import TaskRepository
 from employee_api.users.account_endpoints import AccountEndpoints
 from employee_api.users.accounts import AccountRepository
 from employee_api.users.endpoints import UserEndpoints
+from employee_api.users.invitation_endpoints import InvitationEndpoints
+from employee_api.users.invitations import InvitationRepository
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.password_policy import PasswordPolicy
 from employee_api.users.passwords import PasswordHasher
+from employee_api.users.registration import Registration
 from employee_api.users.repository import UserRepository
 
 
@@ -55,6 +58,7 @@ def build(
     )
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
     new_users = NewUserPreparer(password_hasher, password_policy(settings))
+    registration = Registration(engine, clock, users, authorizer, settings.registration)
     sign_ins = SignInRepository(engine, clock)
     logins = LoginService(
         engine=engine,
@@ -69,7 +73,8 @@ def build(
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *AuthEndpoints(logins, sessions, sign_ins, settings.auth_mode).operations(),
-        *UserEndpoints(users, new_users, enforced=authorizer.enforced).operations(),
+        *UserEndpoints(users, new_users, registration, enforced=authorizer.enforced).operations(),
+        *InvitationEndpoints(InvitationRepository(engine, clock), registration).operations(),
         *AccountEndpoints(AccountRepository(engine, clock)).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
         *CommentEndpoints(CommentRepository(engine, clock), authorizer).operations(),

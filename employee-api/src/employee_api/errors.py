@@ -121,11 +121,39 @@ class NotTheAuthor(DomainError):
         super().__init__("Only its author may do this")
 
 
+class RegistrationClosed(DomainError):
+    """Only management users add employees: `REGISTRATION`, or its default, allows no one to register."""
+
+    def __init__(self) -> None:
+        super().__init__("Registration is closed")
+
+
+class InvitationRequired(DomainError):
+    """Only those whom a management user has invited may register."""
+
+    def __init__(self) -> None:
+        super().__init__("An invitation is required")
+
+
+class InvalidInvitation(DomainError):
+    """The invitation never existed, was used or withdrawn, has expired, or its creator may no longer invite."""
+
+    def __init__(self) -> None:
+        super().__init__("Invitation is invalid or used")
+
+
 class UserNotFound(NotFound):
     """No user has that id."""
 
     def __init__(self) -> None:
         super().__init__("User not found")
+
+
+class InvitationNotFound(NotFound):
+    """No unused invitation has that id."""
+
+    def __init__(self) -> None:
+        super().__init__("Invitation not found")
 
 
 class TaskNotFound(NotFound):
@@ -236,6 +264,9 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     JsonRequired: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
     NotTheAuthor: HTTPStatus.FORBIDDEN,
+    RegistrationClosed: HTTPStatus.FORBIDDEN,
+    InvitationRequired: HTTPStatus.FORBIDDEN,
+    InvalidInvitation: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     AlreadyExists: HTTPStatus.CONFLICT,
     FailedPrecondition: HTTPStatus.CONFLICT,

@@ -21,6 +21,14 @@ class AuthMode(StrEnum):
     ENFORCE = "enforce"
 
 
+class RegistrationMode(StrEnum):
+    """Who may register: everyone, who has an invitation, or no one."""
+
+    OPEN = "open"
+    INVITE = "invite"
+    CLOSED = "closed"
+
+
 class DatabaseAwayStatus(IntEnum):
     """The status of responses while the database is away."""
 
@@ -50,6 +58,7 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     failed_logins_per_email: int = Field(default=10, ge=1)
     failed_logins_per_address: int = Field(default=100, ge=1)
     failed_logins_window_seconds: float = Field(default=900, gt=0)
+    registration: RegistrationMode | None = None
     password_threads: int = Field(default_factory=_password_threads, ge=1)
     password_min_length: int | None = Field(default=None, ge=1, le=_LONGEST_MIN_LENGTH)
     breached_passwords_file: Annotated[Path, AfterValidator(check_breached_passwords_file)] | None = None

@@ -1,40 +1,60 @@
 """Endpoints for users: register, list, add, delete."""
 
 from http import HTTPStatus
+from typing import TypeVar
 
 from employee_api.access import Access
-from employee_api.errors import EmailTaken, LastManagementUser, TooManyPasswords, UserNotFound, WeakPassword
+from employee_api.errors import (
+    EmailTaken,
+    InvalidInvitation,
+    InvitationRequired,
+    LastManagementUser,
+    RegistrationClosed,
+    TooManyPasswords,
+    UserNotFound,
+    WeakPassword,
+)
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
 from employee_api.users.new_users import NewUserPreparer
-from employee_api.users.repository import UserRepository
-from employee_api.users.schemas import UserInput, UserOutput
+from employee_api.users.registration import Registration
+from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.schemas import RegistrationInput, UserInput, UserOutput
 
 _USERS = "/api/auth/users"
-_NEW_USER = JsonBody(UserInput, error_text="Name, email and password required")
+_REQUIRED = "Name, email and password required"
+_NEW_USER = JsonBody(UserInput, error_text=_REQUIRED)
+_NEW_REGISTRATION = JsonBody(RegistrationInput, error_text=_REQUIRED)
+_REGISTRATION_REFUSALS = (RegistrationClosed(), InvitationRequired(), InvalidInvitation())
 _CREATED = JsonOutput(UserOutput, HTTPStatus.CREATED)
+
+
+UserInputT = TypeVar("UserInputT", bound=UserInput)
 
 
 class UserEndpoints:
     """Operations on users.
 
-    With `enforced` authorization, users who register are employees, and the last management user can't be deleted.
+    With `enforced` authorization the last management user can't be deleted.
     """
 
-    def __init__(self, users: UserRepository, new_users: NewUserPreparer, *, enforced: bool) -> None:
+    def __init__(
+        self, users: UserRepository, new_users: NewUserPreparer, registration: Registration, *, enforced: bool
+    ) -> None:
         self._users = users
         self._new_users = new_users
+        self._registration = registration
         self._enforced = enforced
 
     def operations(self) -> list[Operation]:
         return [
             Endpoint(
                 "POST", "/api/auth/register", "Register as an employee",
-                _NEW_USER, _CREATED, self.register, repeatable=True,
-                failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
+                _NEW_REGISTRATION, _CREATED, self.register, repeatable=True,
+                failures=(WeakPassword(), *_REGISTRATION_REFUSALS, EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
                 "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
@@ -51,15 +71,17 @@ class UserEndpoints:
             ),
         ]  # fmt: skip
 
-    async def register(self, call: Call[UserInput]) -> UserOutput:
-        role = None if self._enforced else call.input.role
-        return await self._add(call, role)
+    async def register(self, call: Call[RegistrationInput]) -> UserOutput:
+        invitation = call.input.invite or None
+        await self._registration.check(invitation)
+        new = await self._prepare(call)
+        return _created(call, await self._registration.register(new, invitation, call.actor))
 
     async def list_users(self, _call: Call[None]) -> list[UserOutput]:
         return await self._users.list_all()
 
     async def add_user(self, call: Call[UserInput]) -> UserOutput:
-        return await self._add(call, call.input.role)
+        return _created(call, await self._users.add(await self._prepare(call), call.actor))
 
     async def delete_user(self, call: Call[None]) -> Deleted:
         user_id = parse_id(call.request.path_params["id"])
@@ -68,8 +90,10 @@ class UserEndpoints:
         await self._users.delete(user_id, call.actor, protect_last_management_user=self._enforced)
         return Deleted(id=user_id)
 
-    async def _add(self, call: Call[UserInput], role: str | None) -> UserOutput:
-        new = await call.while_connected(self._new_users.prepare(call.input, role))
-        user = await self._users.add(new, call.actor)
-        call.location(f"{_USERS}/{user.id}")
-        return user
+    async def _prepare(self, call: Call[UserInputT]) -> NewUser:
+        return await call.while_connected(self._new_users.prepare(call.input))
+
+
+def _created(call: Call[UserInputT], user: UserOutput) -> UserOutput:
+    call.location(f"{_USERS}/{user.id}")
+    return user

@@ -1,7 +1,7 @@
 """Locks the rows of users for a change, and refuses changes after which no user would have a management role."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -53,3 +53,14 @@ def _is_last_management_user(user_id: uuid.UUID, users: Mapping[uuid.UUID, RowMa
 
 def _can_manage(row: RowMapping) -> bool:
     return row["role"] in MANAGEMENT_ROLES and row["approved"] and row["deactivated_at"] is None
+
+
+async def lock_managing(connection: AsyncConnection, user_ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """Lock users until the transaction ends, and return those who can manage others."""
+    query = select(*_COLUMNS).where(col(User.id).in_(user_ids)).order_by(col(User.id)).with_for_update()
+    return {row["id"] for row in (await connection.execute(query)).mappings() if _can_manage(row)}
+
+
+async def is_managed(connection: AsyncConnection) -> bool:
+    """Return whether any user can manage others."""
+    return (await connection.execute(select(col(User.id)).where(_CAN_MANAGE).limit(1))).first() is not None

@@ -12,10 +12,10 @@ class NewUserPreparer:
         self._password_hasher = password_hasher
         self._policy = policy
 
-    async def prepare(self, new: UserInput, role: str | None) -> NewUser:
-        """Return the user to store, with the role or the default one. Raises WeakPassword, TooManyPasswords."""
+    async def prepare(self, new: UserInput) -> NewUser:
+        """Return the user to store. Raises WeakPassword, TooManyPasswords."""
         password_hash = await self.hash(new.password)
-        return NewUser(new.name, new.email, password_hash, role or DEFAULT_ROLE, new.dept or "")
+        return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str) -> str:
         """Hash a password that a user has chosen. Raises WeakPassword, TooManyPasswords."""

@@ -34,6 +34,7 @@ class NewUser:
     password_hash: str
     role: str
     dept: str
+    approved: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,13 @@ class UserRepository:
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
         """Create a user and return them. Raises EmailTaken."""
+        async with transaction(self._engine) as connection:
+            return await self.add_within(connection, new, actor)
+
+    async def add_within(
+        self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
+    ) -> UserOutput:
+        """Create a user in a transaction, by an invitation or without, and return them. Raises EmailTaken."""
         now = self._clock()
         user = UserOutput(
             id=uuid.uuid4(),
@@ -92,14 +100,16 @@ class UserRepository:
             "email_key": email_key(new.email),
             "password_hash": new.password_hash,
             "created_at": now,
+            "approved": new.approved,
         }
         created = {field: change(None, row[field]) for field in RECORDED_FIELDS}
-        async with transaction(self._engine) as connection:
-            try:
-                await connection.execute(insert(User).values(row))
-            except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
-                raise EmailTaken from error
-            await record(connection, actor, "created", [Subject("user", user.id, user.name, created)], now)
+        if invitation_id is not None:
+            created["invitation_id"] = change(None, invitation_id)
+        try:
+            await connection.execute(insert(User).values(row))
+        except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
+            raise EmailTaken from error
+        await record(connection, actor, "created", [Subject("user", user.id, user.name, created)], now)
         return user
 
     async def delete(self, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool) -> None:

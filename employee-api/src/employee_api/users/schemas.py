@@ -21,6 +21,14 @@ class UserInput(Input):
     dept: ShortText | None = Field(default=None, description="Empty when omitted", examples=["Research"])
 
 
+class RegistrationInput(UserInput):
+    """A new employee who registers themself."""
+
+    invite: ShortText | None = Field(
+        default=None, repr=False, description="The token of an invitation, which decides the role"
+    )
+
+
 class UserOutput(Output):
     """An employee, without the password."""
 
@@ -53,3 +61,29 @@ class AccountOutput(UserOutput):
     approved: bool
     deactivated_at: Timestamp | None
     created_at: Timestamp
+
+
+class InvitationInput(Input):
+    """An invitation for one employee."""
+
+    role: Role = Field(description="The role that they get")
+    dept: ShortText = Field(default="", description="Their department; the empty one lets them choose")
+    expires_in_days: int = Field(default=7, ge=1, le=30, strict=True)
+
+
+class InvitationOutput(Output):
+    """An invitation to register."""
+
+    id: uuid.UUID
+    role: str
+    dept: str
+    creator_id: uuid.UUID | None
+    created_at: Timestamp
+    expires_at: Timestamp
+    used_at: Timestamp | None
+
+
+class CreatedInvitation(InvitationOutput):
+    """A new invitation. Its token is not shown again."""
+
+    token: str = Field(repr=False)

@@ -1,0 +1,87 @@
+"""Registration: open, by invitation, or closed."""
+
+from dataclasses import replace
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from employee_api.access import Actor
+from employee_api.clock import Clock
+from employee_api.database import transaction
+from employee_api.errors import InvalidInvitation, InvitationRequired, RegistrationClosed
+from employee_api.http.operations import Authorizer
+from employee_api.settings import RegistrationMode
+from employee_api.users.links import LinkPurpose, is_usable, use_link
+from employee_api.users.locks import is_managed
+from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.rules import DEFAULT_ROLE
+from employee_api.users.schemas import UserOutput
+
+
+class Registration:
+    """Decides who may register, and with which rights.
+
+    Args:
+        engine: the database.
+        clock: the current time.
+        users: stores new users.
+        authorizer: whether authorization is enforced: then users who register without an invitation are employees who
+            wait for approval, and only management users can invite.
+        mode: who may register. None is the default: everyone, but with enforced authorization no one once there is a
+            management user, who can add the others.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        clock: Clock,
+        users: UserRepository,
+        authorizer: Authorizer,
+        mode: RegistrationMode | None,
+    ) -> None:
+        self._engine = engine
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+        self._users = users
+        self._authorizer = authorizer
+        self._mode = mode
+
+    async def check(self, invitation: str | None) -> None:
+        """Refuse a registration before its password is hashed.
+
+        Raises RegistrationClosed, InvitationRequired, InvalidInvitation.
+        """
+        await self.check_open("register")
+        if invitation is None:
+            if self._mode is RegistrationMode.INVITE:
+                raise InvitationRequired
+            return
+        async with self._reads.connect() as connection:
+            if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self._clock()):
+                raise InvalidInvitation
+
+    async def check_open(self, operation: str) -> None:
+        """Raise RegistrationClosed if no one may register, not even with an invitation."""
+        if self._mode is RegistrationMode.CLOSED:
+            raise RegistrationClosed
+        if self._mode is None:
+            async with self._reads.connect() as connection:
+                managed = await is_managed(connection)
+            if managed:
+                self._authorizer.refuse(RegistrationClosed(), operation)
+
+    async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
+        """Create a user with the role of the invitation, or with what they may have without one.
+
+        Raises EmailTaken, InvalidInvitation.
+        """
+        enforced = self._authorizer.enforced
+        if invitation is None:
+            return await self._users.add(replace(new, role=DEFAULT_ROLE, approved=False) if enforced else new, actor)
+        async with transaction(self._engine) as connection:
+            link = await use_link(
+                connection, LinkPurpose.INVITATION, invitation, self._clock(), require_manager=enforced
+            )
+            if link is None:
+                raise InvalidInvitation
+            invited = replace(new, role=link.role, dept=link.dept or new.dept)
+            return await self._users.add_within(connection, invited, actor, invitation_id=link.id)

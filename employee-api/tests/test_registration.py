@@ -1,0 +1,231 @@
+"""Who may register, and with which rights: `REGISTRATION`, invitations, approval."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import select
+
+from chassis import semconv
+from chassis.telemetry import Telemetry
+from employee_api.access import SESSION_COOKIE
+from employee_api.models import SingleUseLink
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
+
+REGISTER, INVITATIONS, LOGIN = "/api/auth/register", "/api/auth/invitations", "/api/auth/login"
+CLOSED = (403, {"error": "Registration is closed"})
+REQUIRED = (403, {"error": "An invitation is required"})
+INVALID = (403, {"error": "Invitation is invalid or used"})
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+MODES = ("off", "observe", "enforce")
+
+
+def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
+    return response.status_code, response.json()
+
+
+async def register(api: Api, email: str = "new@x", **more: Any) -> httpx2.Response:
+    new = {"name": "New", "email": email, "password": PASSWORD} | more
+    return await api.client.post(REGISTER, json=new, headers={"authorization": ""})
+
+
+async def log_in(api: Api, email: str) -> dict[str, str]:
+    """Log in and return the session as a header."""
+    response = await api.client.post(LOGIN, json={"email": email, "password": PASSWORD})
+    assert response.status_code == 200, response.text
+    api.client.cookies.clear()
+    return {"authorization": f"Bearer {response.cookies.get(SESSION_COOKIE)}"}
+
+
+@asynccontextmanager
+async def managed(start_api: StartApi, mode: str = "enforce", **settings: Any) -> AsyncIterator[Api]:
+    """Start an API with a user `ceo@x` whose session its client has."""
+    async with start_api() as api:
+        await api.add_user("Boss", "ceo@x", role="ceo")
+    async with start_api(auth_mode=mode, **settings) as api:
+        api.client.headers.update(await log_in(api, "ceo@x"))
+        yield api
+
+
+async def invite(api: Api, **more: Any) -> dict[str, Any]:
+    response = await api.client.post(INVITATIONS, json={"role": "qa"} | more)
+    assert response.status_code == 201, response.text
+    invitation: dict[str, Any] = response.json()
+    return invitation
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_closed_registration_is_refused_in_every_mode_even_with_an_invitation(
+    start_api_on_sqlite: StartApi, mode: str
+) -> None:
+    async with managed(start_api_on_sqlite, registration="open") as api:
+        token = (await invite(api))["token"]
+    async with start_api_on_sqlite(auth_mode=mode, registration="closed") as api:
+        assert status_and_body(await register(api)) == CLOSED
+        assert status_and_body(await register(api, invite=token)) == CLOSED
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_registration_by_invitation_is_refused_without_one(start_api_on_sqlite: StartApi, mode: str) -> None:
+    async with start_api_on_sqlite(auth_mode=mode, registration="invite") as api:
+        assert status_and_body(await register(api)) == REQUIRED
+        assert status_and_body(await register(api, invite="")) == REQUIRED
+        assert status_and_body(await register(api, invite="guessed")) == INVALID
+
+
+async def test_registration_closes_by_default_with_the_first_management_user(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce") as api:
+        assert (await register(api, "first@x")).status_code == 201
+    async with managed(start_api) as api:
+        assert status_and_body(await register(api)) == CLOSED
+        assert status_and_body(await api.client.post(INVITATIONS, json={"role": "qa"})) == CLOSED
+        async with api.engine.begin() as connection:  # one who can't manage does not close it
+            await connection.exec_driver_sql("UPDATE users SET approved = FALSE")
+        assert (await register(api)).status_code == 201
+
+
+async def test_observe_mode_counts_registrations_that_would_be_refused(start_api_on_sqlite: StartApi) -> None:
+    telemetry = Telemetry()
+    async with managed(start_api_on_sqlite, "observe", telemetry=telemetry) as api:
+        response = await register(api, role="cto")
+        assert (response.status_code, response.json()["role"]) == (201, "cto")
+    [labels] = [dict(labels) for labels in telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values]
+    assert (labels[semconv.REFUSED_OPERATION], labels[semconv.REFUSAL_REASON]) == ("register", "REGISTRATION_CLOSED")
+
+
+async def test_who_registers_openly_sees_only_themself_until_they_get_a_role(start_api: StartApi) -> None:
+    async with managed(start_api, registration="open") as api:
+        user = (await register(api, role="ceo")).json()
+        assert user["role"] == "employee"
+        session = await log_in(api, "new@x")
+        me = (await api.client.get("/api/auth/me", headers=session)).json()
+        assert (me["id"], me["approved"]) == (user["id"], False)
+        for path in ("/api/auth/users", "/api/tasks", "/api/activities", "/api/export/users"):
+            response = await api.client.get(path, headers=session)
+            assert status_and_body(response) == (403, {"error": "Your account awaits approval"})
+        response = await api.client.patch(f"/api/auth/users/{user['id']}", json={"role": "employee"})
+        assert response.status_code == 200
+        assert (await api.client.get("/api/tasks", headers=session)).status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_invitation_gives_its_role_once(start_api: StartApi, mode: str) -> None:
+    async with managed(start_api, mode, registration="invite") as api:
+        invitation = await invite(api, role="cto", dept="IT")
+        response = await register(api, role="ceo", dept="Board", invite=invitation["token"])
+        user = response.json()
+        assert (response.status_code, user["role"], user["dept"]) == (201, "cto", "IT")
+        assert (await api.client.get(f"/api/auth/users/{user['id']}")).json()["approved"]
+        assert status_and_body(await register(api, "second@x", invite=invitation["token"])) == INVALID
+        created = (await api.activities())[0]
+        assert created["changes"]["invitation_id"] == {"before": None, "after": invitation["id"]}
+
+
+async def test_one_of_ten_concurrent_registrations_with_an_invitation_succeeds(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite") as api:
+        token = (await invite(api))["token"]
+        responses = await asyncio.gather(*(register(api, f"{number}@x", invite=token) for number in range(10)))
+        assert sorted(response.status_code for response in responses) == [201] + [403] * 9
+        assert len((await api.client.get("/api/auth/users")).json()) == 2
+
+
+async def test_a_registration_that_fails_leaves_the_invitation_usable(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite") as api:
+        token = (await invite(api))["token"]
+        assert (await register(api, "ceo@x", invite=token)).status_code == 409
+        assert (await register(api, invite=token)).status_code == 201
+
+
+async def test_an_invitation_expires(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite", session_idle_seconds=40 * 86400) as api:
+        first, second = await invite(api, expires_in_days=1), await invite(api)
+        api.clock.now += timedelta(days=1)
+        assert status_and_body(await register(api, invite=first["token"])) == INVALID
+        assert (await register(api, invite=second["token"])).status_code == 201
+
+
+async def test_expired_invitations_are_deleted_with_the_next_one(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite", session_idle_seconds=86400) as api:
+        await invite(api, expires_in_days=1)
+        api.clock.now += timedelta(days=2)
+        api.client.headers.update(await log_in(api, "ceo@x"))
+        await invite(api)
+        async with api.engine.connect() as connection:
+            assert len((await connection.execute(select(SingleUseLink))).all()) == 1
+
+
+async def test_a_withdrawn_invitation_is_invalid(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite") as api:
+        invitation = await invite(api)
+        path = f"{INVITATIONS}/{invitation['id']}"
+        assert status_and_body(await api.client.delete(path)) == (200, {"success": True, "id": invitation["id"]})
+        assert status_and_body(await register(api, invite=invitation["token"])) == INVALID
+        for unknown in (path, f"{INVITATIONS}/{UNKNOWN_ID}", f"{INVITATIONS}/x"):
+            assert status_and_body(await api.client.delete(unknown)) == (404, {"error": "Invitation not found"})
+
+
+async def test_a_used_invitation_remains_listed_until_it_expires(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite", session_idle_seconds=40 * 86400) as api:
+        used, unused = await invite(api), await invite(api, role="cto")
+        assert (await register(api, invite=used["token"])).status_code == 201
+        assert (await api.client.delete(f"{INVITATIONS}/{used['id']}")).status_code == 404
+        listed = (await api.client.get(INVITATIONS)).json()
+        assert [item["id"] for item in listed] == [unused["id"], used["id"]]
+        assert [item["used_at"] is None for item in listed] == [True, False]
+        assert all("token" not in item for item in listed)
+
+
+async def test_invitations_of_users_who_may_no_longer_invite_are_invalid(start_api: StartApi) -> None:
+    for statement in (
+        "UPDATE users SET role = 'qa' WHERE role = 'ceo'",
+        "UPDATE users SET deactivated_at = '2026-01-01 00:00:00' WHERE role = 'ceo'",
+        "DELETE FROM users WHERE role = 'ceo'",
+    ):
+        async with managed(start_api, registration="invite") as api:
+            token = (await invite(api, role="ceo"))["token"]
+            async with api.engine.begin() as connection:
+                await connection.exec_driver_sql(statement)
+            assert status_and_body(await register(api, invite=token)) == INVALID
+            async with api.engine.begin() as connection:
+                await connection.exec_driver_sql("DELETE FROM users")
+
+
+async def test_invitations_from_a_time_without_authorization_are_invalid(start_api: StartApi) -> None:
+    async with start_api() as api:
+        token = (await invite(api, role="ceo"))["token"]
+    async with start_api(auth_mode="enforce", registration="invite") as api:
+        assert status_and_body(await register(api, invite=token)) == INVALID
+
+
+@pytest.mark.parametrize("role", ["employee", "tech_lead"])
+async def test_only_management_users_see_and_make_invitations(start_api_on_sqlite: StartApi, role: str) -> None:
+    async with managed(start_api_on_sqlite, registration="invite") as api:
+        await api.add_user(email="other@x", role=role)
+        session = await log_in(api, "other@x")
+        for method, path in [("POST", INVITATIONS), ("GET", INVITATIONS), ("DELETE", f"{INVITATIONS}/{UNKNOWN_ID}")]:
+            response = await api.client.request(method, path, headers=session, json={"role": "ceo"})
+            assert response.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("role", ""), ("role", 1), ("expires_in_days", 0), ("expires_in_days", 31), ("expires_in_days", "7")],
+)
+async def test_an_invalid_invitation_is_refused_by_field(api_on_sqlite: Api, field: str, value: Any) -> None:
+    response = await api_on_sqlite.client.post(INVITATIONS, json={"role": "qa"} | {field: value})
+    assert response.status_code == 400
+    assert field in response.json()["error"]
+
+
+async def test_the_token_of_an_invitation_is_stored_and_recorded_nowhere(start_api: StartApi) -> None:
+    async with managed(start_api, registration="invite") as api:
+        token = (await invite(api))["token"]
+        assert len(token) == 43
+        async with api.engine.connect() as connection:
+            [row] = (await connection.execute(select(SingleUseLink))).mappings().all()
+        assert token not in str(dict(row))
+        assert token not in str(await api.activities())
