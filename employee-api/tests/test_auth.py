@@ -20,6 +20,7 @@ SESSION_REQUESTS = [
     ("GET", "/api/auth/users"),
     ("GET", "/api/tasks"),
     ("POST", "/api/tasks"),
+    ("POST", "/api/tasks/assign"),
     ("GET", f"/api/tasks/{UNKNOWN_ID}"),
     ("PATCH", f"/api/tasks/{UNKNOWN_ID}"),
     ("GET", f"/api/tasks/{UNKNOWN_ID}/comments"),

@@ -1,7 +1,6 @@
 import asyncio
 import base64
 import uuid
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -226,15 +225,6 @@ async def test_an_invalid_query_gets_a_400(api: Api, query: str) -> None:
     response = await api.client.get(f"/api/tasks?{query}")
     assert response.status_code == 400
     assert list(response.json()) == ["error"]
-
-
-async def test_activities_are_filtered_by_month(api: Api) -> None:
-    await api.add_task("March")
-    api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
-    await api.add_task("April")
-    for month, title in [("2026-03", "March"), ("2026-04", "April")]:
-        [[activity]] = await api.pages("/api/activities", month=month)
-        assert activity["subject_name"] == title
 
 
 async def test_a_task_for_a_user_who_is_being_deleted_is_unassigned_or_refused(api: Api) -> None:

@@ -163,6 +163,13 @@ class TaskNotFound(NotFound):
         super().__init__("Task not found")
 
 
+class SomeTasksNotFound(NotFound):
+    """One of several tasks to change does not exist."""
+
+    def __init__(self) -> None:
+        super().__init__("A task was not found, and none was changed")
+
+
 class CommentNotFound(NotFound):
     """The task has no comment with that id."""
 

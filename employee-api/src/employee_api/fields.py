@@ -118,6 +118,9 @@ Month = Annotated[
     Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"}, examples=["2026-03"]),
 ]
 SearchText = Annotated[
-    str, StringConstraints(strict=True, min_length=1, max_length=200, pattern=_NO_NUL), AfterValidator(_limit_words)
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=200, pattern=_NO_NUL),
+    AfterValidator(_limit_words),
+    Field(examples=["water plants"]),
 ]
 Limit = Annotated[int, Field(ge=1, le=200)]

@@ -17,6 +17,7 @@ from employee_api.months import in_month
 from employee_api.pagination import fetch_page
 
 _COLUMNS = [getattr(Activity, name) for name in ActivityOutput.model_fields]
+_FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action": Activity.action}
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class ActivityRepository:
         self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def search(self, query: ActivityQuery) -> ActivityPage:
-        """Return a page of the activities that match the query."""
-        matching = select(*_COLUMNS)
+        """Return a page of the activities that match every given filter."""
+        given = query.model_dump(include=set(_FILTERS), exclude_none=True)
+        matching = select(*_COLUMNS).where(*(col(_FILTERS[name]) == value for name, value in given.items()))
         if query.month is not None:
             matching = matching.where(in_month(col(Activity.created_at), query.month))
         page = await fetch_page(self._reads, matching, Activity, query)

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from employee_api.fields import Month, Timestamp
+from employee_api.fields import Id, Month, ShortText, Timestamp
 from employee_api.pagination import PageQuery
 from employee_api.schemas import Output
 
@@ -14,6 +14,9 @@ class ActivityQuery(PageQuery):
     """Which activities to list."""
 
     month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
+    subject: Id | None = Field(default=None, description="The id of the user or task that was changed")
+    actor: Id | None = Field(default=None, description="The id of the user who made the change")
+    action: ShortText | None = Field(default=None, description="What was done, such as `created` or `updated`")
 
 
 class ActivityOutput(Output):

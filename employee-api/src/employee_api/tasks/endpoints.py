@@ -4,14 +4,22 @@ import uuid
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import PreconditionFailed, TaskNotFound, UnknownAssignee, UnknownReporter
+from employee_api.errors import PreconditionFailed, SomeTasksNotFound, TaskNotFound, UnknownAssignee, UnknownReporter
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput, QueryParameters
 from employee_api.http.operations import Call, Endpoint, InputT, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
 from employee_api.tasks.repository import TaskRepository
-from employee_api.tasks.schemas import TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
+from employee_api.tasks.schemas import (
+    AssignmentOutput,
+    TaskAssignment,
+    TaskInput,
+    TaskOutput,
+    TaskPage,
+    TaskPatch,
+    TaskQuery,
+)
 
 _TASKS = "/api/tasks"
 _TASK = "/api/tasks/{id}"
@@ -32,6 +40,11 @@ class TaskEndpoints:
                 "POST", _TASKS, "Create a task",
                 JsonBody(TaskInput), JsonOutput(TaskOutput, HTTPStatus.CREATED), self.add_task,
                 access=session, repeatable=True, headers=("ETag",), failures=unknown_users,
+            ),
+            Endpoint(
+                "POST", f"{_TASKS}/assign", "Assign several tasks: all of them or none",
+                JsonBody(TaskAssignment), JsonOutput(AssignmentOutput), self.assign_tasks,
+                access=session, repeatable=True, failures=(SomeTasksNotFound(), UnknownAssignee()),
             ),
             Endpoint(
                 "GET", _TASK, "Get a task", NoInput(), JsonOutput(TaskOutput), self.get_task,
@@ -56,6 +69,10 @@ class TaskEndpoints:
         call.location(f"{_TASKS}/{task.id}")
         call.tag(task)
         return task
+
+    async def assign_tasks(self, call: Call[TaskAssignment]) -> AssignmentOutput:
+        changed = await self._tasks.assign(call.input.task_ids, call.input.assignee_id, call.actor)
+        return AssignmentOutput(changed=changed)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
         task = await self._tasks.get(parse_task_id(call))

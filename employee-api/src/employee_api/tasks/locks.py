@@ -4,13 +4,14 @@ Every transaction locks users before tasks, each in the order of their ids, so t
 """
 
 import uuid
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import RowMapping, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.errors import AuthenticationRequired, TaskNotFound
+from employee_api.errors import AuthenticationRequired, SomeTasksNotFound, TaskNotFound
 from employee_api.models import Task, User
 from employee_api.tasks.schemas import TaskOutput
 
@@ -24,6 +25,16 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
     if row is None:
         raise TaskNotFound
     return TaskOutput.model_validate(row)
+
+
+async def lock_tasks(connection: AsyncConnection, task_ids: Collection[uuid.UUID]) -> Sequence[RowMapping]:
+    """Return id, title and assignee of distinct tasks, locked until the transaction ends. Raises SomeTasksNotFound."""
+    columns = (col(Task.id), col(Task.title), col(Task.assignee_id))
+    query = select(*columns).where(col(Task.id).in_(task_ids)).order_by(col(Task.id)).with_for_update()
+    tasks = (await connection.execute(query)).mappings().all()
+    if len(tasks) < len(task_ids):
+        raise SomeTasksNotFound
+    return tasks
 
 
 async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: uuid.UUID | None) -> set[uuid.UUID]:

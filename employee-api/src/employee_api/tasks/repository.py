@@ -1,9 +1,10 @@
 """Tasks in the database. Every change records an activity in the same transaction."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import RowMapping, delete, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
 
@@ -15,7 +16,7 @@ from employee_api.errors import UnknownAssignee, UnknownReporter
 from employee_api.http.etags import require_match
 from employee_api.models import Task
 from employee_api.pagination import fetch_page
-from employee_api.tasks.locks import get_task, lock_users
+from employee_api.tasks.locks import get_task, lock_tasks, lock_users
 from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
 from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
 
@@ -78,6 +79,24 @@ class TaskRepository:
             await record(connection, actor, "updated", [Subject("task", task_id, after.title, changes)], now)
         return after
 
+    async def assign(
+        self, task_ids: Sequence[uuid.UUID], assignee_id: uuid.UUID | None, actor: Actor | None
+    ) -> list[uuid.UUID]:
+        """Assign all of the tasks or none, and return the ids of those that had another assignee before.
+
+        Raises SomeTasksNotFound, UnknownAssignee.
+        """
+        now = self._clock()
+        async with transaction(self._engine) as connection:
+            await _lock_assignee_and_reporter(connection, actor, {"assignee_id": assignee_id})
+            tasks = await lock_tasks(connection, set(task_ids))
+            changed = [task for task in tasks if task["assignee_id"] != assignee_id]
+            changed_ids = [task["id"] for task in changed]
+            values = {"assignee_id": assignee_id, "updated_at": now}
+            await connection.execute(update(Task).where(col(Task.id).in_(changed_ids)).values(values))
+            await record(connection, actor, "updated", [_assigned(task, assignee_id) for task in changed], now)
+        return changed_ids
+
     async def delete(self, task_id: uuid.UUID, actor: Actor | None, *, if_match: str | None = None) -> None:
         """Delete a task and its comments. Raises TaskNotFound, and PreconditionFailed unless it matches `if_match`."""
         now = self._clock()
@@ -89,6 +108,10 @@ class TaskRepository:
             values = task.model_dump(include=set(TaskInput.model_fields))
             deleted = {field: change(value, None) for field, value in values.items()}
             await record(connection, actor, "deleted", [Subject("task", task_id, task.title, deleted)], now)
+
+
+def _assigned(task: RowMapping, assignee_id: uuid.UUID | None) -> Subject:
+    return Subject("task", task["id"], task["title"], {"assignee_id": change(task["assignee_id"], assignee_id)})
 
 
 async def _lock_assignee_and_reporter(connection: AsyncConnection, actor: Actor | None, values: dict[str, Any]) -> None:

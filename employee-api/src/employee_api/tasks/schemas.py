@@ -3,6 +3,7 @@
 import uuid
 from datetime import date
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -51,6 +52,20 @@ class TaskPatch(Patch):
     assignee_id: Id | None = None
     reporter_id: Id | None = None
     due_date: CalendarDate | None = None
+
+
+class TaskAssignment(StrictInput):
+    """The new assignee of several tasks."""
+
+    task_ids: list[Id] = Field(min_length=1, max_length=200)
+    assignee_id: Id | None = Field(description="Null unassigns the tasks")
+
+
+class AssignmentOutput(Output):
+    """The tasks are assigned."""
+
+    success: Literal[True] = True
+    changed: list[uuid.UUID] = Field(description="The ids of the tasks that had another assignee before")
 
 
 class TaskOutput(Output):

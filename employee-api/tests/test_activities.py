@@ -1,0 +1,49 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from shop_testkit.employee_api import PASSWORD, Api, StartApi
+
+UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
+
+
+async def test_activities_are_filtered_by_month(api: Api) -> None:
+    await api.add_task("March")
+    api.clock.now = datetime(2026, 4, 1, tzinfo=UTC)
+    await api.add_task("April")
+    for month, title in [("2026-03", "March"), ("2026-04", "April")]:
+        [[activity]] = await api.pages("/api/activities", month=month)
+        assert activity["subject_name"] == title
+
+
+async def test_activities_are_filtered_by_subject_and_action(api: Api) -> None:
+    task, _ = await api.add_task("one"), await api.add_task("other")
+    await api.client.patch(f"/api/tasks/{task['id']}", json={"title": "changed"})
+    [found] = await api.pages("/api/activities", subject=task["id"])
+    assert [item["action"] for item in found] == ["updated", "created"]
+    [found] = await api.pages("/api/activities", subject=task["id"], action="created")
+    assert [item["subject_name"] for item in found] == ["one"]
+    [found] = await api.pages("/api/activities", action="created")
+    assert [item["subject_name"] for item in found] == ["other", "one"]
+    assert await api.pages("/api/activities", subject=UNKNOWN_ID) == [[]]
+    assert await api.pages("/api/activities", action="CREATED") == [[]]
+
+
+async def test_activities_are_filtered_by_actor(start_api: StartApi) -> None:
+    async with start_api() as api:
+        ada, grace = [await api.add_user(name, email=f"{name}@x") for name in ("Ada", "Grace")]
+    async with start_api(auth_mode="enforce") as api:
+        for name in ("Ada", "Grace"):
+            await api.client.post("/api/auth/login", json={"email": f"{name}@x", "password": PASSWORD})
+            await api.add_task(f"by {name}")
+        for user, title in [(ada, "by Ada"), (grace, "by Grace")]:
+            [[activity]] = await api.pages("/api/activities", actor=user["id"])
+            assert activity["subject_name"] == title
+
+
+@pytest.mark.parametrize("parameter", ["subject", "actor", "action"])
+@pytest.mark.parametrize("value", ["x\0", "x" * 1001])
+async def test_an_invalid_filter_gets_a_400_that_names_it(api_on_sqlite: Api, parameter: str, value: str) -> None:
+    response = await api_on_sqlite.client.get("/api/activities", params={parameter: value})
+    assert response.status_code == 400
+    assert response.json()["error"].startswith(f"{parameter} ")
