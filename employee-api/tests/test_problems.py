@@ -85,7 +85,7 @@ async def test_errors_of_routing_have_problem_documents(api_on_sqlite: Api, meth
 
 async def test_a_405_as_a_problem_document_lists_the_allowed_methods(api_on_sqlite: Api) -> None:
     response = await api_on_sqlite.client.put("/api/tasks", headers={"accept": PROBLEM})
-    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 async def test_an_unexpected_error_has_a_problem_document_without_its_text(

@@ -49,7 +49,8 @@ class ExportEndpoints:
         month = call.input.month
         headers = {"content-disposition": f'attachment; filename="{table}-{month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            return Response(b"", headers=headers, media_type=CSV)
+            # Without a length, like the file itself.
+            return StreamingResponse(iter(()), headers=headers, media_type=CSV)
         chunks = self._exporter.stream(table, month)
         # An error before the first chunk still gets a status of its own; a later one can only end the connection.
         first = await anext(chunks)

@@ -7,6 +7,7 @@ from http import HTTPStatus
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -15,6 +16,7 @@ from chassis.errors import DomainError
 from employee_api.database import is_away
 from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import docs, openapi
+from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
 from employee_api.http.openapi_document import Document
@@ -52,7 +54,7 @@ def create_application(
     routes = [*_description_routes(description), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
-        middleware=policy.middleware(),
+        middleware=[*policy.middleware(), Middleware(Compression)],
         exception_handlers={
             DomainError: _domain_error_response,
             HTTPException: _http_error_response,
@@ -119,9 +121,13 @@ async def _domain_error_response(request: Request, error: Exception) -> Response
 async def _http_error_response(request: Request, error: Exception) -> Response:
     # Raised by Starlette: unknown path, wrong method.
     assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
-    not_allowed = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
-    response = error_response(request, MethodNotAllowed() if not_allowed else PathNotFound())
-    response.headers.update(error.headers or {})
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return error_response(request, PathNotFound())
+    # Only this error knows the methods of the path.
+    methods = (error.headers or {})["Allow"].split(", ")
+    options = request.method == "OPTIONS"
+    response = Response(status_code=HTTPStatus.NO_CONTENT) if options else error_response(request, MethodNotAllowed())
+    response.headers["allow"] = ", ".join(sorted([*methods, "OPTIONS"]))
     return response
 
 
