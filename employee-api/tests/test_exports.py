@@ -3,6 +3,8 @@ import csv
 import io
 import uuid
 from datetime import UTC, datetime
+from importlib import resources
+from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
@@ -10,6 +12,7 @@ from opentelemetry.trace import NoOpTracer
 from sqlalchemy import insert
 
 from employee_api.errors import TooManyExports
+from employee_api.exports import schemas
 from employee_api.exports.queries import Table
 from employee_api.exports.streaming import CHUNK_BYTES, CsvExporter
 from employee_api.models import Task
@@ -89,7 +92,9 @@ async def test_activities_are_exported_with_their_changes_as_json(api: Api) -> N
     assert row["changes"] == '{"status": {"before": "todo", "after": "done"}}'
 
 
-@pytest.mark.parametrize("text", ["a,b", 'say "x"', "two\nlines", "two\r\nlines", " spaces ", "é \U0001f600", "x"])
+@pytest.mark.parametrize(
+    "text", ["a,b", 'say "x"', "two\nlines", "two\r\nlines", " spaces ", "a=b", "é \U0001f600", "x"]
+)
 async def test_any_text_is_exported_unchanged(api: Api, text: str) -> None:
     await api.add_task(text)
     assert [row["title"] for row in rows(await export(api, "tasks"))] == [text]
@@ -104,7 +109,10 @@ async def test_every_record_ends_with_crlf(api: Api) -> None:
     assert b"two\nlines" in content
 
 
-@pytest.mark.parametrize("start_of_formula", ["=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+@pytest.mark.parametrize(
+    "start_of_formula",
+    ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20", "  =", "\u00a0-", " \u3000\t"],
+)
 async def test_formulas_are_defused_in_free_text(api: Api, start_of_formula: str) -> None:
     text = f"{start_of_formula}1+1"
     user = await api.add_user(text, dept=text, role=text, email=f"{text}@x")
@@ -115,6 +123,100 @@ async def test_formulas_are_defused_in_free_text(api: Api, start_of_formula: str
     [task] = rows(await export(api, "tasks"))
     assert (task["title"], task["description"], task["assignee_name"]) == (f"'{text}", f"'{text}", f"'{text}")
     assert {row["subject_name"] for row in rows(await export(api, "activities"))} == {f"'{text}"}
+
+
+async def test_a_file_begins_with_a_byte_order_mark_if_requested(api: Api) -> None:
+    plain = (await export(api, "tasks")).content
+    assert (await api.client.get("/api/export/tasks?bom=true")).content == b"\xef\xbb\xbf" + plain
+    assert (await api.client.get("/api/export/tasks?bom=false")).content == plain
+
+
+async def test_months_and_timestamps_are_in_the_requested_time_zone(api: Api) -> None:
+    # Clocks in Berlin were set forward at 01:00 UTC on 29 March 2026.
+    for timestamp in (
+        "2026-02-28T22:59:59.999999",
+        "2026-02-28T23:00:00",
+        "2026-03-31T21:59:59",
+        "2026-03-31T22:00:00",
+    ):
+        await insert_task_at(api, timestamp)
+    response = await api.client.get("/api/export/tasks?month=2026-03&tz=Europe/Berlin")
+    assert [(row["title"], row["created_at"]) for row in rows(response)] == [
+        ("2026-02-28T23:00:00", "2026-03-01T00:00:00.000000+01:00"),
+        ("2026-03-31T21:59:59", "2026-03-31T23:59:59.000000+02:00"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("UTC", "2026-01-01T03:00:00.500000Z"),
+        ("Europe/London", "2026-01-01T03:00:00.500000+00:00"),
+        ("America/St_Johns", "2025-12-31T23:30:00.500000-03:30"),
+        ("Asia/Kathmandu", "2026-01-01T08:45:00.500000+05:45"),
+    ],
+)
+async def test_timestamps_have_the_offset_of_their_zone(api: Api, zone: str, expected: str) -> None:
+    await insert_task_at(api, "2026-01-01T03:00:00.500000")
+    for parameters in (f"tz={zone}", f"tz={zone}&month={expected[:7]}"):
+        [row] = rows(await api.client.get(f"/api/export/tasks?{parameters}"))
+        assert (row["created_at"], row["updated_at"]) == (expected, expected)
+
+
+@pytest.mark.parametrize("month", ["0001-01", "9999-12"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])
+async def test_the_first_and_the_last_month_are_accepted_in_every_zone(api: Api, month: str, zone: str) -> None:
+    assert (await api.client.get(f"/api/export/tasks?month={month}&tz={zone}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "Europe/Atlantis",
+        "europe/berlin",
+        "",
+        "../../etc/passwd",
+        "localtime",
+        "CET-1",
+        "Europe",
+        "'; SELECT 1",
+        "a" * 999,
+    ],
+)
+async def test_an_unknown_time_zone_gets_a_400_that_names_the_parameter(api_on_sqlite: Api, zone: str) -> None:
+    response = await api_on_sqlite.client.get("/api/export/tasks", params={"tz": zone})
+    assert (response.status_code, response.json()) == (
+        400,
+        {"error": "tz must be a time zone of the IANA database, such as Europe/Berlin"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("bom=perhaps", "bom must be true or false"),
+        ("tz=UTC&tz=UTC", "tz was given twice"),
+        ("month=2026-1&tz=Europe/Berlin", "Month must be YYYY-MM"),
+        ("month=2026-1&tz=nowhere", "Month must be YYYY-MM"),
+    ],
+)
+async def test_an_invalid_parameter_is_named(api_on_sqlite: Api, query: str, text: str) -> None:
+    response = await api_on_sqlite.client.get(f"/api/export/tasks?{query}")
+    assert (response.status_code, response.json()) == (400, {"error": text})
+
+
+async def test_a_zone_that_only_the_database_does_not_know_gets_a_400(
+    start_api: StartApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "_zones", lambda: {"Europe/Atlantis"})
+    monkeypatch.setattr(schemas, "ZoneInfo", lambda name: ZoneInfo.from_file(tz_data(), name))
+    async with start_api() as api:
+        response = await api.client.get("/api/export/tasks?tz=Europe/Atlantis")
+        assert response.status_code == (400 if api.engine.dialect.name == "postgresql" else 200)
+
+
+def tz_data() -> io.BytesIO:
+    return io.BytesIO((resources.files("tzdata.zoneinfo.Europe") / "Berlin").read_bytes())
 
 
 async def test_formulas_are_exported_unchanged_if_configured(start_api: StartApi) -> None:

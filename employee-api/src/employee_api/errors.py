@@ -53,6 +53,15 @@ class UnknownAuthor(BadRequest):
         super().__init__("Unknown author", [FieldViolation("author_id", "is no user's id")])
 
 
+class UnknownTimeZone(BadRequest):
+    """The parameter `tz` names no time zone, or one that only a newer version of the database server knows."""
+
+    RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
+
+    def __init__(self) -> None:
+        super().__init__(f"tz {self.RULE}", [FieldViolation("tz", self.RULE)])
+
+
 class InvalidCredentials(DomainError):
     """No user has that e-mail, or the password is wrong; the message must not reveal which."""
 

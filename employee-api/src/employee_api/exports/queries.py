@@ -1,8 +1,11 @@
 """The queries of the exports, the same on SQLite and PostgreSQL: each row of the result is a row of the file."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Select, SQLColumnExpression, Text, case, func, literal, select, type_coerce
 from sqlalchemy.ext.compiler import compiles
@@ -15,7 +18,9 @@ from employee_api.models import Activity, Task, User
 from employee_api.months import in_month
 
 # Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Some of them ignore spaces before it: the common one, the no-break space and the ideographic space.
+_SPACES = " \u00a0\u3000"
 
 
 class Table(StrEnum):
@@ -33,6 +38,33 @@ class IsoTimestamp(GenericFunction[str]):
     inherit_cache = True
 
 
+class ZonedTimestamp(GenericFunction[str]):
+    """SQL function that formats a timestamp in the time zone of the connection: 2026-02-01T00:59:59.000000+01:00.
+
+    PostgreSQL has such a zone; on SQLite the connection needs a function `zoned_timestamp`: see `zoned_timestamp`.
+    """
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(ZonedTimestamp, "postgresql")
+def _zoned_on_postgresql(timestamp: ZonedTimestamp, compiler: SQLCompiler, **options: Any) -> str:
+    value = compiler.process(timestamp.clauses, **options)
+    return f"""to_char({value}, 'YYYY-MM-DD"T"HH24:MI:SS.USTZH:TZM')"""
+
+
+@compiles(ZonedTimestamp, "sqlite")
+def _zoned_on_sqlite(timestamp: ZonedTimestamp, compiler: SQLCompiler, **options: Any) -> str:
+    return f"zoned_timestamp({compiler.process(timestamp.clauses, **options)})"
+
+
+def zoned_timestamp(stored: str, zone: tzinfo) -> str:
+    """Format a timestamp as SQLite stores it in a time zone."""
+    moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
+    return moment.isoformat(timespec="microseconds")
+
+
 @compiles(IsoTimestamp, "postgresql")
 def _on_postgresql(timestamp: IsoTimestamp, compiler: SQLCompiler, **options: Any) -> str:
     value = compiler.process(timestamp.clauses, **options)
@@ -44,41 +76,63 @@ def _on_sqlite(timestamp: IsoTimestamp, compiler: SQLCompiler, **options: Any) -
     return f"replace({compiler.process(timestamp.clauses, **options)}, ' ', 'T') || 'Z'"
 
 
-def export_query(table: Table, month: str | None, *, defuse_formulas: bool) -> Select[Any]:
-    """Return the query of the rows created in a month, or of all rows, oldest first.
+@dataclass(frozen=True)
+class Format:
+    """How the cells of a file are written.
 
-    With `defuse_formulas`, free text that a spreadsheet would run as a formula gets a leading apostrophe.
+    Attributes:
+        defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
+        zone: the time zone of timestamps; by default UTC.
     """
-    query, model = _QUERIES[table](defuse_formulas)
+
+    defuse_formulas: bool
+    zone: ZoneInfo | None = None
+
+    def text(self, column: Any) -> SQLColumnExpression[Any]:
+        text = col(column)
+        if not self.defuse_formulas:
+            return text
+        first = func.substr(func.ltrim(text, _SPACES), 1, 1)
+        return case((first.in_(_FORMULA_STARTS), literal("'") + text), else_=text)
+
+    def timestamp(self, column: Any) -> SQLColumnExpression[Any]:
+        return IsoTimestamp(col(column)) if self.zone is None else ZonedTimestamp(col(column))
+
+
+def export_query(
+    table: Table, month: str | None, *, defuse_formulas: bool, zone: ZoneInfo | None = None
+) -> Select[Any]:
+    """Return the query of the rows created in a month of the time zone, or of all rows, oldest first."""
+    query, model = _QUERIES[table](Format(defuse_formulas, zone))
     if month is not None:
-        query = query.where(in_month(col(model.created_at), month))
+        query = query.where(in_month(col(model.created_at), month, zone or UTC))
     return query.order_by(col(model.created_at), col(model.id))
 
 
 def csv_example(table: Table) -> str:
     """Return the header line of an export."""
-    query, _model = _QUERIES[table](False)
+    query, _model = _QUERIES[table](Format(defuse_formulas=False))
     return ",".join(query.selected_columns.keys()) + "\r\n"
 
 
 _QueryAndModel = tuple[Select[Any], type[Task | User | Activity]]
 
 
-def _tasks(defuse_formulas: bool) -> _QueryAndModel:
+def _tasks(form: Format) -> _QueryAndModel:
     assignee, reporter = aliased(User), aliased(User)
     columns = {
         "id": col(Task.id),
-        "title": _text(Task.title, defuse_formulas),
-        "description": _text(Task.description, defuse_formulas),
+        "title": form.text(Task.title),
+        "description": form.text(Task.description),
         "status": col(Task.status),
         "priority": col(Task.priority),
         "assignee_id": col(Task.assignee_id),
-        "assignee_name": _text(assignee.name, defuse_formulas),
+        "assignee_name": form.text(assignee.name),
         "reporter_id": col(Task.reporter_id),
-        "reporter_name": _text(reporter.name, defuse_formulas),
+        "reporter_name": form.text(reporter.name),
         "due_date": col(Task.due_date),
-        "created_at": IsoTimestamp(col(Task.created_at)),
-        "updated_at": IsoTimestamp(col(Task.updated_at)),
+        "created_at": form.timestamp(Task.created_at),
+        "updated_at": form.timestamp(Task.updated_at),
     }
     query = (
         _labelled(columns)
@@ -89,29 +143,29 @@ def _tasks(defuse_formulas: bool) -> _QueryAndModel:
     return query, Task
 
 
-def _users(defuse_formulas: bool) -> _QueryAndModel:
+def _users(form: Format) -> _QueryAndModel:
     columns = {
         "id": col(User.id),
-        "name": _text(User.name, defuse_formulas),
-        "email": _text(User.email, defuse_formulas),
-        "role": _text(User.role, defuse_formulas),
-        "dept": _text(User.dept, defuse_formulas),
-        "created_at": IsoTimestamp(col(User.created_at)),
+        "name": form.text(User.name),
+        "email": form.text(User.email),
+        "role": form.text(User.role),
+        "dept": form.text(User.dept),
+        "created_at": form.timestamp(User.created_at),
     }
     return _labelled(columns), User
 
 
-def _activities(defuse_formulas: bool) -> _QueryAndModel:
+def _activities(form: Format) -> _QueryAndModel:
     actor = aliased(User)
     columns = {
         "id": col(Activity.id),
-        "created_at": IsoTimestamp(col(Activity.created_at)),
+        "created_at": form.timestamp(Activity.created_at),
         "actor_id": col(Activity.actor_id),
-        "actor_name": _text(actor.name, defuse_formulas),
+        "actor_name": form.text(actor.name),
         "action": col(Activity.action),
         "subject_type": col(Activity.subject_type),
         "subject_id": col(Activity.subject_id),
-        "subject_name": _text(Activity.subject_name, defuse_formulas),
+        "subject_name": form.text(Activity.subject_name),
         # Both databases store it as JSON text.
         "changes": type_coerce(col(Activity.changes), Text),
     }
@@ -124,10 +178,3 @@ _QUERIES = {Table.TASKS: _tasks, Table.USERS: _users, Table.ACTIVITIES: _activit
 
 def _labelled(columns: Mapping[str, SQLColumnExpression[Any]]) -> Select[Any]:
     return cast("Select[Any]", select(*(column.label(name) for name, column in columns.items())))
-
-
-def _text(column: Any, defuse_formulas: bool) -> SQLColumnExpression[Any]:
-    text = col(column)
-    if not defuse_formulas:
-        return text
-    return case((func.substr(text, 1, 1).in_(_FORMULA_STARTS), literal("'") + text), else_=text)

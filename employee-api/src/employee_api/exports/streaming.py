@@ -4,27 +4,34 @@ A worker thread produces the next chunk when the client is ready for it: the eve
 slow client occupies a cursor, not memory.
 """
 
+import codecs
 import csv
 import io
 from collections.abc import AsyncGenerator, Generator, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from zoneinfo import ZoneInfo
 
 from anyio import CancelScope, to_thread
 from opentelemetry.trace import SpanKind, Tracer
-from sqlalchemy import Connection, Engine, Select
+from sqlalchemy import Connection, Engine, Select, func, select
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis import semconv
 from employee_api.database import blocking_engine
-from employee_api.errors import TooManyExports
-from employee_api.exports.queries import Table, export_query
+from employee_api.errors import TooManyExports, UnknownTimeZone
+from employee_api.exports.queries import Table, export_query, zoned_timestamp
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from psycopg import Connection as PostgresConnection
 
 CHUNK_BYTES = 64 * 1024
 _ROWS_PER_FETCH = 500
+_INVALID_PARAMETER_VALUE = "22023"
 _MAX_CONCURRENT_EXPORTS = 8
 # Rows are read in the order of an index; sorting or hashing a million rows first would delay the first byte.
 _STREAMING_PLAN = "".join(
@@ -44,11 +51,21 @@ class CsvExporter:
         self._defuse_formulas = defuse_formulas
         self.active = 0
 
-    async def stream(self, table: Table, month: str | None) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks. Raises TooManyExports before the first chunk, database errors at any."""
+    async def stream(
+        self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False
+    ) -> AsyncGenerator[bytes]:
+        """Yield the file in chunks. Raises TooManyExports before the first chunk, database errors at any.
+
+        Args:
+            table: what to export.
+            month: only rows that were created in it; by default all.
+            zone: the time zone of the month and of timestamps; by default UTC.
+            bom: whether to begin with a byte order mark.
+        """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
-        chunks = _chunks(self._engine, export_query(table, month, defuse_formulas=self._defuse_formulas))
+        query = export_query(table, month, defuse_formulas=self._defuse_formulas, zone=zone)
+        chunks = _chunks(self._engine, query, zone, codecs.BOM_UTF8 if bom else b"")
         attributes = {
             semconv.DB_SYSTEM: self._engine.dialect.name,
             semconv.DB_OPERATION: "SELECT",
@@ -73,16 +90,36 @@ def copy_query(query: Select[Any]) -> str:
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
 
 
-def _chunks(engine: Engine, query: Select[Any]) -> Generator[bytes]:
+def _chunks(engine: Engine, query: Select[Any], zone: ZoneInfo | None, begin: bytes) -> Generator[bytes]:
     """Yield the file, starting with the header, in chunks of about CHUNK_BYTES."""
-    append_rows = _postgres_rows if engine.dialect.name == "postgresql" else _sqlite_rows
-    chunk = bytearray(",".join(query.selected_columns.keys()).encode() + b"\r\n")
+    set_zone, append_rows = (
+        (_set_postgres_zone, _postgres_rows)
+        if engine.dialect.name == "postgresql"
+        else (_set_sqlite_zone, _sqlite_rows)
+    )
+    chunk = bytearray(begin + ",".join(query.selected_columns.keys()).encode() + b"\r\n")
     with engine.connect() as connection:
+        if zone is not None:
+            set_zone(connection, zone)
         for _ in append_rows(connection, query, chunk):
             if len(chunk) >= CHUNK_BYTES:
                 yield bytes(chunk)
                 chunk.clear()
     yield bytes(chunk)
+
+
+def _set_postgres_zone(connection: Connection, zone: ZoneInfo) -> None:
+    try:
+        connection.execute(select(func.set_config("TimeZone", zone.key, True)))
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _INVALID_PARAMETER_VALUE:
+            raise UnknownTimeZone from error
+        raise
+
+
+def _set_sqlite_zone(connection: Connection, zone: ZoneInfo) -> None:
+    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+    driver.create_function("zoned_timestamp", 1, partial(zoned_timestamp, zone=zone), deterministic=True)
 
 
 def _postgres_rows(connection: Connection, query: Select[Any], chunk: bytearray) -> Iterator[None]:
