@@ -227,6 +227,18 @@ async def test_allowed_origins_can_read_errors(start_api_on_sqlite: StartApi) ->
         assert (response.status_code, response.headers["access-control-allow-origin"]) == (401, APP)
 
 
+async def test_allowed_origins_can_read_unexpected_errors(
+    start_api_on_sqlite: StartApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("employee_api.users.repository.UserRepository.list_all", fail)
+    async with start_api_on_sqlite(allowed_origins=APP) as api:
+        response = await api.client.get("/api/auth/users", headers={"origin": APP})
+    assert (response.status_code, response.headers["access-control-allow-origin"]) == (500, APP)
+
+
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://app.example.com", f"{APP}.evil.example", "null"])
 async def test_other_origins_are_told_nothing(start_api_on_sqlite: StartApi, origin: str) -> None:
     async with start_api_on_sqlite(allowed_origins=APP) as api:

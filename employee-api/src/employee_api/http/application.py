@@ -54,7 +54,7 @@ def create_application(
     routes = [*_description_routes(description), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
-        middleware=[*policy.middleware(), Middleware(Compression)],
+        middleware=[Middleware(Compression)],
         exception_handlers={
             DomainError: _domain_error_response,
             HTTPException: _http_error_response,
@@ -62,6 +62,8 @@ def create_application(
         },
     )
     app.router.redirect_slashes = False  # a path with a trailing slash is unknown
+    # Outside Starlette's own handling of errors, so that pages of allowed origins can read a 500, too.
+    app.middleware_stack = policy.wrap(app.build_middleware_stack())
     return app
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from starlette.datastructures import Headers
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -58,20 +57,18 @@ class CrossSitePolicy:
         """Return the errors that every well-formed request can get."""
         return [HostNotServed()] if self.allowed_hosts else []
 
-    def middleware(self) -> list[Middleware]:
-        """Return the middleware that checks `Host` and implements CORS."""
-        checks_host = Middleware(_HostCheck, allowed=self.allowed_hosts)
-        if not self.allowed_origins:
-            return [checks_host]
-        cors = Middleware(
-            _Cors,
-            allow_origins=self.allowed_origins,
-            allow_methods=_CORS_METHODS,
-            allow_headers=_CORS_REQUEST_HEADERS,
-            allow_credentials=True,
-            expose_headers=_CORS_RESPONSE_HEADERS,
-        )
-        return [checks_host, cors]
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Return the application with a check of `Host`, and with CORS if there are allowed origins."""
+        if self.allowed_origins:
+            app = _Cors(
+                app,
+                allow_origins=self.allowed_origins,
+                allow_methods=_CORS_METHODS,
+                allow_headers=_CORS_REQUEST_HEADERS,
+                allow_credentials=True,
+                expose_headers=_CORS_RESPONSE_HEADERS,
+            )
+        return _HostCheck(app, self.allowed_hosts)
 
 
 class CrossSiteGuard:
