@@ -1,10 +1,14 @@
 """The examples of the API description: they conform to their schemas, and requests made of them succeed."""
 
+import asyncio
+import html
 import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,11 +16,10 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from employee_api.access import SESSION_COOKIE
+from employee_api.http.docs.curl import SERVER
 from employee_api.http.openapi_examples import EXAMPLE_ID
 from employee_api.settings import AuthMode
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
-
-ADMIN = {"name": "Ada", "email": "ada@example.com", "password": PASSWORD}
+from shop_testkit.employee_api import LOCAL, Api, StartApi, serving
 
 
 def examples(part: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -63,53 +66,109 @@ async def test_every_body_has_an_example(api_on_sqlite: Api) -> None:
 async def test_every_request_that_is_made_of_examples_succeeds(
     start_api_on_sqlite: StartApi, sqlite_url: str, mode: AuthMode
 ) -> None:
-    async with start_api_on_sqlite(auth_mode=mode, registration="open") as api:
-        await sign_in_where_the_examples_exist(api, sqlite_url)
+    async with start_api_on_sqlite(auth_mode=mode) as api:
         document = (await api.client.get("/openapi.json")).json()
-        failed, ids = {}, {"users": EXAMPLE_ID, "tasks": EXAMPLE_ID}
-        for path, method, operation in operations_in_order(document):
-            response = await send(api.client, path, method, operation, ids)
-            if undescribed := undescribed_headers(response, operation):
-                failed[operation["operationId"]] = (response.status_code, f"undescribed headers: {undescribed}")
-            if response.status_code == HTTPStatus.CREATED:
-                ids.setdefault(path.rpartition("/")[2], response.json()["id"])
-            elif not response.is_success:
-                failed[operation["operationId"]] = (response.status_code, response.text)
-    assert failed == {}
+        calls = {call.name: call for call in calls_in_order(document)}
+        await send(api.client, calls.pop("register"), GRACE)
+        prepare_for_the_examples(sqlite_url)
+        cookie = (await send(api.client, calls["login"], GRACE)).cookies.get(SESSION_COOKIE)
+        api.client.headers["authorization"] = f"Bearer {cookie}"
+        problems = {}
+        for name, call in calls.items():
+            response = await send(api.client, call, GRACE if name == "login" else f"{name}@example.com")
+            problems[name] = problem(call, response.status_code, response.text)
+            undescribed = undescribed_headers(response, call.description)
+            problems[f"{name}: headers"] = f"{undescribed} are not described" if undescribed else None
+    assert {name: problem for name, problem in problems.items() if problem} == {}
 
 
-async def sign_in_where_the_examples_exist(api: Api, sqlite_url: str) -> None:
-    """Sign in as a user with a management role, beside a user and a task that have the id of the examples."""
-    (await api.client.post("/api/auth/register", json=ADMIN)).raise_for_status()
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
-        connection.execute("UPDATE users SET role = 'ceo', approved = TRUE")
-    cookie = (await api.client.post("/api/auth/login", json=ADMIN)).cookies.get(SESSION_COOKIE)
-    api.client.headers["authorization"] = f"Bearer {cookie}"
-    user, task = await api.add_user(), await api.add_task()
-    plain_id = EXAMPLE_ID.replace("-", "")
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
-        connection.execute("UPDATE users SET id = ? WHERE email = ?", [plain_id, user["email"]])
-        connection.execute("UPDATE tasks SET id = ? WHERE title = ?", [plain_id, task["title"]])
+@pytest.mark.parametrize("mode", AuthMode)
+async def test_every_curl_command_of_the_page_succeeds(
+    start_api_on_sqlite: StartApi, sqlite_url: str, tmp_path: Path, mode: AuthMode
+) -> None:
+    async with serving(start_api_on_sqlite(auth_mode=mode, **LOCAL)) as (api, address):
+        page = html.unescape((await api.client.get("/docs")).text)
+        calls = {call.name: call for call in calls_in_order((await api.client.get("/openapi.json")).json())}
+        commands = {name: command.replace(SERVER, address) for name, command in re.findall(_COMMAND, page, re.DOTALL)}
+        await run(commands["register"], tmp_path)
+        prepare_for_the_examples(sqlite_url)
+        await run(commands["login"], tmp_path)
+        problems = {}
+        for name, call in calls.items():
+            if name not in {"register", "login"}:
+                command = call.with_known_ids(commands[name]).replace(GRACE, f"{name}@example.com")
+                problems[name] = problem(call, *await run(command, tmp_path))
+    assert {name: problem for name, problem in problems.items() if problem} == {}
 
 
-def operations_in_order(document: Any) -> list[tuple[str, str, Any]]:
-    """Return path, method and description of each operation: creation first, deletion last."""
-    found = [
-        (path, method, operation)
+GRACE = "grace@example.com"
+_COMMAND = r'<pre id="curl-(\w+)"><code>(.*?)</code></pre>'
+
+
+@dataclass(frozen=True)
+class OperationCall:
+    """An operation to call with its examples; `ids` are those of what exists, by collection."""
+
+    path: str
+    method: str
+    description: Any
+    ids: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        name: str = self.description["operationId"]
+        return name
+
+    def with_known_ids(self, text: str) -> str:
+        """Return the path or command with ids of what exists."""
+        return re.sub(
+            rf"(\w+)/({EXAMPLE_ID}|{{\w+}})", lambda match: f"{match[1]}/{self.ids.get(match[1], EXAMPLE_ID)}", text
+        )
+
+    def order(self) -> int:
+        """Create first; delete last, comments before their task; then end the session."""
+        if self.name == "logout":
+            return 100
+        if self.method == "delete":
+            return 50 - self.path.count("/")
+        return -1 if "201" in self.description["responses"] else 0
+
+
+def calls_in_order(document: Any) -> list[OperationCall]:
+    ids: dict[str, str] = {}
+    calls = [
+        OperationCall(path, method, description, ids)
         for path, methods in document["paths"].items()
-        for method, operation in methods.items()
+        for method, description in methods.items()
         if path not in {"/healthz", "/readyz"}
     ]
+    return sorted(calls, key=OperationCall.order)
 
-    def order(each: tuple[str, str, Any]) -> int:
-        path, method, operation = each
-        if operation["operationId"] == "logout":
-            return 1000
-        if method == "delete":
-            return 100 - path.count("/")  # comments before their task
-        return -1 if "201" in operation["responses"] else 0
 
-    return sorted(found, key=order)
+def problem(call: OperationCall, status: int, body: str) -> str | None:
+    """Return why the response is not the expected one, if it isn't; note the id of what was created."""
+    needs_session = "Requires a session: there are none" in call.description["description"]
+    if status == HTTPStatus.CREATED and (created := re.match(r'{"id":"([^"]+)"', body)):
+        call.ids.setdefault(call.path.rpartition("/")[2], created[1])
+    expected = [401] if needs_session else [200, 201, 204]
+    return None if status in expected else f"{status} {body}"
+
+
+def prepare_for_the_examples(sqlite_url: str) -> None:
+    """Give the registered user a management role, and add a user and a task that have the id of the examples."""
+    new_id = EXAMPLE_ID.replace("-", "")
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("UPDATE users SET role = 'ceo', approved = 1")
+        connection.execute(
+            "INSERT INTO users (id, name, email, email_key, password_hash, role, color, avatar, dept, created_at) "
+            "SELECT ?, 'Ada', 'ada@x', 'ada@x', 'none', 'qa', color, 'A', '', created_at FROM users",
+            [new_id],
+        )
+        connection.execute(
+            "INSERT INTO tasks (id, title, description, status, priority, created_at, updated_at) "
+            "SELECT id, 'Water', '', 'todo', 'low', created_at, created_at FROM users WHERE id = ?",
+            [new_id],
+        )
 
 
 def undescribed_headers(response: httpx2.Response, operation: Any) -> set[str]:
@@ -118,16 +177,24 @@ def undescribed_headers(response: httpx2.Response, operation: Any) -> set[str]:
     return of_resources & set(response.headers) - described
 
 
-async def send(
-    client: httpx2.AsyncClient, path: str, method: str, operation: Any, ids: dict[str, str]
-) -> httpx2.Response:
-    known = re.sub(r"(\w+)/{\w+}", lambda match: f"{match[1]}/{ids[match[1]]}", path)
+async def send(client: httpx2.AsyncClient, call: OperationCall, email: str) -> httpx2.Response:
+    """Send the examples, with another e-mail than theirs, since these are unique."""
     query = {
         parameter["name"]: parameter["example"]
-        for parameter in operation.get("parameters", [])
+        for parameter in call.description.get("parameters", [])
         if parameter["in"] == "query" and "example" in parameter
     }
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
-    if operation["operationId"] == "add_user":
-        body["email"] = "another@example.com"  # the example's is that of the user who has registered
-    return await client.request(method, known, params=query, json=body)
+    body = call.description.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
+    if body and "email" in body:
+        body = body | {"email": email}
+    return await client.request(call.method, call.with_known_ids(call.path), params=query, json=body)
+
+
+async def run(command: str, folder: Path) -> tuple[int, str]:
+    """Run a curl command, and return the status and the body of the response."""
+    process = await asyncio.create_subprocess_shell(
+        f"{command} -s -w '\n%{{http_code}}'", cwd=folder, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    body, _, status = output.decode().rpartition("\n")
+    return int(status), body

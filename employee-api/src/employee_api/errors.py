@@ -1,6 +1,6 @@
 """All errors of the API, and the one table that maps them to HTTP statuses. Their messages are part of the contract."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from chassis.errors import (
@@ -107,6 +107,9 @@ class MalformedHost(BadRequest):
 
 class PreflightRefused(BadRequest):
     """A page of another origin may not send the request that its browser announces; the message names the cause."""
+
+    def __init__(self, message: str = "Disallowed CORS origin") -> None:
+        super().__init__(message)
 
 
 class HostNotServed(DomainError):
@@ -303,3 +306,13 @@ def http_status(error: DomainError) -> HTTPStatus:
 def error_anchor(reason: str) -> str:
     """Return the id of the section of `/docs` that explains the errors with this reason."""
     return f"error-{reason.lower().replace('_', '-')}"
+
+
+def every_error() -> list[DomainError]:
+    """Return an example of each error."""
+    kinds: list[Callable[[], DomainError]] = [
+        kind
+        for kind in globals().values()
+        if isinstance(kind, type) and issubclass(kind, DomainError) and kind.__module__ == __name__
+    ]
+    return [kind() for kind in kinds]

@@ -123,4 +123,5 @@ SearchText = Annotated[
     AfterValidator(_limit_words),
     Field(examples=["water plants"]),
 ]
-Limit = Annotated[int, Field(ge=1, le=200)]
+MAX_PAGE_SIZE = 200
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]

@@ -15,13 +15,15 @@ from starlette.routing import Route
 from chassis.errors import DomainError
 from employee_api.database import is_away
 from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
-from employee_api.http import docs, openapi
+from employee_api.http import openapi
 from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
+from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
 from employee_api.http.idempotency import StoredResponses
 from employee_api.http.openapi_document import Document
 from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
 from employee_api.http.problems import error_response
+from employee_api.settings import AuthMode
 
 log = structlog.get_logger()
 
@@ -51,7 +53,7 @@ def create_application(
     common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
     description = openapi.describe(documented, authorizer.mode, common)
     respond = guard.checked(partial(_respond, authorizer, stored, reports_database_away=reports_database_away))
-    routes = [*_description_routes(description), *_operation_routes(operations, respond)]
+    routes = [*_description_routes(description, authorizer.mode), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Compression)],
@@ -67,14 +69,14 @@ def create_application(
     return app
 
 
-def _description_routes(document: Document) -> list[Route]:
-    page = docs.page(document)
+def _description_routes(document: Document, mode: AuthMode) -> list[Route]:
+    rendered = page(document, mode)
 
     async def serve_document(_request: Request) -> Response:
         return JSONResponse(document)
 
     async def serve_page(_request: Request) -> Response:
-        return HTMLResponse(page, headers={"content-security-policy": docs.CONTENT_SECURITY_POLICY})
+        return HTMLResponse(rendered, headers={"content-security-policy": CONTENT_SECURITY_POLICY})
 
     async def redirect(_request: Request) -> Response:
         return RedirectResponse("/docs")

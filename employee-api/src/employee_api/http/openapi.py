@@ -94,7 +94,7 @@ def _operation(operation: OperationDescription, api: _Api) -> document.Operation
     described: document.Operation = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": _ACCESS[operation.access] if api.mode is AuthMode.ENFORCE else "",
+        "description": _access(operation.access, api.mode),
         "tags": [operation.tag],
         "responses": _responses(operation, api),
     }
@@ -110,6 +110,14 @@ def _operation(operation: OperationDescription, api: _Api) -> document.Operation
         without: list[dict[str, list[str]]] = [{}] if api.mode is AuthMode.OBSERVE else []
         described["security"] = [*without, {"session": []}, {"bearer": []}]
     return described
+
+
+def _access(access: Access, mode: AuthMode) -> str:
+    if mode is AuthMode.ENFORCE or access is Access.OPEN:
+        return _ACCESS[access]
+    if access is not Access.SELF:
+        return f"{_ACCESS[access].removesuffix('.')} once `AUTH_MODE` is `enforce`."
+    return "Requires a session: there are none while `AUTH_MODE` is `off`." if mode is AuthMode.OFF else _ACCESS[access]
 
 
 def _responses(operation: OperationDescription, api: _Api) -> dict[str, document.Response]:

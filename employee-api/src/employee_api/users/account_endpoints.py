@@ -14,6 +14,7 @@ from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPa
 _ME = "/api/auth/me"
 _USER = "/api/auth/users/{id}"
 _ACCOUNT = JsonOutput(AccountOutput)
+_ETAG = ("ETag",)
 
 
 class AccountEndpoints:
@@ -23,28 +24,31 @@ class AccountEndpoints:
     def operations(self) -> list[Operation]:
         management, unknown = Access.MANAGEMENT, UserNotFound()
         return [
-            Endpoint("GET", _ME, "Get your own account", NoInput(), _ACCOUNT, self.get_me, access=Access.SELF),
+            Endpoint(
+                "GET", _ME, "Get your own account", NoInput(), _ACCOUNT, self.get_me,
+                headers=_ETAG, access=Access.SELF,
+            ),
             Endpoint(
                 "PATCH", _ME, "Change your own name", JsonBody(OwnAccountPatch), _ACCOUNT, self.change_me,
-                access=Access.SELF, failures=(PreconditionFailed(),),
+                headers=_ETAG, access=Access.SELF, failures=(PreconditionFailed(),),
             ),
             Endpoint(
                 "GET", _USER, "Get an employee's account", NoInput(), _ACCOUNT, self.get_user,
-                access=Access.SESSION, failures=(unknown,),
+                headers=_ETAG, access=Access.SESSION, failures=(unknown,),
             ),
             Endpoint(
                 "PATCH", _USER, "Change an employee's name, e-mail, role or department",
-                JsonBody(AccountPatch), _ACCOUNT, self.change_user, access=management,
+                JsonBody(AccountPatch), _ACCOUNT, self.change_user, headers=_ETAG, access=management,
                 failures=(unknown, PreconditionFailed(), EmailTaken(), LastManagementUser("given another role")),
             ),
             Endpoint(
                 "POST", f"{_USER}/deactivate", "End an employee's access, without deleting them",
                 NoInput(), _ACCOUNT, self.deactivate_user,
-                access=management, failures=(unknown, LastManagementUser("deactivated")),
+                headers=_ETAG, access=management, failures=(unknown, LastManagementUser("deactivated")),
             ),
             Endpoint(
                 "POST", f"{_USER}/reactivate", "Let a deactivated employee log in again",
-                NoInput(), _ACCOUNT, self.reactivate_user, access=management, failures=(unknown,),
+                NoInput(), _ACCOUNT, self.reactivate_user, headers=_ETAG, access=management, failures=(unknown,),
             ),
         ]  # fmt: skip
 

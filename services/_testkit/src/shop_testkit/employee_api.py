@@ -12,7 +12,7 @@ import httpx2
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
-from chassis import database
+from chassis import database, http_server
 from chassis.http_server import HttpService
 from chassis.telemetry import Telemetry
 from employee_api import app
@@ -21,6 +21,8 @@ from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 
 PASSWORD = "correct horse"  # noqa: S105 - of test users only
+
+LOCAL = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 
 
 @dataclass
@@ -79,6 +81,19 @@ class Api:
 
 
 StartApi = Callable[..., AbstractAsyncContextManager[Api]]
+
+
+@asynccontextmanager
+async def serving(api: AbstractAsyncContextManager[Api]) -> AsyncIterator[tuple[Api, str]]:
+    """Serve an API on a port, with the settings LOCAL, and yield it with its address."""
+    async with api as running:
+
+        @asynccontextmanager
+        async def resources() -> AsyncIterator[Starlette]:
+            yield running.asgi
+
+        async with http_server.serving(running.service, resources()) as ports:
+            yield running, f"http://127.0.0.1:{ports['port']}"
 
 
 def password_hasher() -> PasswordHasher:

@@ -1,0 +1,1 @@
+"""The page that describes the API for people, rendered from the OpenAPI document."""

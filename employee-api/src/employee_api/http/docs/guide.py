@@ -1,0 +1,90 @@
+"""The parts of the page that are not about one operation: how to sign in, the limits, and the errors."""
+
+from employee_api.errors import error_anchor, every_error, http_status
+from employee_api.fields import MAX_PAGE_SIZE
+from employee_api.http.docs.curl import COOKIES, SERVER
+from employee_api.http.docs.html import code, element, paragraphs, table, text
+from employee_api.http.inputs import MAX_BODY_BYTES
+from employee_api.http.openapi_document import Document
+from employee_api.http.problems import PROBLEM_JSON
+from employee_api.settings import AuthMode
+
+_WITHOUT_SIGN_IN = (
+    "This server runs with `AUTH_MODE=off`: it has no sessions, and every client may use every operation, except those "
+    "on one's own account, which need a session."
+)
+_OBSERVED = (
+    "This server runs with `AUTH_MODE=observe`: it refuses no request for its credentials, and records which requests "
+    "it would refuse with `AUTH_MODE=enforce`. Sign in all the same, so that nothing changes for you then."
+)
+_ENFORCED = "This server runs with `AUTH_MODE=enforce`: most operations require a session."
+
+
+def sign_in_section(document: Document, mode: AuthMode) -> str:
+    """Return how clients sign in, if they can."""
+    heading = element("h2", "Sign in", id="sign-in")
+    if mode is AuthMode.OFF:
+        return element("section", heading, paragraphs(_WITHOUT_SIGN_IN))
+    login = document["paths"]["/api/auth/login"]["post"]["operationId"]
+    return element(
+        "section",
+        heading,
+        paragraphs(_ENFORCED if mode is AuthMode.ENFORCE else _OBSERVED),
+        element("p", "A ", element("a", "login", href=f"#operation-{login}"), text(" sets the cookie of a session. ")),
+        paragraphs(
+            f"Browsers keep it by themselves. curl keeps it in the file `{COOKIES}`, as in the commands of this page. "
+            "It is for HTTPS, and for plain HTTP to the same machine.",
+            "Programs send the cookie's value, or an API token, in a header instead:",
+        ),
+        element("pre", code(f"curl -H 'Authorization: Bearer <token>' {SERVER}/api/tasks")),
+        paragraphs(
+            "A session ends with the logout, when it is not used for a while, at its maximum age, and with its user. "
+            "A request without a valid one gets 401 `AUTHENTICATION_REQUIRED`.",
+        ),
+    )
+
+
+def limits_section() -> str:
+    rows = [
+        ("A request's body", f"at most {MAX_BODY_BYTES // 1024} KiB of JSON"),
+        (
+            "A page of a list",
+            f"at most {MAX_PAGE_SIZE} items; the next page has the `cursor` that is `next` in this one",
+        ),
+        ("A text", "as many characters as its field allows, and none that is NUL"),
+        ("An id", "a UUID in its canonical form, with hyphens"),
+        ("A month", "`YYYY-MM`, in UTC"),
+        ("A request's id", "at most 64 letters, digits, dots, hyphens and underscores, in `X-Request-ID`"),
+    ]
+    return element(
+        "section",
+        element("h2", "Limits", id="limits"),
+        table((text(what), text(limit)) for what, limit in rows),
+        paragraphs(
+            "Whoever exceeds a limit for requests or for work at the same time gets 429 or 503 with the seconds to "
+            "wait in `Retry-After`."
+        ),
+    )
+
+
+def errors_section() -> str:
+    """Return a section for each error, where the `type` of a problem document leads to."""
+    errors = sorted(every_error(), key=lambda error: (http_status(error), error.reason))
+    return element(
+        "section",
+        element("h2", "Errors", id="errors"),
+        paragraphs(
+            'The body of an error is `{"error": "…"}`, with a text for people. Programs send '
+            f"`Accept: {PROBLEM_JSON}` and get a problem document (RFC 9457): its `code` never changes, its `type` is "
+            "the link to the code below, and its `errors` are the invalid fields.",
+        ),
+        *(
+            element(
+                "section",
+                element("h3", code(error.reason), f" {int(http_status(error))}"),
+                paragraphs(f"“{error.message}”", " ".join((type(error).__doc__ or "").split())),
+                id=error_anchor(error.reason),
+            )
+            for error in errors
+        ),
+    )
