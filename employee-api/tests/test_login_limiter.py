@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from chassis import semconv
 from chassis.telemetry import Telemetry
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
-from employee_api.auth.login_limiter import network
+from employee_api.failure_counts import network
 from employee_api.models import Device, FailureCount
 from shop_testkit.employee_api import PASSWORD, Api, StartApi
 

@@ -39,6 +39,7 @@ from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.password_policy import PasswordPolicy
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import Registration
+from employee_api.users.registration_limiter import RegistrationLimiter
 from employee_api.users.repository import UserRepository
 
 
@@ -59,6 +60,8 @@ def build(
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
     new_users = NewUserPreparer(password_hasher, password_policy(settings))
     registration = Registration(engine, clock, users, authorizer, settings.registration)
+    counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
+    limiter = RegistrationLimiter(counts, clock, authorizer, per_address=settings.registrations_per_address)
     sign_ins = SignInRepository(engine, clock)
     logins = LoginService(
         engine=engine,
@@ -68,12 +71,18 @@ def build(
         devices=DeviceRepository(engine, clock),
         sign_ins=sign_ins,
         authorizer=authorizer,
-        limiter=_login_limiter(settings, engine, clock),
+        limiter=_login_limiter(settings, counts, clock),
     )
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *AuthEndpoints(logins, sessions, sign_ins, settings.auth_mode).operations(),
-        *UserEndpoints(users, new_users, registration, enforced=authorizer.enforced).operations(),
+        *UserEndpoints(
+            users,
+            new_users,
+            registration,
+            None if settings.auth_mode is AuthMode.OFF else limiter,
+            enforced=authorizer.enforced,
+        ).operations(),
         *InvitationEndpoints(InvitationRepository(engine, clock), registration).operations(),
         *AccountEndpoints(AccountRepository(engine, clock)).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
@@ -99,9 +108,9 @@ def _cross_site_policy(settings: EmployeeApiSettings) -> CrossSitePolicy:
     )
 
 
-def _login_limiter(settings: EmployeeApiSettings, engine: AsyncEngine, clock: Clock) -> LoginLimiter:
+def _login_limiter(settings: EmployeeApiSettings, counts: FailureCounts, clock: Clock) -> LoginLimiter:
     return LoginLimiter(
-        FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds)),
+        counts,
         clock,
         per_email=settings.failed_logins_per_email,
         per_address=settings.failed_logins_per_address,

@@ -210,6 +210,13 @@ class TooManyFailedLogins(ResourceExhausted):
         super().__init__("Too many failed logins", retry_after_seconds=retry_after_seconds)
 
 
+class TooManyRegistrations(ResourceExhausted):
+    """Too many registrations have come from this address."""
+
+    def __init__(self, retry_after_seconds: float = 0) -> None:
+        super().__init__("Too many registrations", retry_after_seconds=retry_after_seconds)
+
+
 class TooManyPasswords(Unavailable):
     """Too many other requests wait for a thread to hash or verify their password."""
 

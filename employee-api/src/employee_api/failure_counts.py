@@ -1,6 +1,7 @@
 """Counts of failed logins, and of registrations, in the database: all replicas share them."""
 
 import hashlib
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -47,8 +48,12 @@ class FailureCounts:
         async with self._reads.connect() as connection:
             return {row[0]: Count(*row[1:]) for row in await connection.execute(query)}
 
-    async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, int]:
-        """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
+    async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
+        """Count a failure for each key, return the new counts, and delete the counts of ended windows.
+
+        Call it before the request changes anything: it has a transaction of its own, because a failure counts even if
+        all changes of the request are rolled back.
+        """
         now = self._clock()
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
@@ -63,9 +68,9 @@ class FailureCounts:
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
         # Those that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
-        async with transaction(self._engine) as connection:
-            added = await connection.execute(add.returning(col(FailureCount.key_hash), failures))
-            counts = {row[0]: row[1] for row in added}
+        returned = (col(FailureCount.key_hash), failures, begun_at, col(FailureCount.last_at))
+        async with self._engine.begin() as connection:
+            counts = {row[0]: Count(*row[1:]) for row in await connection.execute(add.returning(*returned))}
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
         return counts
 
@@ -78,3 +83,16 @@ class FailureCounts:
 def count_key(kind: str, value: str) -> bytes:
     """Return the key under which something is counted. The e-mail in a login may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()
+
+
+def network(address: str) -> str:
+    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address

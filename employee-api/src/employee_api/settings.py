@@ -59,6 +59,7 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     failed_logins_per_address: int = Field(default=100, ge=1)
     failed_logins_window_seconds: float = Field(default=900, gt=0)
     registration: RegistrationMode | None = None
+    registrations_per_address: int = Field(default=20, ge=1)
     password_threads: int = Field(default_factory=_password_threads, ge=1)
     password_min_length: int | None = Field(default=None, ge=1, le=_LONGEST_MIN_LENGTH)
     breached_passwords_file: Annotated[Path, AfterValidator(check_breached_passwords_file)] | None = None

@@ -1,7 +1,6 @@
 """Slows down the guessing of passwords: by e-mail and by address, or from a known device by device."""
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from datetime import timedelta
 
 from employee_api.clock import Clock
 from employee_api.errors import TooManyFailedLogins, TooManyPasswords
-from employee_api.failure_counts import Count, FailureCounts, count_key
+from employee_api.failure_counts import Count, FailureCounts, count_key, network
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
 _FIRST_WAIT = timedelta(seconds=5)
@@ -111,16 +110,3 @@ class _Slots:
 
     semaphore: asyncio.Semaphore
     users: int = 0
-
-
-def network(address: str) -> str:
-    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return address

@@ -113,8 +113,6 @@ class LoginService:
             await self._users.update_password_hash(account, new_hash)
         return account, Outcome.SUCCESS
 
-    # Users are locked before counts, in both.
-
     async def _succeed(self, attempt: _Attempt, account: Account) -> Login:
         user_id, caller = account.user.id, attempt.call.caller
         async with shared_transaction(self._engine):
@@ -131,7 +129,6 @@ class LoginService:
         return attempt.call.request.cookies[DEVICE_COOKIE]
 
     async def _record_failure(self, attempt: _Attempt, account: Account | None, outcome: Outcome) -> None:
-        async with shared_transaction(self._engine):
-            if account is not None:
-                await self._sign_ins.record(account.user.id, outcome, attempt.call.caller)
-            await self._limiter.record_failure(attempt.limited)
+        await self._limiter.record_failure(attempt.limited)
+        if account is not None:
+            await self._sign_ins.record(account.user.id, outcome, attempt.call.caller)

@@ -11,6 +11,7 @@ from employee_api.errors import (
     LastManagementUser,
     RegistrationClosed,
     TooManyPasswords,
+    TooManyRegistrations,
     UserNotFound,
     WeakPassword,
 )
@@ -21,6 +22,7 @@ from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.registration import Registration
+from employee_api.users.registration_limiter import RegistrationLimiter
 from employee_api.users.repository import NewUser, UserRepository
 from employee_api.users.schemas import RegistrationInput, UserInput, UserOutput
 
@@ -42,11 +44,18 @@ class UserEndpoints:
     """
 
     def __init__(
-        self, users: UserRepository, new_users: NewUserPreparer, registration: Registration, *, enforced: bool
+        self,
+        users: UserRepository,
+        new_users: NewUserPreparer,
+        registration: Registration,
+        registration_limiter: RegistrationLimiter | None,
+        *,
+        enforced: bool,
     ) -> None:
         self._users = users
         self._new_users = new_users
         self._registration = registration
+        self._registration_limiter = registration_limiter
         self._enforced = enforced
 
     def operations(self) -> list[Operation]:
@@ -55,6 +64,7 @@ class UserEndpoints:
                 "POST", "/api/auth/register", "Register as an employee",
                 _NEW_REGISTRATION, _CREATED, self.register, repeatable=True,
                 failures=(WeakPassword(), *_REGISTRATION_REFUSALS, EmailTaken(), TooManyPasswords()),
+                enforced_failures=(TooManyRegistrations(),),
             ),
             Endpoint(
                 "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
@@ -74,6 +84,8 @@ class UserEndpoints:
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
         invitation = call.input.invite or None
         await self._registration.check(invitation)
+        if self._registration_limiter is not None:
+            await self._registration_limiter.count(call.caller.address)
         new = await self._prepare(call)
         return _created(call, await self._registration.register(new, invitation, call.actor))
 
