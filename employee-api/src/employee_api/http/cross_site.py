@@ -94,7 +94,7 @@ class CrossSiteGuard:
             if self._policy.refused_when_off:
                 raise CrossSiteRequest
             self._authorizer.refuse(CrossSiteRequest(), operation.name)
-        # Pages can send any other type to another origin without a preflight request.
+        # Browsers send forms and plain text to another origin without a preflight request, but not JSON.
         if isinstance(operation.input, JsonBody) and _has_body(request.headers) and not _is_json(request.headers):
             self._authorizer.refuse(JsonRequired(), operation.name)
 
