@@ -162,6 +162,22 @@ async def test_an_unknown_query_parameter_is_refused_by_name(api_on_sqlite: Api,
     assert [error["field"] for error in document["errors"]] == ["mouth", "limi?"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/api/tasks/1"), ("DELETE", "/api/tasks/1"), ("POST", "/api/tasks"), ("POST", "/api/auth/logout")],
+)
+async def test_an_operation_without_parameters_refuses_any(api_on_sqlite: Api, method: str, path: str) -> None:
+    response = await api_on_sqlite.client.request(method, f"{path}?dry_run=true", json={"title": "x"})
+    assert (response.status_code, response.json()) == (400, {"error": "Unknown parameter: dry_run"})
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/auth/users"), ("POST", "/api/auth/users")])
+async def test_the_documented_operations_accept_any_query(api_on_sqlite: Api, method: str, path: str) -> None:
+    body = {"name": "Ada", "email": "ada@x", "password": "p"}
+    response = await api_on_sqlite.client.request(method, f"{path}?v=1", json=body)
+    assert response.is_success
+
+
 async def test_a_repeated_query_parameter_is_refused_by_name(api_on_sqlite: Api) -> None:
     response = await api_on_sqlite.client.get("/api/tasks?limit=1&limit=2&month=2026-01")
     assert (response.status_code, response.json()) == (400, {"error": "limit was given twice"})

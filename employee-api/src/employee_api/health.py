@@ -32,10 +32,10 @@ class Probe(OperationDescription):
 
 _HEALTH: JsonOutput[Health] = JsonOutput(Health)
 PROBES = (
-    Probe("GET", "/healthz", "Whether the process is alive", NoInput(), _HEALTH),
+    Probe("GET", "/healthz", "Whether the process is alive", NoInput(ignores_query=True), _HEALTH),
     Probe(
         "GET", "/readyz", "Whether the database answers and its migrations have run",
-        NoInput(), _HEALTH, failures=(NotReady(),),
+        NoInput(ignores_query=True), _HEALTH, failures=(NotReady(),),
     ),
 )  # fmt: skip
 

@@ -48,7 +48,7 @@ class AuthEndpoints:
         return [
             Endpoint(
                 "POST", "/api/auth/login", "Log in by e-mail and password",
-                _LoginBody(LoginInput, "Email and password required", _MAX_LOGIN_BYTES),
+                _LoginBody(LoginInput, "Email and password required", _MAX_LOGIN_BYTES, ignores_query=True),
                 JsonOutput(UserOutput), self.login,
                 headers=("Set-Cookie",),
                 failures=(InvalidCredentials(), TooManyPasswords()), enforced_failures=(TooManyFailedLogins(),),

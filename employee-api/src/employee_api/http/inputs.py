@@ -1,8 +1,8 @@
 """What operations read from requests: JSON bodies and query parameters, validated by pydantic models."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import orjson
@@ -28,10 +28,20 @@ class RequestInput(ABC, Generic[InputT_co]):
         """Read and validate the input. Raises BadRequest."""
 
 
+@dataclass(frozen=True)
 class NoInput(RequestInput[None]):
+    """No body and no query parameters. A body is ignored.
+
+    Attributes:
+        ignores_query: accept any query, as the documented operations do.
+    """
+
+    ignores_query: bool = False
+
     @override
     async def read(self, request: Request) -> None:
-        return None
+        if not self.ignores_query:
+            _refuse_unknown_parameters(request, ())
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,19 @@ class ModelInput(RequestInput[ModelT]):
 
 @dataclass(frozen=True)
 class JsonBody(ModelInput[ModelT]):
-    """A JSON body of at most `max_bytes`, whatever its content type."""
+    """A JSON body of at most `max_bytes`, whatever its content type, and no query parameters.
+
+    Attributes:
+        ignores_query: accept any query, as the documented operations do.
+    """
 
     max_bytes: int = MAX_BODY_BYTES
+    ignores_query: bool = field(default=False, kw_only=True)
 
     @override
     async def read(self, request: Request) -> ModelT:
+        if not self.ignores_query:
+            _refuse_unknown_parameters(request, ())
         raw = bytearray()
         async for chunk in request.stream():
             raw += chunk
@@ -94,11 +111,15 @@ class QueryParameters(ModelInput[ModelT]):
 
     @override
     async def read(self, request: Request) -> ModelT:
+        _refuse_unknown_parameters(request, self.model.model_fields)
         names = [name for name, _ in request.query_params.multi_items()]
-        # The error names the parameter even where the operation has one text for invalid values.
-        if unknown := unknown_names(dict.fromkeys(name for name in names if name not in self.model.model_fields)):
-            raise BadRequest(f"Unknown parameter: {', '.join(violation.field for violation in unknown)}", unknown)
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             violations = [FieldViolation(name, "was given twice") for name in repeated]
             raise self.error(describe(violations), violations)
         return self.validate(dict(request.query_params))
+
+
+def _refuse_unknown_parameters(request: Request, known: Container[str]) -> None:
+    # The error names the parameter even where the operation has one text for invalid values.
+    if unknown := unknown_names(name for name in request.query_params if name not in known):
+        raise BadRequest(f"Unknown parameter: {', '.join(violation.field for violation in unknown)}", unknown)

@@ -14,10 +14,16 @@ from typing_extensions import override
 
 from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller
-from employee_api.errors import ApprovalRequired, AuthenticationRequired, IdempotencyKeyReused, ManagementRoleRequired
+from employee_api.errors import (
+    ApprovalRequired,
+    AuthenticationRequired,
+    BadRequest,
+    IdempotencyKeyReused,
+    ManagementRoleRequired,
+)
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
-from employee_api.http.inputs import ModelInput, RequestInput
+from employee_api.http.inputs import ModelInput, NoInput, RequestInput
 from employee_api.http.outputs import ResponseOutput
 from employee_api.settings import AuthMode
 
@@ -142,6 +148,8 @@ class OperationDescription(ABC):
         failures = list(self.failures)
         if isinstance(self.input, ModelInput):
             failures.insert(0, self.input.error())
+        elif isinstance(self.input, NoInput) and not self.input.ignores_query:
+            failures.insert(0, BadRequest())
         failures += [IdempotencyKeyReused()] if self.repeatable else []
         if self.access is Access.SELF or (enforced and self.access is not Access.OPEN):
             failures.append(AuthenticationRequired())

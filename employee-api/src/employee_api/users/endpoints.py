@@ -28,8 +28,8 @@ from employee_api.users.schemas import RegistrationInput, UserInput, UserOutput
 
 _USERS = "/api/auth/users"
 _REQUIRED = "Name, email and password required"
-_NEW_USER = JsonBody(UserInput, error_text=_REQUIRED)
-_NEW_REGISTRATION = JsonBody(RegistrationInput, error_text=_REQUIRED)
+_NEW_USER = JsonBody(UserInput, error_text=_REQUIRED, ignores_query=True)
+_NEW_REGISTRATION = JsonBody(RegistrationInput, error_text=_REQUIRED, ignores_query=True)
 _REGISTRATION_REFUSALS = (RegistrationClosed(), InvitationRequired(), InvalidInvitation())
 _CREATED = JsonOutput(UserOutput, HTTPStatus.CREATED)
 
@@ -67,8 +67,8 @@ class UserEndpoints:
                 enforced_failures=(TooManyRegistrations(),),
             ),
             Endpoint(
-                "GET", _USERS, "List all employees", NoInput(), JsonOutput(list[UserOutput]), self.list_users,
-                access=Access.SESSION,
+                "GET", _USERS, "List all employees",
+                NoInput(ignores_query=True), JsonOutput(list[UserOutput]), self.list_users, access=Access.SESSION,
             ),
             Endpoint(
                 "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user, repeatable=True,
@@ -76,7 +76,7 @@ class UserEndpoints:
             ),
             Endpoint(
                 "DELETE", f"{_USERS}/{{id}}", "Delete an employee and remove them from all tasks",
-                NoInput(), JsonOutput(Deleted), self.delete_user,
+                NoInput(ignores_query=True), JsonOutput(Deleted), self.delete_user,
                 access=Access.MANAGEMENT, failures=(UserNotFound(),), enforced_failures=(LastManagementUser(),),
             ),
         ]  # fmt: skip
