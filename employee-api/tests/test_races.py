@@ -96,3 +96,31 @@ async def test_a_deleted_user_is_removed_from_a_task_that_is_assigned_meanwhile(
             await wait_until_blocked(api, [deleting])
         assert (await deleting).status_code == 200
         assert (await api.client.get(f"/api/tasks/{task['id']}")).json()["assignee_id"] is None
+
+
+async def test_several_tasks_are_locked_in_the_order_of_their_ids(start_api_on_postgres: StartApi) -> None:
+    async with start_api_on_postgres() as api:
+        ids = [(await api.add_task())["id"]]
+        while ids[-1] >= ids[0]:  # until the order in which they are stored is another one
+            ids.append((await api.add_task())["id"])
+        async with holding_locks(api, "SELECT * FROM tasks ORDER BY id LIMIT 1 FOR UPDATE"):
+            body = {"task_ids": [max(ids), min(ids)], "assignee_id": None}
+            assigning = asyncio.create_task(api.client.post("/api/tasks/assign", json=body))
+            await wait_until_blocked(api, [assigning])
+            # Fails if it has locked the other one already.
+            async with holding_locks(api, "SELECT * FROM tasks ORDER BY id DESC LIMIT 1 FOR UPDATE NOWAIT"):
+                pass
+        assert (await assigning).status_code == 200
+
+
+async def test_deleting_a_user_waits_for_changes_to_tasks_with_their_comments(start_api_on_postgres: StartApi) -> None:
+    # Otherwise it could deadlock with the deletion of a task: each would wait for a comment that the other has locked.
+    async with start_api_on_postgres() as api:
+        user, task = await api.add_user(), await api.add_task()
+        await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": user["id"]})
+        async with holding_locks(api, "SELECT * FROM tasks FOR UPDATE"):
+            deleting = asyncio.create_task(api.client.delete(f"/api/auth/users/{user['id']}"))
+            await wait_until_blocked(api, [deleting])
+        assert (await deleting).status_code == 200
+        assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task
+        assert [item["action"] for item in await api.activities()] == ["deleted", "commented", "created", "created"]

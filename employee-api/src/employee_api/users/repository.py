@@ -15,7 +15,7 @@ from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
 from employee_api.database import transaction
 from employee_api.errors import EmailTaken
-from employee_api.models import Task, User
+from employee_api.models import Comment, Task, User
 from employee_api.users.locks import lock_user
 from employee_api.users.rules import avatar, email_key, pick_color
 from employee_api.users.schemas import UserOutput
@@ -135,7 +135,9 @@ async def _detach_from_tasks(
     """Clear the user from every task, and record an activity for each."""
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
-    affected = select(*fields).where(or_(assigned, reported)).order_by(col(Task.id)).with_for_update()
+    # The database clears the author of comments, which the deletion of a task deletes: both lock the task first.
+    commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
+    affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(affected)).mappings().all()
     await connection.execute(
         update(Task)
@@ -146,7 +148,8 @@ async def _detach_from_tasks(
             updated_at=now,
         )
     )
-    await record(connection, actor, "updated", [_detached(task, user_id) for task in tasks], now)
+    cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
+    await record(connection, actor, "updated", [_detached(task, user_id) for task in cleared], now)
 
 
 def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
