@@ -14,6 +14,8 @@ from employee_api.auth.devices import DeviceRepository
 from employee_api.auth.endpoints import AuthEndpoints
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.logins import LoginService
+from employee_api.auth.password_confirmation import PasswordConfirmation
+from employee_api.auth.password_endpoints import PasswordEndpoints
 from employee_api.auth.sessions import SessionRepository
 from employee_api.auth.sign_ins import SignInRepository
 from employee_api.breached_passwords import BreachedPasswords
@@ -36,6 +38,7 @@ from employee_api.users.endpoints import UserEndpoints
 from employee_api.users.invitation_endpoints import InvitationEndpoints
 from employee_api.users.invitations import InvitationRepository
 from employee_api.users.new_users import NewUserPreparer
+from employee_api.users.password_changes import PasswordChangeRepository
 from employee_api.users.password_policy import PasswordPolicy
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import Registration
@@ -61,26 +64,39 @@ def build(
     new_users = NewUserPreparer(password_hasher, password_policy(settings))
     registration = Registration(engine, clock, users, authorizer, settings.registration)
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
-    limiter = RegistrationLimiter(counts, clock, authorizer, per_address=settings.registrations_per_address)
-    sign_ins = SignInRepository(engine, clock)
+    registration_limiter = RegistrationLimiter(
+        counts, clock, authorizer, per_address=settings.registrations_per_address
+    )
+    limiter = _login_limiter(settings, counts, clock)
+    sign_ins, devices = SignInRepository(engine, clock), DeviceRepository(engine, clock)
     logins = LoginService(
         engine=engine,
         users=users,
         password_hasher=password_hasher,
         sessions=sessions,
-        devices=DeviceRepository(engine, clock),
+        devices=devices,
         sign_ins=sign_ins,
         authorizer=authorizer,
-        limiter=_login_limiter(settings, counts, clock),
+        limiter=limiter,
     )
+    confirmation = PasswordConfirmation(
+        engine=engine,
+        password_hasher=password_hasher,
+        devices=devices,
+        sign_ins=sign_ins,
+        authorizer=authorizer,
+        limiter=limiter,
+    )
+    password_changes = PasswordChangeRepository(engine, clock, enforced=authorizer.enforced)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *AuthEndpoints(logins, sessions, sign_ins, settings.auth_mode).operations(),
+        *PasswordEndpoints(users, password_changes, confirmation, new_users).operations(),
         *UserEndpoints(
             users,
             new_users,
             registration,
-            None if settings.auth_mode is AuthMode.OFF else limiter,
+            None if settings.auth_mode is AuthMode.OFF else registration_limiter,
             enforced=authorizer.enforced,
         ).operations(),
         *InvitationEndpoints(InvitationRepository(engine, clock), registration).operations(),

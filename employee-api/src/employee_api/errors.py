@@ -28,8 +28,10 @@ class BadRequest(InvalidArgument):
 class WeakPassword(BadRequest):
     """The policy does not allow the password."""
 
-    def __init__(self, rule: str = "is too short, too long or known from a data breach") -> None:
-        super().__init__(f"Password {rule}", [FieldViolation("password", rule)])
+    def __init__(
+        self, rule: str = "is too short, too long or known from a data breach", field: str = "password"
+    ) -> None:
+        super().__init__(f"Password {rule}", [FieldViolation(field, rule)])
 
 
 class UnknownAssignee(BadRequest):
@@ -131,6 +133,20 @@ class NotTheAuthor(DomainError):
 
     def __init__(self) -> None:
         super().__init__("Only its author may do this")
+
+
+class WrongPassword(DomainError):
+    """The current password is wrong. It is no 401: the session is valid."""
+
+    def __init__(self) -> None:
+        super().__init__("Current password is wrong")
+
+
+class InvalidPasswordReset(DomainError):
+    """The token never existed, was used or replaced, has expired, or its creator may no longer allow this."""
+
+    def __init__(self) -> None:
+        super().__init__("Password reset is invalid or used")
 
 
 class RegistrationClosed(DomainError):
@@ -290,6 +306,8 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     JsonRequired: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
     NotTheAuthor: HTTPStatus.FORBIDDEN,
+    WrongPassword: HTTPStatus.FORBIDDEN,
+    InvalidPasswordReset: HTTPStatus.FORBIDDEN,
     RegistrationClosed: HTTPStatus.FORBIDDEN,
     InvitationRequired: HTTPStatus.FORBIDDEN,
     InvalidInvitation: HTTPStatus.FORBIDDEN,

@@ -1,7 +1,7 @@
 """Logins by password: limited and recorded unless `AUTH_MODE` is `off`."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -111,11 +111,15 @@ class LoginService:
             return account, Outcome.DEACTIVATED
         if new_hash is not None:
             await self._users.update_password_hash(account, new_hash)
+            account = replace(account, password_hash=new_hash)
         return account, Outcome.SUCCESS
 
     async def _succeed(self, attempt: _Attempt, account: Account) -> Login:
         user_id, caller = account.user.id, attempt.call.caller
         async with shared_transaction(self._engine):
+            # A session must not outlive the change of the password with which it began.
+            if not await self._users.lock_unchanged(account):
+                raise InvalidCredentials
             session_token = await self._sessions.create(user_id, caller)
             device_token = await self._remember_device(attempt, account)
             await self._sign_ins.record(user_id, Outcome.SUCCESS, caller)

@@ -4,8 +4,8 @@ import uuid
 
 from pydantic import Field
 
-from employee_api.fields import NonEmptyText, Timestamp
-from employee_api.schemas import Input, Output
+from employee_api.fields import NewPassword, NonEmptyText, Timestamp
+from employee_api.schemas import Input, Output, StrictInput
 
 
 class LoginInput(Input):
@@ -30,3 +30,17 @@ class SignInPage(Output):
 
     items: list[SignInOutput]
     next: str | None = Field(description="The `cursor` of the next page; null on the last page")
+
+
+class PasswordChangeInput(StrictInput):
+    """A new password for oneself."""
+
+    current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
+    new_password: NewPassword = Field(repr=False)
+
+
+class PasswordResetInput(StrictInput):
+    """A new password, by the token of a reset."""
+
+    token: NonEmptyText = Field(repr=False)
+    password: NewPassword = Field(repr=False)

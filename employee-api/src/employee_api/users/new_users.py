@@ -17,7 +17,7 @@ class NewUserPreparer:
         password_hash = await self.hash(new.password)
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
-    async def hash(self, password: str) -> str:
-        """Hash a password that a user has chosen. Raises WeakPassword, TooManyPasswords."""
-        await self._policy.check(password)
+    async def hash(self, password: str, field: str = "password") -> str:
+        """Hash a password that a user has chosen in this field. Raises WeakPassword, TooManyPasswords."""
+        await self._policy.check(password, field)
         return await self._password_hasher.hash(password)

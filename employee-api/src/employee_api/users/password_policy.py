@@ -20,12 +20,12 @@ class PasswordPolicy:
         self._min_length = min_length
         self._breached = breached
 
-    async def check(self, password: str) -> None:
-        """Raise WeakPassword if users may not choose the password."""
+    async def check(self, password: str, field: str) -> None:
+        """Raise WeakPassword, which names the field, if users may not choose the password."""
         normalized = normalize_password(password)
         if len(normalized) < self._min_length:
-            raise WeakPassword(f"must have at least {self._min_length} characters")
+            raise WeakPassword(f"must have at least {self._min_length} characters", field)
         if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization can lengthen it
-            raise WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters")
+            raise WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
         if self._breached is not None and await asyncio.to_thread(self._breached.contains, normalized):
-            raise WeakPassword("is known from a data breach")
+            raise WeakPassword("is known from a data breach", field)

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import RowMapping, case, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, case, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
@@ -62,9 +62,14 @@ class UserRepository:
 
     async def find_account(self, email: str) -> Account | None:
         """Return the account with this e-mail, compared by `email_key`."""
-        query = select(*_COLUMNS, col(User.password_hash), col(User.deactivated_at)).where(
-            col(User.email_key) == email_key(email)
-        )
+        return await self._find_account(col(User.email_key) == email_key(email))
+
+    async def find_own_account(self, user_id: uuid.UUID) -> Account | None:
+        """Return the account of a user."""
+        return await self._find_account(col(User.id) == user_id)
+
+    async def _find_account(self, condition: ColumnElement[bool]) -> Account | None:
+        query = select(*_COLUMNS, col(User.password_hash), col(User.deactivated_at)).where(condition)
         async with self._reads.connect() as connection:
             row = (await connection.execute(query)).mappings().first()
         if row is None:
@@ -76,6 +81,13 @@ class UserRepository:
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         async with transaction(self._engine) as connection:
             await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
+
+    async def lock_unchanged(self, account: Account) -> bool:
+        """Return whether the account is active and has the same password, and keep it so until the transaction ends."""
+        same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
+        query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
+        async with transaction(self._engine) as connection:
+            return (await connection.execute(query)).first() is not None
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
         """Create a user and return them. Raises EmailTaken."""

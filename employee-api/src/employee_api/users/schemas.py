@@ -87,3 +87,11 @@ class CreatedInvitation(InvitationOutput):
     """A new invitation. Its token is not shown again."""
 
     token: str = Field(repr=False)
+
+
+class CreatedPasswordReset(Output):
+    """Permission to set a user's password once. Its token is not shown again."""
+
+    user_id: uuid.UUID
+    token: str = Field(repr=False)
+    expires_at: Timestamp
