@@ -1,0 +1,99 @@
+"""A typed client that is generated from /openapi.json: it works, and programs that use it are type-checked."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from shop_testkit.employee_api import LOCAL, PASSWORD, StartApi, serving
+
+CONFIGURATION = "{package_name_override: employee_client, post_hooks: []}"
+PROGRAM = """
+import os
+from employee_client import AuthenticatedClient, Client
+from employee_client.api.auth import login
+from employee_client.api.tasks import add_task, change_task, get_task, list_tasks
+from employee_client.models import Error, LoginInput, Status, TaskInput, TaskOutput, TaskPage, TaskPatch, UserOutput
+
+address = os.environ["ADDRESS"]
+signed_in = login.sync_detailed(
+    client=Client(address), body=LoginInput(email="grace@example.com", password=os.environ["PASSWORD"])
+)
+assert isinstance(signed_in.parsed, UserOutput)
+token = signed_in.headers["set-cookie"].partition("=")[2].partition(";")[0]
+
+with AuthenticatedClient(address, token) as client:
+    added = add_task.sync_detailed(client=client, body=TaskInput("Water the plants", status=Status.IN_PROGRESS))
+    assert isinstance(added.parsed, TaskOutput)
+    task_id, tag = str(added.parsed.id), added.headers["etag"]
+    done = change_task.sync(task_id, client=client, body=TaskPatch(status=Status.DONE), if_match=tag)
+    assert isinstance(done, TaskOutput) and done.status is Status.DONE
+    outdated = change_task.sync(task_id, client=client, body=TaskPatch(status=Status.TODO), if_match=tag)
+    assert isinstance(outdated, Error) and outdated.error == "Changed since it was read"
+    page = list_tasks.sync(client=client, status=Status.DONE, limit=1)
+    assert isinstance(page, TaskPage) and [each.title for each in page.items] == ["Water the plants"]
+    missing = get_task.sync(signed_in.parsed.id.hex, client=client)
+    assert isinstance(missing, Error) and missing.error == "Task not found"
+"""
+WRONG_PROGRAM = """
+from employee_client.models import Status, TaskInput, TaskOutput
+
+def mistakes(task: TaskOutput) -> None:
+    TaskInput(titel="Water the plants")
+    TaskInput(title="Water the plants", status="done")
+    assert task.status is not Status.DOING
+"""
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_a_generated_client_works(start_api_on_sqlite: StartApi, tmp_path: Path, mode: str) -> None:
+    async with serving(start_api_on_sqlite(auth_mode=mode, registration="open", **LOCAL)) as (api, address):
+        grace = {"name": "Grace Hopper", "email": "grace@example.com", "password": PASSWORD}
+        (await api.client.post("/api/auth/register", json=grace)).raise_for_status()
+        async with api.engine.begin() as connection:
+            await connection.exec_driver_sql("UPDATE users SET approved = TRUE")
+        await generate(tmp_path, (await api.client.get("/openapi.json")).text)
+        environment = {"PYTHONPATH": str(tmp_path), "ADDRESS": address, "PASSWORD": PASSWORD}
+        assert await run(tmp_path, "python", "-c", PROGRAM, environment=environment) == (0, "")
+
+
+async def test_programs_that_use_a_generated_client_are_type_checked(
+    start_api_on_sqlite: StartApi, tmp_path: Path
+) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        await generate(tmp_path, (await api.client.get("/openapi.json")).text)
+    (tmp_path / "right.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG_PROGRAM)
+    _, output = await run(tmp_path, "mypy", "--strict", "--no-error-summary", "right.py", "wrong.py")
+    assert {line.partition(": error")[0] for line in output.splitlines()} == {"wrong.py:5", "wrong.py:6", "wrong.py:7"}
+
+
+async def generate(folder: Path, document: str) -> None:
+    """Generate the package `employee_client` from the document; fail if the generator warns of something."""
+    (folder / "openapi.json").write_text(document)
+    (folder / "configuration.yml").write_text(CONFIGURATION)
+    files = ["--path", "openapi.json", "--config", "configuration.yml", "--output-path", "employee_client"]
+    status, output = await run(
+        folder, "openapi-python-client", "generate", "--meta", "none", *files, "--fail-on-warning"
+    )
+    assert status == 0, output
+
+
+async def run(
+    folder: Path, program: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a program of the development environment; return its status and what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name(program),
+        *arguments,
+        cwd=folder,
+        env=os.environ | (environment or {}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
