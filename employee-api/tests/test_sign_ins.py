@@ -3,11 +3,13 @@ from typing import Any
 
 import pytest
 import structlog
+from opentelemetry.trace import SpanKind
 from sqlalchemy import func, select
 
 from chassis import logging as chassis_logging
 from employee_api.models import SignIn
 from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_testkit.serving import Recorded
 
 USER_AGENT = "Firefox"
 
@@ -23,7 +25,7 @@ async def log_in(api: Api, password: str = PASSWORD, email: str = "ada@x") -> in
     return (await api.client.post("/api/auth/login", json=credentials, headers={"user-agent": USER_AGENT})).status_code
 
 
-async def recorded(api: Api) -> list[tuple[Any, ...]]:
+async def attempts(api: Api) -> list[tuple[Any, ...]]:
     """Return outcomes, addresses and user agents, oldest first."""
     query = select(SignIn.outcome, SignIn.address, SignIn.user_agent).order_by(SignIn.created_at)  # type: ignore[call-overload]
     async with api.engine.connect() as connection:
@@ -35,7 +37,7 @@ async def test_attempts_are_recorded_with_outcome_address_and_user_agent(start_a
     await add_user(start_api)
     async with start_api(auth_mode=mode) as api:
         assert [await log_in(api, "wrong"), await log_in(api)] == [401, 200]
-        assert await recorded(api) == [
+        assert await attempts(api) == [
             ("wrong_password", "127.0.0.1", USER_AGENT),
             ("success", "127.0.0.1", USER_AGENT),
         ]
@@ -45,13 +47,13 @@ async def test_nothing_is_recorded_when_authorization_is_off(start_api_on_sqlite
     await add_user(start_api_on_sqlite)
     async with start_api_on_sqlite() as api:
         assert [await log_in(api, "wrong"), await log_in(api)] == [401, 200]
-        assert await recorded(api) == []
+        assert await attempts(api) == []
 
 
 async def test_attempts_with_an_unknown_email_are_not_recorded(start_api: StartApi) -> None:
     async with start_api(auth_mode="enforce", failed_logins_per_email=1) as api:
         assert [await log_in(api, "wrong"), await log_in(api, "wrong")] == [401, 429]
-        assert await recorded(api) == []
+        assert await attempts(api) == []
 
 
 async def test_a_deactivated_user_gets_the_answer_to_a_wrong_password(start_api: StartApi) -> None:
@@ -65,16 +67,16 @@ async def test_a_deactivated_user_gets_the_answer_to_a_wrong_password(start_api:
         assert (right.status_code, right.content) == (wrong.status_code, wrong.content)
         assert "set-cookie" not in right.headers
         assert await log_in(api) == 429
-        assert [row[0] for row in await recorded(api)] == ["wrong_password", "deactivated", "limited"]
+        assert [row[0] for row in await attempts(api)] == ["wrong_password", "deactivated", "limited"]
 
 
-async def test_limited_attempts_are_recorded_once_in_a_quarter_of_an_hour(start_api: StartApi) -> None:
+async def test_limited_attempts_are_recorded_once_in_a_window(start_api: StartApi) -> None:
     await add_user(start_api)
-    async with start_api(auth_mode="enforce", failed_logins_per_email=1, failed_logins_window_seconds=3600) as api:
+    async with start_api(auth_mode="enforce", failed_logins_per_email=1) as api:
         assert [await log_in(api, "wrong") for _ in range(5)] == [401, 429, 429, 429, 429]
         api.clock.now += timedelta(minutes=15)
         assert [await log_in(api, "wrong") for _ in range(3)] == [401, 429, 429]
-        outcomes = [row[0] for row in await recorded(api)]
+        outcomes = [row[0] for row in await attempts(api)]
         assert outcomes == ["wrong_password", "limited", "wrong_password", "limited"]
 
 
@@ -84,7 +86,7 @@ async def test_attempts_are_deleted_after_90_days(start_api: StartApi) -> None:
         await log_in(api, "wrong")
         api.clock.now += timedelta(days=90)
         await log_in(api)
-        assert [row[0] for row in await recorded(api)] == ["success"]
+        assert [row[0] for row in await attempts(api)] == ["success"]
 
 
 async def test_users_list_the_attempts_to_sign_in_to_their_own_account(start_api: StartApi) -> None:
@@ -146,7 +148,7 @@ async def test_the_address_is_that_which_a_trusted_proxy_reports(start_api_on_sq
             api.client.headers["x-forwarded-for"] = client
             statuses.append(await log_in(api, "wrong"))
         assert statuses == [401, 429, 401]
-        assert [row[1] for row in await recorded(api)] == ["198.51.100.7", "198.51.100.7", "198.51.100.8"]
+        assert [row[1] for row in await attempts(api)] == ["198.51.100.7", "198.51.100.7", "198.51.100.8"]
 
 
 async def test_clients_can_not_choose_the_address_for_which_failed_logins_count(start_api_on_sqlite: StartApi) -> None:
@@ -170,3 +172,20 @@ async def test_log_lines_of_a_request_have_the_user_and_the_clients_address(star
     requests = [line for line in lines if line["event"] == "request"]
     assert [line.get("user.id") for line in requests] == [None, user_id, user_id, None]
     assert {line["client.address"] for line in requests} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("limit", [1, 9])
+async def test_a_failed_login_makes_the_same_statements_whether_the_email_is_known(
+    start_api: StartApi, recorded: Recorded, limit: int
+) -> None:
+    await add_user(start_api)
+    enforced: dict[str, Any] = {"auth_mode": "enforce", "failed_logins_per_email": limit}
+    async with start_api(telemetry=recorded.telemetry, **enforced) as api:
+        statements = []
+        for email in ("ada@x", "nobody@x"):
+            recorded.exporter.clear()
+            await log_in(api, "wrong", email)
+            await log_in(api, "wrong", email)
+            statements.append([span.name for span in recorded.spans() if span.kind is SpanKind.CLIENT])
+        assert statements[0] == statements[1]
+        assert "INSERT sign_ins" in statements[0]

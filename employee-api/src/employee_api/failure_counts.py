@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import shared_transaction, transaction
 from employee_api.models import FailureCount
 
 
@@ -49,11 +49,7 @@ class FailureCounts:
             return {row[0]: Count(*row[1:]) for row in await connection.execute(query)}
 
     async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
-        """Count a failure for each key, return the new counts, and delete the counts of ended windows.
-
-        Call it before the request changes anything: it has a transaction of its own, because a failure counts even if
-        all changes of the request are rolled back.
-        """
+        """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
         now = self._clock()
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
@@ -69,10 +65,18 @@ class FailureCounts:
         # Those that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         returned = (col(FailureCount.key_hash), failures, begun_at, col(FailureCount.last_at))
-        async with self._engine.begin() as connection:
+        async with transaction(self._engine) as connection:
             counts = {row[0]: Count(*row[1:]) for row in await connection.execute(add.returning(*returned))}
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
         return counts
+
+    async def add_apart(self, key: bytes) -> Count:
+        """Count a failure that counts even if the changes of the request are rolled back.
+
+        Call it before the request changes anything: SQLite allows one writer at a time.
+        """
+        async with shared_transaction(self._engine):
+            return (await self.add([key]))[key]
 
     async def reset(self, keys: Iterable[bytes]) -> None:
         """Set the counts of these keys to zero."""

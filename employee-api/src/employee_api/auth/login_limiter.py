@@ -82,6 +82,13 @@ class LoginLimiter:
         """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
         await self._counts.reset(list(attempt.limits)[-1:])
 
+    async def is_first_refusal(self, email: str) -> bool:
+        """Return whether no attempt with this e-mail has been refused in the window, and count a refusal if so."""
+        key = count_key("refusal", email)
+        if await self._counts.read([key]):
+            return False
+        return (await self._counts.add([key]))[key].failures == 1
+
     def _wait(self, count: Count, limit: int) -> timedelta:
         if count.failures < limit:
             return timedelta(0)

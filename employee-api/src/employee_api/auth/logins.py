@@ -3,7 +3,6 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from employee_api.access import DEVICE_COOKIE
@@ -85,18 +84,15 @@ class LoginService:
             await self._refuse_exceeded(attempt)
             queue = HashingQueue.LOGIN if device is None else HashingQueue.KNOWN_DEVICE
             account, outcome = await self._verify(call, queue)
-            try:
-                if account is not None and outcome is Outcome.SUCCESS:
-                    return await self._succeed(attempt, account)
-                await self._record_failure(attempt, account, outcome)
-            except IntegrityError:  # the user has been deleted meanwhile
-                pass
-        raise InvalidCredentials
+            if account is None or outcome is not Outcome.SUCCESS:
+                await self._record_failure(attempt, outcome)
+                raise InvalidCredentials
+            return await self._succeed(attempt, account)
 
     async def _refuse_exceeded(self, attempt: _Attempt) -> None:
         if exceeded := await self._limiter.exceeded(attempt.limited):
             if self._authorizer.enforced:
-                await self._sign_ins.record_limited(attempt.email, attempt.call.caller)
+                await self._record_refusal(attempt)
             self._authorizer.refuse(exceeded, "login")
 
     async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> tuple[Account | None, Outcome]:
@@ -114,15 +110,17 @@ class LoginService:
             account = replace(account, password_hash=new_hash)
         return account, Outcome.SUCCESS
 
+    # Users are locked before counts.
+
     async def _succeed(self, attempt: _Attempt, account: Account) -> Login:
-        user_id, caller = account.user.id, attempt.call.caller
+        caller = attempt.call.caller
         async with shared_transaction(self._engine):
             # A session must not outlive the change of the password with which it began.
             if not await self._users.lock_unchanged(account):
                 raise InvalidCredentials
-            session_token = await self._sessions.create(user_id, caller)
+            session_token = await self._sessions.create(account.user.id, caller)
             device_token = await self._remember_device(attempt, account)
-            await self._sign_ins.record(user_id, Outcome.SUCCESS, caller)
+            await self._sign_ins.record(attempt.email, Outcome.SUCCESS, caller)
             await self._limiter.record_success(attempt.limited)
         return Login(account, session_token, device_token)
 
@@ -132,7 +130,13 @@ class LoginService:
         await self._devices.use(attempt.device)
         return attempt.call.request.cookies[DEVICE_COOKIE]
 
-    async def _record_failure(self, attempt: _Attempt, account: Account | None, outcome: Outcome) -> None:
-        await self._limiter.record_failure(attempt.limited)
-        if account is not None:
-            await self._sign_ins.record(account.user.id, outcome, attempt.call.caller)
+    async def _record_failure(self, attempt: _Attempt, outcome: Outcome) -> None:
+        async with shared_transaction(self._engine):
+            await self._sign_ins.record(attempt.email, outcome, attempt.call.caller)
+            await self._limiter.record_failure(attempt.limited)
+
+    async def _record_refusal(self, attempt: _Attempt) -> None:
+        """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""
+        async with shared_transaction(self._engine):
+            if await self._limiter.is_first_refusal(attempt.email):
+                await self._sign_ins.record(attempt.email, Outcome.LIMITED, attempt.call.caller)

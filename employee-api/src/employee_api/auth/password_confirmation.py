@@ -53,7 +53,7 @@ class PasswordConfirmation:
             correct, _ = await call.while_connected(verification)
             if not correct:
                 async with shared_transaction(self._engine):
-                    await self._sign_ins.record(account.user.id, Outcome.WRONG_PASSWORD, call.caller)
+                    await self._sign_ins.record(email, Outcome.WRONG_PASSWORD, call.caller)
                     await self._limiter.record_failure(attempt)
                 raise WrongPassword
             await self._limiter.record_success(attempt)

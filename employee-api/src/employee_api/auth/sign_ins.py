@@ -4,7 +4,7 @@ import uuid
 from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, exists, insert, literal, select
+from sqlalchemy import delete, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import SQLModel, col
 
@@ -19,8 +19,6 @@ from employee_api.pagination import PageQuery, fetch_page
 _COLUMNS = [getattr(SignIn, name) for name in SignInOutput.model_fields]
 _TABLE = SQLModel.metadata.tables["sign_ins"]
 _RETENTION = timedelta(days=90)
-# An attacker must not fill the table with attempts that are refused without any work.
-_LIMITED_INTERVAL = timedelta(minutes=15)
 
 
 class Outcome(StrEnum):
@@ -40,27 +38,24 @@ class SignInRepository:
         self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock
 
-    async def record(self, user_id: uuid.UUID, outcome: Outcome, caller: Caller) -> None:
-        """Record an attempt, and delete those that are too old."""
-        now = self._clock()
-        row = _row(outcome, caller) | {"user_id": user_id, "created_at": now}
-        async with transaction(self._engine) as connection:
-            await connection.execute(insert(SignIn).values(row))
-            await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
+    async def record(self, email_key: str, outcome: Outcome, caller: Caller) -> None:
+        """Record an attempt if a user has this e-mail, and delete those that are too old.
 
-    async def record_limited(self, email_key: str, caller: Caller) -> None:
-        """Record that an attempt was refused because of its number: once in 15 minutes for an account."""
+        It takes as long if no user has it: response times must not reveal which e-mails are registered.
+        """
         now = self._clock()
-        row = _row(Outcome.LIMITED, caller) | {"created_at": now}
-        recent = exists().where(
-            col(SignIn.user_id) == col(User.id),
-            col(SignIn.outcome) == Outcome.LIMITED,
-            col(SignIn.created_at) > now - _LIMITED_INTERVAL,
-        )
+        row = {
+            "id": uuid.uuid4(),
+            "outcome": outcome,
+            "address": caller.address,
+            "user_agent": caller.user_agent,
+            "created_at": now,
+        }
         values = [literal(value, _TABLE.c[name].type) for name, value in row.items()]
-        attempt = select(*values, col(User.id)).where(col(User.email_key) == email_key, ~recent)
+        attempt = select(*values, col(User.id)).where(col(User.email_key) == email_key)
         async with transaction(self._engine) as connection:
             await connection.execute(insert(SignIn).from_select([*row, "user_id"], attempt))
+            await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
 
     async def search(self, user_id: uuid.UUID, page: PageQuery) -> SignInPage:
         """Return a page of a user's attempts. Raises UserNotFound."""
@@ -70,7 +65,3 @@ class SignInRepository:
         own = select(*_COLUMNS).where(col(SignIn.user_id) == user_id)
         found = await fetch_page(self._reads, own, SignIn, page)
         return SignInPage.model_validate({"items": found.rows, "next": found.next})
-
-
-def _row(outcome: Outcome, caller: Caller) -> dict[str, object]:
-    return {"id": uuid.uuid4(), "outcome": outcome, "address": caller.address, "user_agent": caller.user_agent}

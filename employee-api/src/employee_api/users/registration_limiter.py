@@ -21,7 +21,7 @@ class RegistrationLimiter:
         count = (await self._counts.read([key])).get(key)
         if count is None or count.failures < self._per_address:
             # Concurrent attempts get distinct counts.
-            count = (await self._counts.add([key]))[key]
+            count = await self._counts.add_apart(key)
             if count.failures <= self._per_address:
                 return
         wait = count.begun_at + self._counts.window - self._clock()
