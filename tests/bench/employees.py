@@ -1,4 +1,4 @@
-"""The employee API on PostgreSQL: an export of a million rows compared with `psql`, and reads during a flood of logins.
+"""The employee API on PostgreSQL: exports of a million rows compared with `psql`, reads beside logins or slow clients.
 
 `python tests/bench employees` runs it alone. It starts its own PostgreSQL and the API as processes.
 """
@@ -38,6 +38,10 @@ LOGINS_A_SECOND = 40
 LISTS_A_SECOND = 25
 PHASE_SECONDS = 8
 PHASE_ROUNDS = 2
+SLOW_CONNECTIONS = 1000
+# The slow connections send a byte so often, and are not to be refused or closed while they are measured.
+SLOW_INTERVAL_SECONDS = 2
+LIMITS = {"MAX_CONNECTIONS": "1200", "HEADER_TIMEOUT_SECONDS": "60"}
 PASSWORD = "correct horse"
 
 _FILL = """
@@ -80,7 +84,7 @@ async def postgres(folder: Path) -> AsyncIterator[str]:
 @contextmanager
 def api(url: str, folder: Path) -> Iterator[Server]:
     """Run the API on that database."""
-    environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"}
+    environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"} | LIMITS
     log = folder / "api.log"
     with log.open("wb") as out:
         running = subprocess.Popen([sys.executable, "-m", "employee_api"], env=environment, stdout=out)
@@ -193,6 +197,42 @@ async def beside_logins(server: Server) -> Figures:
     }
 
 
+async def beside_slow_connections(server: Server) -> Figures:
+    """Return the latency of listing users, alone and while many connections send a byte now and then."""
+    async with connections(server, 4) as listing:
+        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        async with slow_connections(server):
+            busy = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+    return {
+        **percentiles("list_alone", quiet),
+        **percentiles("list_beside_slow", busy),
+        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
+    }
+
+
+@asynccontextmanager
+async def slow_connections(server: Server) -> AsyncIterator[None]:
+    """Open connections whose requests never end, and send a byte on each at a fixed interval."""
+    opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(SLOW_CONNECTIONS)]
+
+    async def trickle() -> None:
+        for _, writer in opened:
+            writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
+        while True:
+            for _, writer in opened:
+                writer.write(b"x")
+                await asyncio.sleep(SLOW_INTERVAL_SECONDS / SLOW_CONNECTIONS)
+
+    trickling = asyncio.create_task(trickle())
+    try:
+        yield
+    finally:
+        trickling.cancel()
+        for _, writer in opened:
+            writer.close()
+
+
 async def export_beside_psql(url: str, server: Server) -> Figures:
     seconds = await asyncio.to_thread(psql_copy, url)
     figures = await asyncio.to_thread(export, server)
@@ -211,10 +251,12 @@ async def measure() -> Rows:
         async with postgres(folder) as url:
             with api(url, folder) as server:
                 logins = await interleaved({"": partial(beside_logins, server)}, PHASE_ROUNDS)
+                slow = await interleaved({"": partial(beside_slow_connections, server)}, PHASE_ROUNDS)
                 export(server)
                 exports = await interleaved({"": partial(export_beside_psql, url, server)}, EXPORT_ROUNDS)
     titles = {
         f"{USERS} users beside {LOGINS_A_SECOND} logins/s": row(logins[""]),
+        f"{USERS} users beside {SLOW_CONNECTIONS:,} slow connections": row(slow[""]),
         f"export of {ROWS:,} rows": row(exports[""]),
     }
     return {f"{title}: {name}": {"figure": spread} for title, found in titles.items() for name, spread in found.items()}

@@ -42,9 +42,9 @@ _LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be 
 
 
 def _password_threads() -> int:
-    """Return the number of cores, limited because each hash takes 19 MiB while it is computed."""
+    """Return one less than the number of cores: one is for everything else. Each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MAX_PASSWORD_THREADS)
+    return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
 
 class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
