@@ -1,46 +1,13 @@
 """Accounts: reading and changing them, deactivation, and the last user with a management role."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
 
-from employee_api.access import SESSION_COOKIE
+from shop_testkit.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
 from shop_testkit.employee_api import PASSWORD, Api, StartApi
 
-MODES = ("off", "observe", "enforce")
 USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
-NO_SESSION = (401, {"error": "Authentication required"})
-
-
-async def log_in(api: Api, email: str) -> dict[str, str]:
-    """Log in and return the session as a header."""
-    response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
-    assert response.status_code == 200, response.text
-    api.client.cookies.clear()
-    token = response.cookies.get(SESSION_COOKIE)
-    return {"authorization": f"Bearer {token}"} if token else {}
-
-
-@asynccontextmanager
-async def started_with(start_api: StartApi, mode: str, *roles: str) -> AsyncIterator[tuple[Api, list[dict[str, Any]]]]:
-    """Start an API with users of these roles; its client has a session of the first, if the mode has sessions."""
-    async with start_api() as api:
-        users = [await api.add_user(f"User {number}", f"{number}@x", role=role) for number, role in enumerate(roles)]
-    async with start_api(auth_mode=mode) as api:
-        api.client.headers.update(await log_in(api, users[0]["email"]))
-        yield api, users
-
-
-def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
-    return response.status_code, response.json()
-
-
-def path(user: dict[str, Any], action: str = "") -> str:
-    return f"/api/auth/users/{user['id']}{action}"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,6 +4,7 @@ import asyncio
 import html
 import re
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -121,6 +122,8 @@ class OperationCall:
 
     def with_known_ids(self, text: str) -> str:
         """Return the path or command with ids of what exists."""
+        if "{token_id}" in self.path:  # the user with the example's id has a token with it
+            return re.sub(r"{\w+}", EXAMPLE_ID, text)
         return re.sub(
             rf"(\w+)/({EXAMPLE_ID}|{{\w+}})", lambda match: f"{match[1]}/{self.ids.get(match[1], EXAMPLE_ID)}", text
         )
@@ -129,6 +132,8 @@ class OperationCall:
         """Create first; delete last, comments before their task; then end the session."""
         if self.name == "logout":
             return 100
+        if self.method == "put":  # a new password ends the other sessions
+            return 50
         if self.method == "delete":
             return 50 - self.path.count("/")
         return -1 if "201" in self.description["responses"] else 0
@@ -157,7 +162,7 @@ def problem(call: OperationCall, status: int, body: str) -> str | None:
 
 
 def prepare_for_the_examples(sqlite_url: str) -> None:
-    """Give the registered user a management role, and add a user and a task that have the id of the examples."""
+    """Give the registered user a management role, and add a user, a task and more with the id of the examples."""
     new_id = EXAMPLE_ID.replace("-", "")
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute("UPDATE users SET role = 'ceo', approved = 1")
@@ -170,6 +175,17 @@ def prepare_for_the_examples(sqlite_url: str) -> None:
             "INSERT INTO tasks (id, title, description, status, priority, created_at, updated_at) "
             "SELECT id, 'Water', '', 'todo', 'low', created_at, created_at FROM users WHERE id = ?",
             [new_id],
+        )
+        connection.execute(
+            "INSERT INTO api_tokens (id, token_hash, user_id, name, scopes, created_at) "
+            "SELECT id, 'x', id, '', '', created_at FROM users WHERE id = ?",
+            [new_id],
+        )
+        # The id of a session is the beginning of the hash.
+        connection.execute(
+            "INSERT INTO sessions (token_hash, user_id, created_at, last_seen_at, expires_at) "
+            "SELECT ?, id, created_at, created_at, '2099-01-01 00:00:00.000000' FROM users WHERE role = 'ceo'",
+            [uuid.UUID(EXAMPLE_ID).bytes],
         )
 
 

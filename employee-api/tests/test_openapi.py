@@ -28,6 +28,7 @@ from chassis.telemetry import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
 from employee_api.health import check_database
+from employee_api.http.openapi_examples import EXAMPLE_ID
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from shop_testkit.employee_api import PASSWORD, Api, StartApi, password_hasher
 
@@ -85,7 +86,11 @@ async def test_every_status_of_an_operation_is_described(
 
 @pytest.mark.parametrize(
     ("mode", "security"),
-    [("off", None), ("observe", [{}, {"session": []}, {"bearer": []}]), ("enforce", [{"session": []}, {"bearer": []}])],
+    [
+        ("off", None),
+        ("observe", [{}, {"session": []}, {"bearer": ["tasks:read"]}]),
+        ("enforce", [{"session": []}, {"bearer": ["tasks:read"]}]),
+    ],
 )
 async def test_the_credentials_that_an_operation_takes_are_described(
     start_api_on_sqlite: StartApi, mode: str, security: object
@@ -161,7 +166,7 @@ def takes_input(operation: Any) -> bool:
 
 
 def send_generated_requests(api: Target, operation: Any, generation: GenerationMode) -> None:
-    known = {name: api.ids[segment] for segment, name in re.findall(r"(\w+)/{(\w+)}", operation.path)}
+    known = {name: api.ids.get(segment, EXAMPLE_ID) for segment, name in re.findall(r"(\w+)/{(\w+)}", operation.path)}
 
     @settings(
         max_examples=8,

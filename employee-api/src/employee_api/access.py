@@ -2,7 +2,7 @@
 
 import uuid
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 MANAGEMENT_ROLES = frozenset({"ceo", "cto", "manager"})
 
@@ -11,11 +11,27 @@ SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
 
+# By it programs, and scanners for leaked secrets, recognize an API token.
+API_TOKEN_PREFIX = "shop_"  # noqa: S105 - no secret
+
+
+class Scope(StrEnum):
+    """What an API token may do at most: its user's role limits it further."""
+
+    USERS_READ = "users:read"
+    USERS_WRITE = "users:write"
+    TASKS_READ = "tasks:read"
+    TASKS_WRITE = "tasks:write"
+    ACTIVITIES_READ = "activities:read"
+    EXPORT_READ = "export:read"
+
+
 class Access(Enum):
     """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
 
     SELF is for what concerns only the caller: it requires a session in every mode, because without one it has no
-    subject. SESSION requires also that a management role has approved its user.
+    subject. SESSION requires also that a management role has approved its user. An API token is as good as a session,
+    within its scopes, except for SELF.
     """
 
     OPEN = "open"
@@ -26,11 +42,15 @@ class Access(Enum):
 
 @dataclass(frozen=True)
 class Actor:
-    """The user whose session a request carries, with their current role."""
+    """The user whose session or API token a request carries, with their current role.
+
+    `scopes` are those of the API token, and None for a session.
+    """
 
     id: uuid.UUID
     role: str
     approved: bool = True
+    scopes: frozenset[str] | None = None
 
     @property
     def manages(self) -> bool:

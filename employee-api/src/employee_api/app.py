@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 from chassis.telemetry import Telemetry
 from employee_api.activities.endpoints import ActivityEndpoints
 from employee_api.activities.repository import ActivityRepository
+from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.devices import DeviceRepository
 from employee_api.auth.endpoints import AuthEndpoints
@@ -16,8 +17,10 @@ from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.logins import LoginService
 from employee_api.auth.password_confirmation import PasswordConfirmation
 from employee_api.auth.password_endpoints import PasswordEndpoints
+from employee_api.auth.session_endpoints import SessionEndpoints
 from employee_api.auth.sessions import SessionRepository
 from employee_api.auth.sign_ins import SignInRepository
+from employee_api.auth.token_endpoints import TokenEndpoints
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.clock import Clock, utc_now
 from employee_api.exports.endpoints import ExportEndpoints
@@ -60,7 +63,8 @@ def build(
         idle=timedelta(seconds=settings.session_idle_seconds),
         absolute=timedelta(seconds=settings.session_absolute_seconds),
     )
-    authorizer = SessionAuthorizer(settings.auth_mode, sessions, telemetry)
+    api_tokens, accounts = ApiTokenRepository(engine, clock), AccountRepository(engine, clock)
+    authorizer = SessionAuthorizer(settings.auth_mode, sessions, api_tokens, telemetry)
     new_users = NewUserPreparer(password_hasher, password_policy(settings))
     registration = Registration(engine, clock, users, authorizer, settings.registration)
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
@@ -100,7 +104,9 @@ def build(
             enforced=authorizer.enforced,
         ).operations(),
         *InvitationEndpoints(InvitationRepository(engine, clock), registration).operations(),
-        *AccountEndpoints(AccountRepository(engine, clock)).operations(),
+        *AccountEndpoints(accounts).operations(),
+        *SessionEndpoints(sessions, accounts).operations(),
+        *TokenEndpoints(api_tokens, accounts).operations(),
         *TaskEndpoints(TaskRepository(engine, clock)).operations(),
         *CommentEndpoints(CommentRepository(engine, clock), authorizer).operations(),
         *ActivityEndpoints(ActivityRepository(engine)).operations(),

@@ -128,6 +128,20 @@ class ApprovalRequired(DomainError):
         super().__init__("Your account awaits approval")
 
 
+class SessionRequired(DomainError):
+    """The operation concerns the user themself, and the request has an API token."""
+
+    def __init__(self) -> None:
+        super().__init__("Log in for this: API tokens can't do it")
+
+
+class ScopeRequired(DomainError):
+    """The API token lacks the scope of the operation."""
+
+    def __init__(self, scope: str = "tasks:read") -> None:
+        super().__init__(f"The API token lacks the scope {scope}", metadata={"scope": scope})
+
+
 class NotTheAuthor(DomainError):
     """The comment is by someone else than the session's user."""
 
@@ -184,6 +198,20 @@ class InvitationNotFound(NotFound):
         super().__init__("Invitation not found")
 
 
+class SessionNotFound(NotFound):
+    """The user has no session with that id."""
+
+    def __init__(self) -> None:
+        super().__init__("Session not found")
+
+
+class TokenNotFound(NotFound):
+    """The user has no API token with that id."""
+
+    def __init__(self) -> None:
+        super().__init__("API token not found")
+
+
 class TaskNotFound(NotFound):
     """No task has that id."""
 
@@ -217,6 +245,13 @@ class LastManagementUser(FailedPrecondition):
 
     def __init__(self, change: str = "deleted") -> None:
         super().__init__(f"The last leader can't be {change}")
+
+
+class TooManyTokens(FailedPrecondition):
+    """The user has as many API tokens as one may have."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many API tokens: revoke one first")
 
 
 class TooManyFailedLogins(ResourceExhausted):
@@ -305,6 +340,8 @@ HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
     HostNotServed: HTTPStatus.MISDIRECTED_REQUEST,
     JsonRequired: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ManagementRoleRequired: HTTPStatus.FORBIDDEN,
+    SessionRequired: HTTPStatus.FORBIDDEN,
+    ScopeRequired: HTTPStatus.FORBIDDEN,
     NotTheAuthor: HTTPStatus.FORBIDDEN,
     WrongPassword: HTTPStatus.FORBIDDEN,
     InvalidPasswordReset: HTTPStatus.FORBIDDEN,

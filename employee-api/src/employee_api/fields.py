@@ -5,7 +5,7 @@ Text never contains NUL, which PostgreSQL can't store; the JSON parser rejects l
 
 import re
 import uuid
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
@@ -15,6 +15,9 @@ from employee_api.months import month_range
 
 _NO_NUL = r"^[^\x00]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.IGNORECASE
+)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
@@ -36,6 +39,7 @@ NewPassword = Annotated[
     StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL),
     Field(examples=["nine brown otters swim"]),
 ]
+TokenName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=100, pattern=_NO_NUL)]
 ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
 Role = Annotated[
     str,
@@ -101,12 +105,23 @@ def _limit_words(value: str) -> str:
     return value
 
 
+def _parse_moment(value: Any) -> datetime:
+    # pydantic alone would accept numbers, and timestamps without a time zone.
+    try:
+        if isinstance(value, str) and _MOMENT.fullmatch(value):
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise broken_rule("must be a date and time with a time zone, such as 2026-01-31T12:00:00Z")
+
+
 def _format_timestamp(timestamp: datetime) -> str:
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 Id = Annotated[uuid.UUID, BeforeValidator(_require_canonical_id)]
 CalendarDate = Annotated[date, BeforeValidator(_parse_calendar_date)]
+Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 Timestamp = Annotated[
     datetime,
     PlainSerializer(_format_timestamp, return_type=str, when_used="json"),

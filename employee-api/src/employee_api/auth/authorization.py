@@ -1,4 +1,4 @@
-"""Authorizes requests by their session, as far as `AUTH_MODE` says."""
+"""Authorizes requests by their session or API token, as far as `AUTH_MODE` says."""
 
 import uuid
 
@@ -9,23 +9,34 @@ from typing_extensions import override
 from chassis import logging, semconv
 from chassis.errors import DomainError
 from chassis.telemetry import Telemetry
-from employee_api.access import SESSION_COOKIE, Access, Actor
+from employee_api.access import API_TOKEN_PREFIX, SESSION_COOKIE, Access, Actor
+from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import ApprovalRequired, AuthenticationRequired, ManagementRoleRequired
-from employee_api.http.operations import Authorizer
+from employee_api.errors import (
+    ApprovalRequired,
+    AuthenticationRequired,
+    ManagementRoleRequired,
+    ScopeRequired,
+    SessionRequired,
+)
+from employee_api.http.operations import Authorizer, OperationDescription
 from employee_api.settings import AuthMode
 
 log = structlog.get_logger()
 
-_NEEDS_APPROVAL = frozenset({Access.SESSION, Access.MANAGEMENT})
-
 
 class SessionAuthorizer(Authorizer):
-    """Authorizes by session and role: not at all, counting refusals only, or refusing, depending on the mode."""
+    """Authorizes by session or API token, and by role.
 
-    def __init__(self, mode: AuthMode, sessions: SessionRepository, telemetry: Telemetry) -> None:
+    Depending on the mode it does nothing, only counts refusals, or refuses; SELF is refused in every mode.
+    """
+
+    def __init__(
+        self, mode: AuthMode, sessions: SessionRepository, api_tokens: ApiTokenRepository, telemetry: Telemetry
+    ) -> None:
         self.mode = mode
         self._sessions = sessions
+        self._api_tokens = api_tokens
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     @property
@@ -34,20 +45,23 @@ class SessionAuthorizer(Authorizer):
         return self.mode is AuthMode.ENFORCE
 
     @override
-    async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
-        token = None if self.mode is AuthMode.OFF else session_token(request)
-        actor = None if token is None else await self._sessions.find_actor(token)
+    async def authorize(self, request: Request, operation: OperationDescription) -> Actor | None:
+        actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
-        if access is not Access.OPEN and actor is None:
-            self.refuse(AuthenticationRequired(), operation)
-        elif access in _NEEDS_APPROVAL and actor is not None and not actor.approved:
-            self.refuse(ApprovalRequired(), operation)
-        elif access is Access.MANAGEMENT and actor is not None and not actor.manages:
-            self.refuse(ManagementRoleRequired(), operation)
-        if access is Access.SELF and actor is None:
-            raise AuthenticationRequired
+        error = _refusal(actor, operation)
+        if error is not None:
+            self.refuse(error, operation.name)
+            if operation.access is Access.SELF:
+                raise error
         return actor
+
+    async def _find_actor(self, request: Request) -> Actor | None:
+        bearer = bearer_token(request)
+        if bearer is not None and bearer.startswith(API_TOKEN_PREFIX):
+            return await self._api_tokens.find_actor(bearer)
+        token = session_token(request)
+        return None if token is None else await self._sessions.find_actor(token)
 
     @override
     def refuse(self, error: DomainError, operation: str) -> None:
@@ -71,9 +85,27 @@ def add_log_fields(user_id: uuid.UUID) -> None:
     logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
 
 
+def _refusal(actor: Actor | None, operation: OperationDescription) -> DomainError | None:
+    """Return why the actor may not run the operation."""
+    access, scope = operation.access, operation.scope
+    if access is Access.OPEN:
+        return None
+    if actor is None:
+        return AuthenticationRequired()
+    if access is Access.SELF:
+        return None if actor.scopes is None else SessionRequired()
+    if scope is not None and actor.scopes is not None and scope not in actor.scopes:
+        return ScopeRequired(scope)
+    if not actor.approved:
+        return ApprovalRequired()
+    return ManagementRoleRequired() if access is Access.MANAGEMENT and not actor.manages else None
+
+
 def session_token(request: Request) -> str | None:
     """Return the session token: a bearer token, or else the cookie."""
+    return bearer_token(request) or request.cookies.get(SESSION_COOKIE)
+
+
+def bearer_token(request: Request) -> str | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    return request.cookies.get(SESSION_COOKIE)
+    return token.strip() or None if scheme.lower() == "bearer" else None

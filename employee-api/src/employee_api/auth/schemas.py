@@ -1,11 +1,15 @@
-"""Requests and responses about authentication."""
+"""Requests and responses about authentication: logins, sessions and API tokens."""
 
 import uuid
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from employee_api.fields import NewPassword, NonEmptyText, Timestamp
+from employee_api.access import Scope
+from employee_api.fields import Moment, NewPassword, NonEmptyText, Timestamp, TokenName
 from employee_api.schemas import Input, Output, StrictInput
+
+Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 
 
 class LoginInput(Input):
@@ -44,3 +48,49 @@ class PasswordResetInput(StrictInput):
 
     token: NonEmptyText = Field(repr=False)
     password: NewPassword = Field(repr=False)
+
+
+class SessionOutput(Output):
+    """A login session that has not ended."""
+
+    id: uuid.UUID
+    created_at: Timestamp
+    last_seen_at: Timestamp
+    expires_at: Timestamp
+    address: str = Field(description="Of the login", examples=["192.0.2.7"])
+    user_agent: str = Field(description="Of the login", examples=["Mozilla/5.0 (X11; Linux x86_64)"])
+    current: bool = Field(description="Whether it is the session of this request")
+
+
+class EndedSessions(Output):
+    """How many sessions were ended."""
+
+    success: Literal[True] = True
+    ended: int
+
+
+class TokenInput(StrictInput):
+    """A new API token."""
+
+    name: TokenName = Field(description="What it is for", examples=["nightly report"])
+    scopes: Scopes = Field(description="What it may do at most, as far as its user's role allows it")
+    expires_at: Moment | None = Field(
+        default=None, description="It does not expire when omitted", examples=["2036-03-31T00:00:00Z"]
+    )
+
+
+class TokenOutput(Output):
+    """An API token, without its secret."""
+
+    id: uuid.UUID
+    name: str = Field(examples=["nightly report"])
+    scopes: list[Scope]
+    created_at: Timestamp
+    last_used_at: Timestamp | None = Field(description="At most a minute before its last use")
+    expires_at: Timestamp | None
+
+
+class NewTokenOutput(TokenOutput):
+    """A new API token with its secret, which can't be read again."""
+
+    token: str = Field(repr=False, description="Send it as `Authorization: Bearer …`", examples=["shop_…"])

@@ -38,14 +38,16 @@ _SECURITY_SCHEMES = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "The value of the cookie that a login sets, for programs",
+        "description": "An API token with the scope that the operation names, or the value of the cookie of a login",
     },
 }
 _ACCESS = {
     Access.OPEN: "Anyone may use it.",
-    Access.SELF: "Requires a session.",
-    Access.SESSION: "Requires a session.",
-    Access.MANAGEMENT: "Requires a session of a management role: `ceo`, `cto` or `manager`.",
+    Access.SELF: "Requires a session: an API token will not do.",
+    Access.SESSION: "Requires a session, or an API token with the scope `{scope}`.",
+    Access.MANAGEMENT: (
+        "Requires a session, or an API token with the scope `{scope}`, of a management role: `ceo`, `cto` or `manager`."
+    ),
 }
 
 
@@ -94,7 +96,7 @@ def _operation(operation: OperationDescription, api: _Api) -> document.Operation
     described: document.Operation = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": _access(operation.access, api.mode),
+        "description": _required_access(operation, api.mode),
         "tags": [operation.tag],
         "responses": _responses(operation, api),
     }
@@ -107,17 +109,19 @@ def _operation(operation: OperationDescription, api: _Api) -> document.Operation
             "content": {JSON: _media_type(api.schemas.of_input(operation.input.model), api)},
         }
     if api.mode is not AuthMode.OFF and operation.access is not Access.OPEN:
-        without: list[dict[str, list[str]]] = [{}] if api.mode is AuthMode.OBSERVE else []
-        described["security"] = [*without, {"session": []}, {"bearer": []}]
+        optional = api.mode is AuthMode.OBSERVE and operation.access is not Access.SELF
+        without: list[dict[str, list[str]]] = [{}] if optional else []
+        described["security"] = [*without, {"session": []}, {"bearer": [operation.scope] if operation.scope else []}]
     return described
 
 
-def _access(access: Access, mode: AuthMode) -> str:
-    if mode is AuthMode.ENFORCE or access is Access.OPEN:
-        return _ACCESS[access]
-    if access is not Access.SELF:
-        return f"{_ACCESS[access].removesuffix('.')} once `AUTH_MODE` is `enforce`."
-    return "Requires a session: there are none while `AUTH_MODE` is `off`." if mode is AuthMode.OFF else _ACCESS[access]
+def _required_access(operation: OperationDescription, mode: AuthMode) -> str:
+    text = _ACCESS[operation.access].format(scope=operation.scope)
+    if mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
+        return text
+    if operation.access is not Access.SELF:
+        return f"{text.removesuffix('.')} once `AUTH_MODE` is `enforce`."
+    return "Requires a session: there are none while `AUTH_MODE` is `off`." if mode is AuthMode.OFF else text
 
 
 def _responses(operation: OperationDescription, api: _Api) -> dict[str, document.Response]:

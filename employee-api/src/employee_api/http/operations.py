@@ -1,6 +1,7 @@
 """Declarations of operations: the routes and the API description are both made from them, so they always agree."""
 
 import asyncio
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -13,14 +14,17 @@ from starlette.responses import Response
 from typing_extensions import override
 
 from chassis.errors import DomainError
-from employee_api.access import Access, Actor, Caller
+from employee_api.access import Access, Actor, Caller, Scope
 from employee_api.errors import (
     ApprovalRequired,
     AuthenticationRequired,
     BadRequest,
     IdempotencyKeyReused,
     ManagementRoleRequired,
+    ScopeRequired,
+    SessionRequired,
 )
+from employee_api.fields import parse_id
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
 from employee_api.http.inputs import ModelInput, NoInput, RequestInput
@@ -43,8 +47,11 @@ class Authorizer(Protocol):
     def enforced(self) -> bool:
         """Whether requests are refused, not only counted."""
 
-    async def authorize(self, request: Request, access: Access, operation: str) -> Actor | None:
-        """Return the user of the request's session, if any. Raises the errors of `access` when enforced."""
+    async def authorize(self, request: Request, operation: "OperationDescription") -> Actor | None:
+        """Return the user of the request's session or API token, if any.
+
+        Raises the errors of the operation's access when enforced, and those of SELF always.
+        """
 
     def refuse(self, error: DomainError, operation: str) -> None:
         """Count and log a refusal unless authorization is off; raise the error when enforced."""
@@ -66,6 +73,13 @@ class Call(Generic[InputT]):
         if self.actor is None:
             raise AuthenticationRequired
         return self.actor
+
+    def path_id(self, not_found: DomainError, name: str = "id") -> uuid.UUID:
+        """Return an id that the path contains. Raises `not_found` if it is not a UUID, which no resource has."""
+        parsed = parse_id(self.request.path_params[name])
+        if parsed is None:
+            raise not_found
+        return parsed
 
     @property
     def caller(self) -> Caller:
@@ -133,6 +147,14 @@ class OperationDescription(ABC):
         """The name of the operation, unique in the API."""
 
     @property
+    def scope(self) -> Scope | None:
+        """The scope that an API token needs; None if the operation requires no session, or no token will do."""
+        if self.access in (Access.OPEN, Access.SELF):
+            return None
+        resource = "users" if self.tag == "auth" else self.tag
+        return Scope(f"{resource}:{'read' if self.method == 'GET' else 'write'}")
+
+    @property
     def tag(self) -> str:
         """The heading under which it is described."""
         parts = self.path.split("/")
@@ -151,11 +173,12 @@ class OperationDescription(ABC):
         elif isinstance(self.input, NoInput) and not self.input.ignores_query:
             failures.insert(0, BadRequest())
         failures += [IdempotencyKeyReused()] if self.repeatable else []
-        if self.access is Access.SELF or (enforced and self.access is not Access.OPEN):
-            failures.append(AuthenticationRequired())
+        if self.access is Access.SELF:
+            failures += [AuthenticationRequired(), SessionRequired()]
         if enforced:
             failures += self.enforced_failures
-            failures += [ApprovalRequired()] if self.access in (Access.SESSION, Access.MANAGEMENT) else []
+            if self.scope is not None:
+                failures += [AuthenticationRequired(), ScopeRequired(self.scope), ApprovalRequired()]
             failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures
 
@@ -166,7 +189,7 @@ class Operation(OperationDescription):
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""
-        return await self.run(request, await authorizer.authorize(request, self.access, self.name), stored)
+        return await self.run(request, await authorizer.authorize(request, self), stored)
 
     @abstractmethod
     async def run(self, request: Request, actor: Actor | None, stored: StoredResponses) -> Response: ...

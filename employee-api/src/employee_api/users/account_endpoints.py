@@ -1,10 +1,7 @@
 """Endpoints for accounts: one's own, and the administration of others."""
 
-import uuid
-
 from employee_api.access import Access
 from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, PreconditionFailed, UserNotFound
-from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, InputT, Operation
 from employee_api.http.outputs import JsonOutput
@@ -62,25 +59,20 @@ class AccountEndpoints:
         return _tagged(call, await self._accounts.update(call.user.id, call.input, call.user, call.if_match))
 
     async def get_user(self, call: Call[None]) -> AccountOutput:
-        return _tagged(call, await self._accounts.get(_user_id(call)))
+        return _tagged(call, await self._accounts.get(call.path_id(UserNotFound())))
 
     async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
-        return _tagged(call, await self._accounts.update(_user_id(call), call.input, call.actor, call.if_match))
+        return _tagged(
+            call, await self._accounts.update(call.path_id(UserNotFound()), call.input, call.actor, call.if_match)
+        )
 
     async def deactivate_user(self, call: Call[None]) -> AccountOutput:
-        return _tagged(call, await self._accounts.deactivate(_user_id(call), call.actor))
+        return _tagged(call, await self._accounts.deactivate(call.path_id(UserNotFound()), call.actor))
 
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
-        return _tagged(call, await self._accounts.reactivate(_user_id(call), call.actor))
+        return _tagged(call, await self._accounts.reactivate(call.path_id(UserNotFound()), call.actor))
 
 
 def _tagged(call: Call[InputT], account: AccountOutput) -> AccountOutput:
     call.tag(account)
     return account
-
-
-def _user_id(call: Call[InputT]) -> uuid.UUID:
-    user_id = parse_id(call.request.path_params["id"])
-    if user_id is None:
-        raise UserNotFound
-    return user_id

@@ -50,7 +50,7 @@ class OwnAccountPatch(Patch):
 class AccountPatch(OwnAccountPatch):
     """Changes to an employee's account; omitted fields keep their values."""
 
-    email: Email = ""
+    email: Email = Field(default="", examples=["grace.hopper@example.com"])
     role: Role = Field(default="", description="Setting it approves the account")
     dept: ShortText = ""
 

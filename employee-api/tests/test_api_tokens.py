@@ -1,0 +1,266 @@
+"""API tokens: their lifecycle, and that no token does more than its scopes and its user's rights allow."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from employee_api.access import Scope
+from employee_api.models import ApiToken
+from shop_testkit.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
+from shop_testkit.employee_api import Api, StartApi
+
+TOKENS = "/api/auth/tokens"
+ALL_SCOPES = [str(scope) for scope in Scope]
+
+
+async def create_token(api: Api, *scopes: str, **more: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """Create a token, of all scopes by default, and return it as a header and as the response."""
+    new = {"name": "nightly report", "scopes": scopes or ALL_SCOPES} | more
+    response = await api.client.post(TOKENS, json=new)
+    assert response.status_code == 201, response.text
+    return {"authorization": f"Bearer {response.json()['token']}"}, response.json()
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_a_token_acts_for_its_user(start_api: StartApi, mode: str) -> None:
+    async with started_with(start_api, mode, "qa") as (api, [user]):
+        bearer, token = await create_token(api, "tasks:write", "tasks:write", "tasks:read")
+        assert token["token"].startswith("shop_")
+        assert token["scopes"] == ["tasks:read", "tasks:write"]
+        task = (await api.client.post("/api/tasks", json={"title": "x"}, headers=bearer)).json()
+        assert task["reporter_id"] == user["id"]
+
+
+async def test_a_secret_is_shown_once_and_stored_as_a_hash(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+        bearer, token = await create_token(api, expires_at="2027-01-31T12:00:00+01:00")
+        secret = token.pop("token")
+        await api.client.get("/api/tasks", headers=bearer)
+        [listed] = (await api.client.get(TOKENS)).json()
+        assert listed | {"last_used_at": None} == token
+        assert token["expires_at"] == "2027-01-31T11:00:00.000000Z"
+        async with api.engine.connect() as connection:
+            [row] = (await connection.execute(select(*ApiToken.__table__.columns))).mappings().all()  # type: ignore[attr-defined]
+        assert secret not in str(dict(row))
+        assert secret not in (await api.client.get("/api/activities")).text
+
+
+async def test_creating_and_revoking_a_token_are_recorded(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, [user]):
+        bearer, token = await create_token(api, "tasks:read")
+        response = await api.client.delete(f"{TOKENS}/{token['id']}")
+        assert status_and_body(response) == (200, {"success": True, "id": token["id"]})
+        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+        assert (await api.client.get(TOKENS)).json() == []
+        revoked, created = (await api.activities())[:2]
+        assert [revoked["action"], created["action"]] == ["revoked_token", "created_token"]
+        assert {revoked["actor_id"], created["actor_id"], created["subject_id"]} == {user["id"]}
+        assert created["changes"]["scopes"] == {"before": None, "after": "tasks:read"}
+
+
+async def test_a_token_expires(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+        expiry = api.clock.now + timedelta(days=1)
+        bearer, _ = await create_token(api, expires_at=expiry.isoformat())
+        api.clock.now = expiry - timedelta(seconds=1)
+        assert (await api.client.get("/api/tasks", headers=bearer)).status_code == 200
+        api.clock.now = expiry
+        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+
+
+async def test_the_last_use_is_stored_once_a_minute(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+        bearer, _ = await create_token(api)
+        uses = []
+        for seconds in (0, 50, 50):
+            api.clock.now += timedelta(seconds=seconds)
+            await api.client.get("/api/tasks", headers=bearer)
+            uses.append((await api.client.get(TOKENS)).json()[0]["last_used_at"])
+        assert None not in uses
+        assert uses[0] == uses[1] < uses[2]
+
+
+async def test_a_user_has_at_most_50_tokens_that_have_not_expired(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+        soon = (api.clock.now + timedelta(minutes=1)).isoformat()
+        for _ in range(50):
+            await create_token(api, expires_at=soon)
+        response = await api.client.post(TOKENS, json={"name": "x", "scopes": ["tasks:read"]})
+        assert status_and_body(response) == (409, {"error": "Too many API tokens: revoke one first"})
+        api.clock.now += timedelta(minutes=2)
+        await create_token(api)
+        assert len((await api.client.get(TOKENS)).json()) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "x" * 101),
+        ("scopes", []),
+        ("scopes", ["admin"]),
+        ("scopes", ["tasks:read"] * 7),
+        ("scopes", "tasks:read"),
+        ("expires_at", "2020-01-01T00:00:00Z"),
+        ("expires_at", "2027-01-01T00:00:00"),
+        ("expires_at", "2027-02-30T00:00:00Z"),
+        ("expires_at", "0001-01-01T00:00:00+01:00"),
+        ("expires_at", "9999-12-31T23:59:59-01:00"),
+        ("expires_at", 1900000000),
+        ("token", "shop_mine"),
+        ("user_id", UNKNOWN_ID),
+    ],
+)
+async def test_an_invalid_token_is_refused_by_the_name_of_its_field(
+    start_api_on_sqlite: StartApi, field: str, value: Any
+) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "qa") as (api, _):
+        new = {"name": "x", "scopes": ["tasks:read"]} | {field: value}
+        response = await api.client.post(TOKENS, json=new)
+        assert response.status_code == 400
+        assert field in response.json()["error"]
+        assert str(value) not in response.json()["error"] or not value
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_tokens_require_a_session_in_every_mode(start_api_on_sqlite: StartApi, method: str) -> None:
+    for mode in MODES:
+        async with start_api_on_sqlite(auth_mode=mode) as api:
+            response = await api.client.request(method, TOKENS, json={"name": "x", "scopes": ["tasks:read"]})
+            assert status_and_body(response) == NO_SESSION
+
+
+async def test_tokens_of_other_users_cannot_be_found(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "ceo", "qa") as (api, [_, other]):
+        bearer, token = await create_token(api)
+        api.client.headers.update(await log_in(api, other["email"]))
+        assert (await api.client.get(TOKENS)).json() == []
+        for token_id in (token["id"], UNKNOWN_ID, "x"):
+            response = await api.client.delete(f"{TOKENS}/{token_id}")
+            assert status_and_body(response) == (404, {"error": "API token not found"})
+        assert (await api.client.get("/api/tasks", headers=bearer)).status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_management_lists_and_revokes_the_tokens_of_a_user(start_api: StartApi, mode: str) -> None:
+    async with started_with(start_api, "enforce", "qa", "ceo") as (api, [user, _]):
+        bearer, token = await create_token(api)
+        refused = await api.client.get(path(user, "/tokens"))
+        assert status_and_body(refused) == (403, {"error": "Not allowed"})
+    async with start_api(auth_mode=mode) as api:
+        api.client.headers.update(await log_in(api, "1@x"))
+        [listed] = (await api.client.get(path(user, "/tokens"))).json()
+        assert listed["id"] == token["id"]
+        assert "token" not in listed
+        for _ in range(2):
+            response = await api.client.delete(path(user, f"/tokens/{token['id']}"))
+        assert status_and_body(response) == (404, {"error": "API token not found"})
+        assert (await api.activities())[0]["action"] == "revoked_token"
+        assert (await api.client.get(path({"id": UNKNOWN_ID}, "/tokens"))).status_code == 404
+    async with start_api(auth_mode="enforce") as api:
+        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+
+
+@pytest.mark.parametrize(
+    ("statement", "refusal"),
+    [
+        ("UPDATE users SET role = 'qa' WHERE role = 'cto'", (403, {"error": "Not allowed"})),
+        ("UPDATE users SET approved = false WHERE role = 'cto'", (403, {"error": "Your account awaits approval"})),
+        ("UPDATE users SET deactivated_at = created_at WHERE role = 'cto'", NO_SESSION),
+        ("DELETE FROM users WHERE role = 'cto'", NO_SESSION),
+    ],
+)
+async def test_a_token_loses_its_rights_with_its_user(start_api: StartApi, statement: str, refusal: Any) -> None:
+    async with started_with(start_api, "enforce", "cto", "ceo") as (api, _):
+        bearer, _ = await create_token(api)
+        assert (await api.client.get("/api/export/users", headers=bearer)).status_code == 200
+        async with api.engine.begin() as connection:
+            await connection.exec_driver_sql(statement)
+        assert status_and_body(await api.client.get("/api/export/users", headers=bearer)) == refusal
+
+
+async def test_deactivation_revokes_all_tokens(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa", "ceo") as (api, [user, manager]):
+        bearer, _ = await create_token(api)
+        api.client.headers.update(await log_in(api, manager["email"]))
+        for action in ("/deactivate", "/reactivate"):
+            await api.client.post(path(user, action))
+        assert (await api.client.get(path(user, "/tokens"))).json() == []
+        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+
+
+async def described_operations(api: Api) -> list[tuple[str, str, str | None]]:
+    """Return method, path and scope of every operation that requires a session; SELF has no scope."""
+    paths = (await api.client.get("/openapi.json")).json()["paths"]
+    return [
+        (method.upper(), path, next(iter(operation["security"][1]["bearer"]), None))
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if "security" in operation
+    ]
+
+
+def with_unknown_ids(path_template: str) -> str:
+    return "/".join(UNKNOWN_ID if part.startswith("{") else part for part in path_template.split("/"))
+
+
+async def test_every_operation_refuses_a_token_that_lacks_its_scope(start_api_on_sqlite: StartApi) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "ceo") as (api, _):
+        without = {scope: await create_token(api, *(set(ALL_SCOPES) - {scope})) for scope in ALL_SCOPES}
+        operations = await described_operations(api)
+        assert {scope for *_, scope in operations} == {None, *ALL_SCOPES}
+        for method, template, scope in operations:
+            if scope is not None:
+                bearer, _ = without[scope]
+                response = await api.client.request(method, with_unknown_ids(template), headers=bearer)
+                expected = (403, {"error": f"The API token lacks the scope {scope}"})
+                assert (method, template, *status_and_body(response)) == (method, template, *expected)
+
+
+async def test_every_operation_accepts_a_token_with_only_its_scope(start_api_on_sqlite: StartApi) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "ceo") as (api, _):
+        only = {scope: await create_token(api, scope) for scope in ALL_SCOPES}
+        for method, template, scope in await described_operations(api):
+            if scope is not None:
+                bearer, _ = only[scope]
+                response = await api.client.request(method, with_unknown_ids(template), headers=bearer)
+                assert (method, template, response.status_code) in {
+                    (method, template, status) for status in (200, 400, 404)
+                }
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_no_token_can_do_what_concerns_only_its_user(start_api_on_sqlite: StartApi, mode: str) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "ceo") as (api, _):
+        bearer, _ = await create_token(api)
+        operations = [operation[:2] for operation in await described_operations(api) if operation[2] is None]
+    assert ("POST", TOKENS) in operations
+    async with start_api_on_sqlite(auth_mode=mode) as api:
+        for method, template in operations:
+            new = {"name": "x", "scopes": ALL_SCOPES}
+            response = await api.client.request(method, with_unknown_ids(template), headers=bearer, json=new)
+            assert status_and_body(response) == (403, {"error": "Log in for this: API tokens can't do it"})
+
+
+async def test_a_token_gives_its_user_no_management_role(start_api_on_sqlite: StartApi) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "qa") as (api, [user]):
+        bearer, _ = await create_token(api)
+        response = await api.client.patch(path(user), json={"role": "ceo"}, headers=bearer)
+        assert status_and_body(response) == (403, {"error": "Not allowed"})
+
+
+async def test_a_token_is_not_accepted_as_a_cookie(start_api_on_sqlite: StartApi) -> None:
+    async with started_with(start_api_on_sqlite, "enforce", "qa") as (api, _):
+        _, token = await create_token(api)
+        del api.client.headers["authorization"]
+        response = await api.client.get("/api/tasks", headers={"cookie": f"__Host-session={token['token']}"})
+        assert status_and_body(response) == NO_SESSION
+
+
+@pytest.mark.parametrize("token", ["shop_", "shop_x", "shop_\N{LATIN SMALL LETTER E WITH ACUTE}", "shop_" + "x" * 5000])
+async def test_an_unknown_token_is_refused(start_api_on_sqlite: StartApi, token: str) -> None:
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        header = {b"authorization": b"Bearer " + token.encode("latin-1")}
+        assert status_and_body(await api.client.get("/api/tasks", headers=header)) == NO_SESSION
