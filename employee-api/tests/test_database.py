@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from employee_api.clock import utc_now
-from employee_api.database import committed_separately, shared_transaction
+from employee_api.database import shared_transaction
 from employee_api.errors import EmailTaken
 from employee_api.users.repository import NewUser, UserRepository
 from shop_testkit.employee_api import Api
@@ -28,17 +28,6 @@ async def test_changes_in_a_shared_transaction_are_committed_together(api: Api) 
             await users.add(new_user("a@x"), None)
         await users.add(new_user("b@x"), None)
     assert await emails(users) == ["a@x", "b@x"]
-
-
-async def test_a_change_that_is_committed_separately_outlives_an_error(api: Api) -> None:
-    users = UserRepository(api.engine, utc_now, random.SystemRandom())
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the error must follow the change
-        async with shared_transaction(api.engine):
-            with committed_separately():
-                await users.add(new_user("a@x"), None)
-            await users.add(new_user("b@x"), None)
-            raise ZeroDivisionError
-    assert await emails(users) == ["a@x"]
 
 
 async def test_an_error_reverts_every_change_of_a_shared_transaction(api: Api) -> None:

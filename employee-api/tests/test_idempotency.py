@@ -188,3 +188,23 @@ async def test_replicas_share_the_stored_responses(database_url: str, clock: Clo
     async with api_starter(database_url, clock)() as one, api_starter(database_url, clock)() as two:
         first = await post(one, TASKS, {"title": "Water"})
         assert (await post(two, TASKS, {"title": "Water"})).content == first.content
+
+
+async def test_failed_registrations_with_keys_count_towards_the_limit(start_api: StartApi) -> None:
+    async with start_api(auth_mode="enforce", registration="open", registrations_per_address=3) as api:
+        statuses = [(await post(api, "/api/auth/register", NEW, f"key-{number}")).status_code for number in range(4)]
+        assert statuses == [201, 409, 409, 429]
+        # A repetition creates nothing, so it is not limited.
+        assert replayed(await post(api, "/api/auth/register", NEW, "key-0"))
+
+
+async def test_no_response_that_is_stored_contains_a_secret(api_on_sqlite: Api) -> None:
+    document = (await api_on_sqlite.client.get("/openapi.json")).json()
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    stored = [operation for operation in operations if "422" in operation["responses"]]
+    assert len(stored) >= 4
+    for operation in stored:
+        [content] = [response["content"] for status, response in operation["responses"].items() if status < "3"]
+        name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        properties = document["components"]["schemas"][name]["properties"]
+        assert not {"token", "password", "secret", "invite"} & set(properties)

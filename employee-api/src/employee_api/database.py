@@ -2,8 +2,8 @@
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -58,19 +58,6 @@ async def shared_transaction(engine: AsyncEngine) -> AsyncIterator[SharedTransac
             yield shared
         finally:
             _shared.reset(token)
-
-
-@contextmanager
-def committed_separately() -> Iterator[None]:
-    """Let every `transaction` of the block be one of its own, which outlives an error of the request.
-
-    It must come before the first change in the shared transaction: SQLite allows one at a time.
-    """
-    token = _shared.set(None)
-    try:
-        yield
-    finally:
-        _shared.reset(token)
 
 
 @asynccontextmanager
