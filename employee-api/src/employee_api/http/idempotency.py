@@ -24,7 +24,8 @@ from employee_api.models import StoredResponse
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-_VALID_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+KEY_PATTERN = "[!-~]{1,255}"  # visible ASCII
+_VALID_KEY = re.compile(KEY_PATTERN)
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")

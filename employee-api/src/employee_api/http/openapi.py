@@ -8,6 +8,7 @@ from chassis.errors import DomainError
 from employee_api.access import SESSION_COOKIE, Access
 from employee_api.errors import AuthenticationRequired, UnexpectedError, http_status
 from employee_api.http import openapi_document as document
+from employee_api.http.idempotency import REPLAYED
 from employee_api.http.inputs import JsonBody
 from employee_api.http.openapi_document import JsonSchema
 from employee_api.http.openapi_examples import example_of
@@ -144,6 +145,7 @@ def _responses(operation: OperationDescription, api: _Api) -> dict[str, document
 def _success(operation: OperationDescription, api: _Api) -> document.Response:
     output = operation.output
     headers = {"Location"} if output.status is HTTPStatus.CREATED else set()
+    headers |= {REPLAYED} if operation.repeatable else set()
     headers |= {name for name in operation.headers if name != "Set-Cookie" or api.mode is not AuthMode.OFF}
     if isinstance(output, CsvOutput):
         csv: document.MediaType = {"schema": {"type": "string"}, "example": output.example}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from employee_api.http.idempotency import REPLAYED
 from employee_api.http.openapi_document import Header, Reference
 
 HEADERS: dict[str, Header] = {
@@ -14,6 +15,11 @@ HEADERS: dict[str, Header] = {
         "description": "The entity tag of the representation, for `If-Match` and `If-None-Match`",
         "schema": {"type": "string"},
         "example": '"9f86d081884c7d65"',
+    },
+    REPLAYED: {
+        "description": "Present if this is the response to an earlier request with the same `Idempotency-Key`",
+        "schema": {"const": "true"},
+        "example": "true",
     },
     "Location": {
         "description": "The path of what was created",

@@ -3,12 +3,14 @@
 import re
 
 from employee_api.errors import PreconditionFailed
+from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN
 from employee_api.http.inputs import QueryParameters
 from employee_api.http.openapi_document import JsonSchema, Parameter
 from employee_api.http.openapi_examples import EXAMPLE_ID, example_of
 from employee_api.http.openapi_schemas import Schemas
 from employee_api.http.operations import OperationDescription
 
+_EXAMPLE_KEY = "0f8a5a3e-7a4d-4c0e-9a55-6f1f3f6c2b17"
 _EXAMPLE_TAG = '"9f86d081884c7d65"'
 
 
@@ -58,6 +60,12 @@ def _query_parameter(name: str, field: JsonSchema, schemas: Schemas, *, required
 
 def _header_parameters(operation: OperationDescription) -> list[Parameter]:
     found: list[Parameter] = []
+    if operation.repeatable:
+        key = {"type": "string", "pattern": f"^{KEY_PATTERN}$"}
+        meaning = (
+            "A repetition with the same key and input within 24 hours gets the first response, and changes nothing"
+        )
+        found.append(_header(IDEMPOTENCY_KEY, meaning, key, _EXAMPLE_KEY))
     if any(isinstance(failure, PreconditionFailed) for failure in operation.failures):
         found.append(_header("If-Match", "Entity tags: fail with 412 if the current one is not among them"))
     if operation.revalidates:
@@ -67,12 +75,12 @@ def _header_parameters(operation: OperationDescription) -> list[Parameter]:
     return found
 
 
-def _header(name: str, description: str) -> Parameter:
+def _header(name: str, description: str, schema: JsonSchema | None = None, example: str = _EXAMPLE_TAG) -> Parameter:
     return {
         "name": name,
         "in": "header",
         "required": False,
-        "schema": {"type": "string"},
+        "schema": schema or {"type": "string"},
         "description": description,
-        "example": _EXAMPLE_TAG,
+        "example": example,
     }
