@@ -150,7 +150,7 @@ def log_in_with_a_task(session: Any, sqlite_url: str) -> dict[str, str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("generation", GenerationMode, ids=str)
-@pytest.mark.parametrize("mode", ["off", "enforce"])
+@pytest.mark.parametrize("mode", AuthMode)
 def test_every_response_conforms_to_the_document(sqlite_url: str, mode: str, generation: GenerationMode) -> None:
     with target(sqlite_url, mode) as api:
         # Deletions come last, so that the existing user and task are found until then.

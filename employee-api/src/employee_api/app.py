@@ -84,7 +84,6 @@ def build(
         limiter=limiter,
     )
     confirmation = PasswordConfirmation(
-        engine=engine,
         password_hasher=password_hasher,
         devices=devices,
         sign_ins=sign_ins,

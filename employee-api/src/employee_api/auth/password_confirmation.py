@@ -2,14 +2,11 @@
 
 from contextlib import AsyncExitStack
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from employee_api.access import DEVICE_COOKIE
 from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.devices import DeviceRepository
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.sign_ins import Outcome, SignInRepository
-from employee_api.database import shared_transaction
 from employee_api.errors import WrongPassword
 from employee_api.http.operations import Call, InputT
 from employee_api.users.hashing_queues import HashingQueue
@@ -24,14 +21,12 @@ class PasswordConfirmation:
     def __init__(
         self,
         *,
-        engine: AsyncEngine,
         password_hasher: PasswordHasher,
         devices: DeviceRepository,
         sign_ins: SignInRepository,
         authorizer: SessionAuthorizer,
         limiter: LoginLimiter,
     ) -> None:
-        self._engine = engine
         self._password_hasher = password_hasher
         self._devices = devices
         self._sign_ins = sign_ins
@@ -52,8 +47,7 @@ class PasswordConfirmation:
             verification = self._password_hasher.verify(password, account.password_hash, queue)
             correct, _ = await call.while_connected(verification)
             if not correct:
-                async with shared_transaction(self._engine):
-                    await self._sign_ins.record(email, Outcome.WRONG_PASSWORD, call.caller)
-                    await self._limiter.record_failure(attempt)
+                await self._limiter.record_failure(attempt)
+                await self._sign_ins.record(email, Outcome.WRONG_PASSWORD, call.caller)
                 raise WrongPassword
             await self._limiter.record_success(attempt)
