@@ -169,6 +169,7 @@ async def test_a_connection_may_be_idle_for_longer_between_requests(advance: Cal
         client = await server.connect(GET)
         assert (await client.response())[0] == 200
         advance(60)
+        await settle(server)
         await client.send(GET)
         assert (await client.response())[0] == 200
         await client.send(GET[:9])
@@ -245,11 +246,12 @@ async def is_served(server: Server) -> bool:
 
 
 async def test_probes_are_answered_although_idle_connections_exceed_every_limit() -> None:
-    async with serving(max_connections=2) as server:
-        for _ in range(200):
-            await server.connect()
+    async with serving(max_connections=2, header_timeout_seconds=300) as server:
+        idle = [await server.connect() for _ in range(200)]
         probe = await server.connect(PROBE)
         assert (await probe.rest()).startswith(b"HTTP/1.1 200 ")
+        # The oldest of those beyond both limits, 2 and 64, have been closed.
+        assert [await client.rest() for client in idle[2:130]] == [b""] * 128
 
 
 @pytest.mark.parametrize(
