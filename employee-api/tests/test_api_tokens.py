@@ -191,6 +191,17 @@ async def test_deactivation_revokes_all_tokens(start_api: StartApi) -> None:
         assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
 
 
+async def test_a_password_reset_revokes_all_tokens(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa", "ceo") as (api, [user, manager]):
+        bearer, _ = await create_token(api)
+        manager_session = await log_in(api, manager["email"])
+        reset = await api.client.post(path(user, "/password-reset"), headers=manager_session)
+        new = {"token": reset.json()["token"], "password": "nine brown otters swim"}
+        (await api.client.post("/api/auth/password-reset", json=new)).raise_for_status()
+        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+        assert (await api.client.get(path(user, "/tokens"), headers=manager_session)).json() == []
+
+
 async def described_operations(api: Api) -> list[tuple[str, str, str | None]]:
     """Return method, path and scope of every operation that requires a session; SELF has no scope."""
     paths = (await api.client.get("/openapi.json")).json()["paths"]

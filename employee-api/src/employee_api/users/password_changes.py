@@ -13,7 +13,7 @@ from employee_api.activities.repository import Subject, record
 from employee_api.clock import Clock
 from employee_api.database import transaction
 from employee_api.errors import InvalidPasswordReset, WrongPassword
-from employee_api.models import Device, Session, SingleUseLink, User
+from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
 from employee_api.tokens import hash_token
 from employee_api.users.links import LinkPurpose, NewLink, create_link, is_usable, use_link
 from employee_api.users.locks import lock_user
@@ -68,14 +68,18 @@ class PasswordChangeRepository:
                 raise InvalidPasswordReset
 
     async def reset(self, token: str, password_hash: str) -> None:
-        """Set the password of the link's user and end all their sessions. Raises InvalidPasswordReset."""
+        """Set the password of the link's user, and end all their sessions and API tokens.
+
+        Raises InvalidPasswordReset.
+        """
         now = self._clock()
         async with transaction(self._engine) as connection:
             user = await self._use(connection, token, now)
             await connection.execute(update(User).where(col(User.id) == user.id).values(password_hash=password_hash))
             await _void(connection, user.id)
-            # Someone else may have known the password: their devices are as unknown as any other.
+            # Someone else may have known the password: their devices and API tokens must not give access any more.
             await connection.execute(delete(Device).where(col(Device.user_id) == user.id))
+            await connection.execute(delete(ApiToken).where(col(ApiToken.user_id) == user.id))
             await record(connection, None, "reset_password", [user], now)
 
     async def _use(self, connection: AsyncConnection, token: str, now: datetime) -> Subject:
