@@ -3,7 +3,16 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.local.workspace import InvalidProgram, Program, default_ports, discover, discover_services, find
+from chassis.settings import MAX_PORT
+from shop_cli.local.workspace import (
+    MAX_PORT_OFFSET,
+    InvalidProgram,
+    Program,
+    default_ports,
+    discover,
+    discover_services,
+    find,
+)
 
 PYPROJECT = """
 [tool.hatch.build.targets.wheel]
@@ -26,6 +35,10 @@ def test_a_package_with_a_port_is_a_grpc_service(tmp_path: Path) -> None:
 def test_a_service_may_have_a_port_for_internal_services(tmp_path: Path) -> None:
     add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", port="50060\ninternal-port = 51060")
     assert default_ports(discover(tmp_path)) == {"gift-cards": 50060, "gift-cards-internal": 51060}
+
+
+def test_every_default_port_can_be_raised_by_the_largest_offset() -> None:
+    assert max(default_ports(discover()).values()) + MAX_PORT_OFFSET <= MAX_PORT
 
 
 @pytest.mark.parametrize("folder", ["window", "services/window"])

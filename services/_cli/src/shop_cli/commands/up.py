@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shop_cli.commands.options import async_command
-from shop_cli.local.workspace import root
+from shop_cli.local.workspace import MAX_PORT_OFFSET, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 from shop_cli.output.status_display import StatusDisplay
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
-    int, typer.Option(min=0, help="Add this to every default port, to run a second shop beside the first.")
+    int,
+    typer.Option(
+        min=0, max=MAX_PORT_OFFSET, help="Add this to every default port, to run a second shop beside the first."
+    ),
 ]
 AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")]
 Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: the repository.")]

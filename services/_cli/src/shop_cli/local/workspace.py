@@ -13,6 +13,8 @@ from chassis.errors import FailedPrecondition, NotFound
 
 Protocol = Literal["grpc", "http"]
 
+MAX_PORT_OFFSET = 10_000  # more would lift some default port above 65,535
+
 
 class WorkspaceNotFound(FailedPrecondition):
     """The command was run outside the shop's repository."""
