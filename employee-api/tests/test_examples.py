@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import json
 import re
 import sqlite3
 import uuid
@@ -48,6 +49,11 @@ async def test_every_example_conforms_to_its_schema(start_api_on_sqlite: StartAp
         for error in OAS31Validator(schema | {"components": components}).iter_errors(value)
     }
     assert problems == {}
+
+
+async def test_every_text_has_an_example_of_its_own(api_on_sqlite: Api) -> None:
+    document = (await api_on_sqlite.client.get("/openapi.json")).json()
+    assert [path for path, _, value in examples(document) if '"text"' in json.dumps(value)] == []
 
 
 async def test_every_body_has_an_example(api_on_sqlite: Api) -> None:

@@ -23,9 +23,9 @@ class SignInOutput(Output):
     """An attempt to sign in: `success`, `wrong_password`, `deactivated`, or `limited` if there were too many before."""
 
     id: uuid.UUID
-    outcome: str
-    address: str
-    user_agent: str
+    outcome: str = Field(examples=["wrong_password"])
+    address: str = Field(examples=["192.0.2.7"])
+    user_agent: str = Field(examples=["Mozilla/5.0 (X11; Linux x86_64)"])
     created_at: Timestamp
 
 
@@ -46,7 +46,7 @@ class PasswordChangeInput(StrictInput):
 class PasswordResetInput(StrictInput):
     """A new password, by the token of a reset."""
 
-    token: NonEmptyText = Field(repr=False)
+    token: NonEmptyText = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
     password: NewPassword = Field(repr=False)
 
 

@@ -52,7 +52,7 @@ class AccountPatch(OwnAccountPatch):
 
     email: Email = Field(default="", examples=["grace.hopper@example.com"])
     role: Role = Field(default="", description="Setting it approves the account")
-    dept: ShortText = ""
+    dept: ShortText = Field(default="", examples=["Research"])
 
 
 class AccountOutput(UserOutput):
@@ -67,7 +67,9 @@ class InvitationInput(Input):
     """An invitation for one employee."""
 
     role: Role = Field(description="The role that they get")
-    dept: ShortText = Field(default="", description="Their department; the empty one lets them choose")
+    dept: ShortText = Field(
+        default="", description="Their department; the empty one lets them choose", examples=["Research"]
+    )
     expires_in_days: int = Field(default=7, ge=1, le=30, strict=True)
 
 
@@ -75,8 +77,8 @@ class InvitationOutput(Output):
     """An invitation to register."""
 
     id: uuid.UUID
-    role: str
-    dept: str
+    role: str = Field(examples=["designer"])
+    dept: str = Field(examples=["Research"])
     creator_id: uuid.UUID | None
     created_at: Timestamp
     expires_at: Timestamp
@@ -86,12 +88,12 @@ class InvitationOutput(Output):
 class CreatedInvitation(InvitationOutput):
     """A new invitation. Its token is not shown again."""
 
-    token: str = Field(repr=False)
+    token: str = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
 
 
 class CreatedPasswordReset(Output):
     """Permission to set a user's password once. Its token is not shown again."""
 
     user_id: uuid.UUID
-    token: str = Field(repr=False)
+    token: str = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
     expires_at: Timestamp

@@ -25,16 +25,20 @@ def sign_in_section(document: Document, mode: AuthMode) -> str:
     heading = element("h2", "Sign in", id="sign-in")
     if mode is AuthMode.OFF:
         return element("section", heading, paragraphs(_WITHOUT_SIGN_IN))
-    login = document["paths"]["/api/auth/login"]["post"]["operationId"]
     return element(
         "section",
         heading,
         paragraphs(_ENFORCED if mode is AuthMode.ENFORCE else _OBSERVED),
-        element("p", "A ", element("a", "login", href=f"#operation-{login}"), text(" sets the cookie of a session. ")),
+        element("p", _operation_link(document, "/api/auth/login", "A login"), " sets the cookie of a session."),
         paragraphs(
             f"Browsers keep it by themselves. curl keeps it in the file `{COOKIES}`, as in the commands of this page. "
             "It is for HTTPS, and for plain HTTP to the same machine.",
-            "Programs send the cookie's value, or an API token, in a header instead:",
+        ),
+        element(
+            "p",
+            "Programs send ",
+            _operation_link(document, "/api/auth/tokens", "an API token"),
+            ", or the value of that cookie, in a header instead:",
         ),
         element("pre", code(f"curl -H 'Authorization: Bearer <token>' {SERVER}/api/tasks")),
         paragraphs(
@@ -42,6 +46,11 @@ def sign_in_section(document: Document, mode: AuthMode) -> str:
             "A request without a valid one gets 401 `AUTHENTICATION_REQUIRED`.",
         ),
     )
+
+
+def _operation_link(document: Document, path: str, label: str) -> str:
+    """Return a link to the operation with which clients POST to the path."""
+    return element("a", label, href=f"#operation-{document['paths'][path]['post']['operationId']}")
 
 
 def limits_section() -> str:
@@ -61,7 +70,7 @@ def limits_section() -> str:
         element("h2", "Limits", id="limits"),
         table((text(what), text(limit)) for what, limit in rows),
         paragraphs(
-            "Whoever exceeds a limit for requests or for work at the same time gets 429 or 503 with the seconds to "
+            "A client that exceeds a limit for requests or for concurrent work gets 429 or 503 with the seconds to "
             "wait in `Retry-After`."
         ),
     )
