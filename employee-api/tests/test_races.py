@@ -65,6 +65,22 @@ async def test_one_of_two_management_users_who_remove_each_other_at_once_remains
         assert sorted([(await request).status_code for request in requests]) == [200, refused]
 
 
+async def test_one_of_two_tokens_that_are_created_at_once_for_the_last_place_is_refused(
+    start_api_on_postgres: StartApi,
+) -> None:
+    async with start_api_on_postgres() as api:
+        await api.add_user(email="0@x")
+    async with start_api_on_postgres(auth_mode="enforce") as api:
+        api.client.headers.update(await log_in(api, "0@x"))
+        new = {"name": "x", "scopes": ["tasks:read"]}
+        for _ in range(49):
+            (await api.client.post("/api/auth/tokens", json=new)).raise_for_status()
+        async with holding_locks(api, "SELECT * FROM users FOR UPDATE"):
+            requests = [asyncio.create_task(api.client.post("/api/auth/tokens", json=new)) for _ in range(2)]
+            await wait_until_blocked(api, requests)
+        assert sorted([(await request).status_code for request in requests]) == [201, 409]
+
+
 async def test_a_task_for_a_user_who_is_deleted_meanwhile_is_refused(start_api_on_postgres: StartApi) -> None:
     async with start_api_on_postgres() as api:
         user = await api.add_user()
