@@ -104,3 +104,31 @@ async def test_an_email_with_white_space_around_it_is_the_same(api: Api) -> None
     assert login.status_code == 200
     again = await api.client.post(REGISTER, json={"name": "B", "email": "ada@x\t", "password": PASSWORD})
     assert again.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"password": "x" * 4097}, "password is too long: at most 4096 characters"),
+        ({"email": "x" * 321}, "email is too long: at most 320 characters"),
+        ({"dept": "x" * 65_536}, "Request body is too long: at most 65536 bytes"),
+        ({"email": " \t"}, "Name, email and password required"),
+        ({"email": "x" * 321, "name": ""}, "Name, email and password required"),
+    ],
+)
+async def test_what_is_too_long_is_named_when_authorization_is_enforced(
+    start_api_on_sqlite: StartApi, changed: dict[str, str], text: str
+) -> None:
+    new = {"name": "Ada", "email": "ada@x", "password": PASSWORD} | changed
+    async with start_api_on_sqlite(auth_mode="enforce") as api:
+        response = await api.client.post(REGISTER, json=new)
+    assert (response.status_code, response.json()) == (400, {"error": text})
+
+
+@pytest.mark.parametrize("changed", [{"password": "x" * 4097}, {"email": "x" * 321}, {"dept": "x" * 65_536}])
+async def test_what_is_too_long_gets_the_documented_text_without_authorization(
+    api_on_sqlite: Api, changed: dict[str, str]
+) -> None:
+    new = {"name": "Ada", "email": "ada@x", "password": PASSWORD} | changed
+    response = await api_on_sqlite.client.post(REGISTER, json=new)
+    assert (response.status_code, response.json()) == (400, {"error": "Name, email and password required"})

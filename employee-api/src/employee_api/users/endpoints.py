@@ -1,10 +1,16 @@
 """Endpoints for users: register, list, add, delete."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
 
+from typing_extensions import override
+
+from chassis.errors import FieldViolation
 from employee_api.access import Access
 from employee_api.errors import (
+    BadRequest,
     EmailTaken,
     InvalidInvitation,
     InvitationRequired,
@@ -24,17 +30,35 @@ from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.registration import Registration
 from employee_api.users.registration_limiter import RegistrationLimiter
 from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.rules import email_key
 from employee_api.users.schemas import RegistrationInput, UserInput, UserOutput
 
 _USERS = "/api/auth/users"
 _REQUIRED = "Name, email and password required"
-_NEW_USER = JsonBody(UserInput, error_text=_REQUIRED, ignores_query=True)
-_NEW_REGISTRATION = JsonBody(RegistrationInput, error_text=_REQUIRED, ignores_query=True)
 _REGISTRATION_REFUSALS = (RegistrationClosed(), InvitationRequired(), InvalidInvitation())
 _CREATED = JsonOutput(UserOutput, HTTPStatus.CREATED)
 
 
 UserInputT = TypeVar("UserInputT", bound=UserInput)
+
+
+@dataclass(frozen=True)
+class _NewUserBody(JsonBody[UserInputT]):
+    """A new user. With `strict`, errors name what is too long, and an e-mail of white space is none."""
+
+    strict: bool = False
+
+    @override
+    def error(self, text: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> BadRequest:
+        too_long = bool(violations) and all(violation.rule.startswith("is too long") for violation in violations)
+        return BadRequest(text, violations) if self.strict and too_long else super().error(text, violations)
+
+    @override
+    def validate(self, value: object) -> UserInputT:
+        new = super().validate(value)
+        if self.strict and not email_key(new.email):
+            raise self.error(violations=[FieldViolation("email", "must not be empty")])
+        return new
 
 
 class UserEndpoints:
@@ -59,10 +83,12 @@ class UserEndpoints:
         self._enforced = enforced
 
     def operations(self) -> list[Operation]:
+        new_registration = _NewUserBody(RegistrationInput, _REQUIRED, ignores_query=True, strict=self._enforced)
+        new_user = _NewUserBody(UserInput, _REQUIRED, ignores_query=True, strict=self._enforced)
         return [
             Endpoint(
                 "POST", "/api/auth/register", "Register as an employee",
-                _NEW_REGISTRATION, _CREATED, self.register, repeatable=True,
+                new_registration, _CREATED, self.register, repeatable=True,
                 failures=(WeakPassword(), *_REGISTRATION_REFUSALS, EmailTaken(), TooManyPasswords()),
                 enforced_failures=(TooManyRegistrations(),),
             ),
@@ -71,7 +97,7 @@ class UserEndpoints:
                 NoInput(ignores_query=True), JsonOutput(list[UserOutput]), self.list_users, access=Access.SESSION,
             ),
             Endpoint(
-                "POST", _USERS, "Add an employee", _NEW_USER, _CREATED, self.add_user, repeatable=True,
+                "POST", _USERS, "Add an employee", new_user, _CREATED, self.add_user, repeatable=True,
                 access=Access.MANAGEMENT, failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
             ),
             Endpoint(
