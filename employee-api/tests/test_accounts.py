@@ -78,6 +78,12 @@ async def test_a_change_that_changes_nothing_records_no_activity(api: Api) -> No
     assert len(await api.activities()) == 1
 
 
+async def test_an_email_of_white_space_is_refused(api_on_sqlite: Api) -> None:
+    user = await api_on_sqlite.add_user()
+    response = await api_on_sqlite.client.patch(path(user), json={"email": " \t"})
+    assert status_and_body(response) == (400, {"error": "email must not be white space"})
+
+
 async def test_an_email_of_another_user_is_refused_in_any_case(api: Api) -> None:
     taken, user = await api.add_user(email="ada@x"), await api.add_user()
     response = await api.client.patch(path(user), json={"name": "Other", "email": "ADA@X"})

@@ -1,12 +1,13 @@
 """Requests and responses about users."""
 
 import uuid
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from employee_api.fields import Email, Name, NewPassword, Role, ShortText, Timestamp
+from employee_api.fields import Email, Name, NewPassword, Role, ShortText, Timestamp, broken_rule
 from employee_api.schemas import Input, Output, Patch
-from employee_api.users.rules import DEFAULT_ROLE
+from employee_api.users.rules import DEFAULT_ROLE, email_key
 
 
 class UserInput(Input):
@@ -41,6 +42,12 @@ class UserOutput(Output):
     dept: str = Field(examples=["Research"])
 
 
+def _require_visible(email: str) -> str:
+    if not email_key(email):
+        raise broken_rule("must not be white space")
+    return email
+
+
 class OwnAccountPatch(Patch):
     """Changes to one's own account; omitted fields keep their values."""
 
@@ -50,7 +57,7 @@ class OwnAccountPatch(Patch):
 class AccountPatch(OwnAccountPatch):
     """Changes to an employee's account; omitted fields keep their values."""
 
-    email: Email = Field(default="", examples=["grace.hopper@example.com"])
+    email: Annotated[Email, AfterValidator(_require_visible)] = Field(default="", examples=["grace.hopper@example.com"])
     role: Role = Field(default="", description="Setting it approves the account")
     dept: ShortText = Field(default="", examples=["Research"])
 
