@@ -22,7 +22,7 @@ from shop_testkit.employee_model.twins import SeededRandomness, Twins, start
 from shop_testkit.employee_model.work_rules import WorkRules
 
 REQUESTS = int(os.environ.get("EMPLOYEE_API_MODEL_REQUESTS", "0"))
-DEFAULT_REQUESTS = 1000
+DEFAULT_REQUESTS = 2000
 STEPS = 60
 # The limits have tests of their own.
 UNLIMITED = {

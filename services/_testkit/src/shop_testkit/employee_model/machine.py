@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from shop_testkit.employee_model.state import User
 from shop_testkit.employee_model.twins import Twins
 from shop_testkit.employee_model.values import Call, Chosen, Reply, check
 
+_MAX_PAGES = 5
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 PASSWORDS = (
     "correct horse battery",
@@ -77,6 +79,9 @@ class Machine(RuleBasedStateMachine):
             self.send("add_user", Call(body=user))
         for title in ("Water plants", "\u00c9clair", "100% _done_ /"):
             self.send("add_task", Call(body={"title": title, "assignee_id": self.user_id(0)}))
+            self.send(
+                "add_task", Call(body={"title": title.upper(), "description": "\u03c3\u03b1\u03c2", "priority": "low"})
+            )
             self.send("add_comment", Call(args=(self.some_id(self.model.tasks, 0),), body={"body": title}))
         self.restart(mode)
 
@@ -121,6 +126,14 @@ class Machine(RuleBasedStateMachine):
                 Reply(reply.status, response.json(), reply.tagged, reply.location),
             )
         return reply
+
+    def walk(self, name: str, call: Call) -> None:
+        """Read some pages of a list."""
+        for _ in range(_MAX_PAGES):
+            reply = self.send(name, call)
+            if reply.status != 200 or reply.body["next"] is None:
+                return
+            call = replace(call, query=call.query | {"cursor": self.model.cursors[-1][2]})
 
     def _check_headers(self, reply: Reply, headers: Mapping[str, str]) -> None:
         if reply.location:

@@ -8,6 +8,7 @@ from hypothesis.stateful import rule
 
 from shop_testkit.employee_model.credentials import session_id
 from shop_testkit.employee_model.machine import (
+    MODES,
     NOWHERE,
     Machine,
     callers,
@@ -93,7 +94,7 @@ class PeopleRules(Machine):
 
     @rule(caller=callers, limit=st.sampled_from(["1", "50"]))
     def list_own_sign_ins(self, caller: Caller, limit: str) -> None:
-        self.send("list_own_sign_ins", Call(self.token(caller), query={"limit": limit}))
+        self.walk("list_own_sign_ins", Call(self.token(caller), query={"limit": limit}))
 
 
 class CredentialRules(Machine):
@@ -161,6 +162,27 @@ class CredentialRules(Machine):
         reply = self.send("create_invitation", Call(self.token(caller), body=new))
         if reply.status == 201:
             self.invites.append(reply.body["token"].value)
+
+    @rule(new=new_users, role=roles.filter(bool), mode=st.none() | st.sampled_from(list(MODES)))
+    def accept_invitation(self, new: dict[str, Any], role: str, mode: str | None) -> None:
+        """Invite someone, and let them register, perhaps after a restart with other settings."""
+        reply = self.send("create_invitation", Call(self.token(("manager", 0)), body={"role": role}))
+        if mode is not None:
+            self.restart(mode)
+        if reply.status == 201:
+            self.send("register", Call(body=new | {"invite": reply.body["token"].value}))
+
+    @rule(number=numbers, mode=st.none() | st.sampled_from(list(MODES)), new=passwords)
+    def recover_account(self, number: int, mode: str | None, new: str) -> None:
+        """Let a user, who mostly has an API token, set their password, perhaps after a restart with other settings."""
+        owners = [token.user for token in self.model.tokens] or self.model.users
+        args = (self.some_id(owners, number),)
+        reply = self.send("allow_password_reset", Call(self.token(("manager", 0)), args))
+        if mode is not None:
+            self.restart(mode)
+        if reply.status == 200:
+            self.send("reset_password", Call(body={"token": reply.body["token"].value, "password": new}))
+        self.send("list_tokens_of_user", Call(self.token(("manager", 0)), args))
 
     @rule(caller=callers, number=numbers)
     def delete_invitation(self, caller: Caller, number: int) -> None:

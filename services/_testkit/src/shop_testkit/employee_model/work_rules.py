@@ -99,14 +99,16 @@ class WorkRules(Machine):
     @rule(caller=callers, query=task_queries, number=numbers)
     def list_tasks(self, caller: Caller, query: dict[str, Any], number: int) -> None:
         known = {name: self._referenced(value) if isinstance(value, int) else value for name, value in query.items()}
-        self.send("list_tasks", Call(self.token(caller), query=self.cursor("tasks", number) or known))
+        self.walk("list_tasks", Call(self.token(caller), query=self.cursor("tasks", number) or known))
+        searched = {"sort": query["sort"], "limit": "3"} | {name: query[name] for name in ("q",) if name in query}
+        self.walk("list_tasks", Call(self.token(caller), query=searched))
 
     @rule(caller=callers, query=activity_queries, number=numbers)
     def list_activities(self, caller: Caller, query: dict[str, Any], number: int) -> None:
         known = {name: self._referenced(value) if isinstance(value, int) else value for name, value in query.items()}
         if "subject" in known and self.model.tasks:
             known["subject"] = self.model.tasks[number % len(self.model.tasks)].id.value
-        self.send("list_activities", Call(self.token(caller), query=self.cursor("activities", number) or known))
+        self.walk("list_activities", Call(self.token(caller), query=self.cursor("activities", number) or known))
 
     @rule(caller=callers, number=numbers, body=bodies, author=numbers | st.none(), key=keys)
     def add_comment(self, caller: Caller, number: int, body: str, author: int | None, key: str | None) -> None:
@@ -130,7 +132,7 @@ class WorkRules(Machine):
         commented = [task for task in self.model.tasks if task.comments] or self.model.tasks
         task_id = self.some_id(commented, number)
         query = self.cursor(f"comments {task_id}", number) | {"limit": "2"}
-        self.send("list_comments", Call(self.token(caller), (task_id,), query=query))
+        self.walk("list_comments", Call(self.token(caller), (task_id,), query=query))
 
     @rule(caller=callers, table=st.sampled_from(["users", "tasks", "activities"]), month=st.none() | months)
     def export(self, caller: Caller, table: str, month: str | None) -> None:
