@@ -18,6 +18,7 @@ from shop_testkit.employee_model.twins import Twins
 from shop_testkit.employee_model.values import Call, Chosen, Reply, check
 
 _MAX_PAGES = 5
+_PROBLEM = "application/problem+json"
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 PASSWORDS = (
     "correct horse battery",
@@ -106,6 +107,8 @@ class Machine(RuleBasedStateMachine):
         model.now += timedelta(seconds=1)
         reply = model.perform(name, call)
         headers = {"user-agent": USER_AGENT} | _headers(call)
+        if model.step % 5 == 0:
+            headers["accept"] = _PROBLEM
         query = {key: getattr(value, "token", value) for key, value in call.query.items()}
         query = {key: value.value if isinstance(value, Chosen) else value for key, value in query.items()}
         path = operation.path.format(*call.args)
@@ -116,7 +119,11 @@ class Machine(RuleBasedStateMachine):
         assert response.status_code == reply.status, f"{response.status_code}, not {reply.status}: {response.text}"
         exported = response.headers.get("content-type", "").startswith("text/csv")
         if reply.status != 304:
-            check(reply.body, _rows(response.text, reply.body) if exported else response.json())
+            received = _rows(response.text, reply.body) if exported else response.json()
+            if response.headers["content-type"] == _PROBLEM:
+                assert (headers["accept"], received["status"]) == (_PROBLEM, reply.status)
+                received = {"error": received["detail"]}
+            check(reply.body, received)
         self._check_headers(reply, response.headers)
         if reply.remember is not None:
             identity, fingerprint, at = reply.remember

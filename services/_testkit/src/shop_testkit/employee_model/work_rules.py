@@ -22,7 +22,20 @@ _TITLES = (
     "\u0130stanbul",
     "stra\u00dfe",
 )
-_WORDS = ("water", "PLANTS water", "%", "_", "/", "\u00c9", "\u03c3\u03b1\u03c2", "\u03a3\u0391\u03a3", "i", "SS", "zz")
+_WORDS = (
+    "water",
+    "PLANTS water",
+    "water zz",
+    "%",
+    "_",
+    "/",
+    "\u00c9",
+    "\u03c3\u03b1\u03c2",
+    "\u03a3\u0391\u03a3",
+    "i",
+    "SS",
+    "zz",
+)
 titles = st.sampled_from(_TITLES)
 dates = st.sampled_from([None, "2026-01-31", "2026-02-28", "2028-02-29", "0001-01-01", "9999-12-31"])
 statuses, priorities = st.sampled_from(STATUSES), st.sampled_from(PRIORITIES)
