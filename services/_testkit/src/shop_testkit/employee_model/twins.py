@@ -19,8 +19,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from sqlmodel import SQLModel
 
+from employee_api.models import User
 from shop_testkit.employee_api import Api, Clock, api_starter
 
 _COMPARED_HEADERS = ("content-type", "etag", "location", "set-cookie", "idempotency-replayed", "www-authenticate")
@@ -98,7 +98,7 @@ def _content(response: httpx2.Response) -> Any:
 
 async def _empty(api: Api) -> None:
     async with api.engine.begin() as connection:
-        for table in reversed(SQLModel.metadata.sorted_tables):
+        for table in reversed(User.metadata.sorted_tables):
             await connection.execute(table.delete())
 
 
