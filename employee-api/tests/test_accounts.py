@@ -148,15 +148,16 @@ async def test_a_deactivated_user_cannot_log_in_until_reactivated(start_api: Sta
     async with started_with(start_api, mode, "ceo", "qa") as (api, [_, user]):
         credentials = {"email": user["email"], "password": PASSWORD}
         for _ in range(2):
-            deactivated = await api.client.post(path(user, "/deactivate"))
-            assert deactivated.json()["deactivated_at"] is not None
+            deactivated = (await api.client.post(path(user, "/deactivate"))).json()["deactivated_at"]
+            assert deactivated is not None
         response = await api.client.post("/api/auth/login", json=credentials)
         assert status_and_body(response) == (401, {"error": "Invalid email or password"})
         for _ in range(2):
             assert (await api.client.post(path(user, "/reactivate"))).json()["deactivated_at"] is None
         await log_in(api, user["email"])
-        actions = [activity["action"] for activity in (await api.activities())[:3]]
-        assert actions == ["reactivated", "deactivated", "created"]
+        activities = (await api.activities())[:3]
+        assert [activity["action"] for activity in activities] == ["reactivated", "deactivated", "created"]
+        assert activities[1]["changes"] == {"deactivated_at": {"before": None, "after": deactivated}}
 
 
 async def test_deactivation_ends_all_sessions_for_good(start_api: StartApi) -> None:

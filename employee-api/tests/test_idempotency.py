@@ -61,8 +61,10 @@ async def test_requests_without_a_key_or_with_different_keys_are_independent(api
     assert len(await titles(api)) == 3
 
 
-@pytest.mark.parametrize("body", [{"title": "Other"}, {"title": "Water", "priority": "low"}])
-async def test_a_key_with_other_input_is_a_422(api: Api, body: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "body", [{"title": "Other"}, {"title": "Water", "priority": "low"}, {"title": "Water", "reporter_id": None}]
+)
+async def test_a_key_with_other_input_is_a_422(api: Api, body: dict[str, str | None]) -> None:
     await post(api, TASKS, {"title": "Water"})
     response = await post(api, TASKS, body)
     assert (response.status_code, response.json()) == (

@@ -115,7 +115,8 @@ def _parse_moment(value: Any) -> datetime:
     raise broken_rule("must be a date and time with a time zone, such as 2026-01-31T12:00:00Z")
 
 
-def _format_timestamp(timestamp: datetime) -> str:
+def format_timestamp(timestamp: datetime) -> str:
+    """Return a timestamp in UTC as responses have it."""
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -124,7 +125,7 @@ CalendarDate = Annotated[date, BeforeValidator(_parse_calendar_date)]
 Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 Timestamp = Annotated[
     datetime,
-    PlainSerializer(_format_timestamp, return_type=str, when_used="json"),
+    PlainSerializer(format_timestamp, return_type=str, when_used="json"),
     Field(json_schema_extra={"format": "date-time"}),
 ]
 Month = Annotated[

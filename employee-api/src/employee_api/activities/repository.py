@@ -12,6 +12,7 @@ from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.schemas import ActivityOutput, ActivityPage, ActivityQuery
+from employee_api.fields import format_timestamp
 from employee_api.models import Activity
 from employee_api.months import in_month
 from employee_api.pagination import fetch_page
@@ -71,4 +72,6 @@ def change(before: Any, after: Any) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_timestamp(value)
     return value if value is None or isinstance(value, int) else str(value)

@@ -128,10 +128,11 @@ class StoredResponses:
 
 
 def _without_secrets(model: BaseModel | None) -> object:
+    """Return the fields that the request has: one that is null may mean something else than one that is left out."""
     if model is None:
         return None
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
-    return model.model_dump(mode="json", exclude=secret)
+    return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 
 
 def _hash(value: object) -> bytes:
