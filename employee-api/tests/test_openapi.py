@@ -169,7 +169,7 @@ def send_generated_requests(api: Target, operation: Any, generation: GenerationM
     known = {name: api.ids.get(segment, EXAMPLE_ID) for segment, name in re.findall(r"(\w+)/{(\w+)}", operation.path)}
 
     @settings(
-        max_examples=8,
+        max_examples=5,
         deadline=None,
         derandomize=True,
         database=None,

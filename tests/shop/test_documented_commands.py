@@ -37,6 +37,7 @@ RUN_ELSEWHERE = {
     r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
     r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
     r"python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
+    r"openapi-python-client generate .*": ("employee-api/tests/test_client.py", '"openapi-python-client", "generate"'),
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
     r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
