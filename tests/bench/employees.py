@@ -37,7 +37,7 @@ EXPORT_ROUNDS = 3
 LOGINS_A_SECOND = 40
 LISTS_A_SECOND = 25
 PHASE_SECONDS = 8
-PHASE_ROUNDS = 2
+PHASE_ROUNDS = 4
 SLOW_CONNECTIONS = 1000
 # The slow connections send a byte so often, and are not to be refused or closed while they are measured.
 SLOW_INTERVAL_SECONDS = 2
@@ -215,10 +215,11 @@ async def beside_slow_connections(server: Server) -> Figures:
 async def slow_connections(server: Server) -> AsyncIterator[None]:
     """Open connections whose requests never end, and send a byte on each at a fixed interval."""
     opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(SLOW_CONNECTIONS)]
+    for _, writer in opened:
+        writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
+    await asyncio.sleep(1)  # until the server has read them
 
     async def trickle() -> None:
-        for _, writer in opened:
-            writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
         while True:
             for _, writer in opened:
                 writer.write(b"x")
