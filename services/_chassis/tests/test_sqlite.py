@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter
+from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
 
 CREATE = "CREATE TABLE numbers (number INTEGER)"
 INSERT = "INSERT INTO numbers VALUES (1)"
@@ -34,6 +35,18 @@ async def test_what_has_returned_is_in_the_file(path: Path, another_process: sql
     await asyncio.gather(writer.run(insert, INSERT), writer.run(insert, INSERT))
     assert another_process.execute("SELECT count(*) FROM numbers").fetchone() == (2,)
     await writer.close()
+
+
+def test_a_file_is_opened_while_another_process_creates_its_tables(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as another_process:
+        another_process.execute("BEGIN IMMEDIATE")
+        another_process.execute(CREATE)
+        commit = threading.Timer(0.1, another_process.execute, ["COMMIT"])
+        commit.start()
+        with closing(connect(path)) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+            assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (0,)
+        commit.join()
 
 
 async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop(

@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chassis.sqlite import use_write_ahead_log
 from chassis.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             _upgrade(connection, migrations)
     except DBAPIError as error:
+        if path is not None and getattr(error.orig, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
+            raise DatabaseUnavailable(f"can't write {path}: {error.orig}") from error
         if getattr(error.orig, "sqlstate", None) not in _NOT_ALLOWED:
             raise
         raise DatabaseUnavailable(error.orig) from error
@@ -185,12 +188,18 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 
 
 def _require_writable(path: Path) -> None:
-    """Create a SQLite file and its folder if they are missing. Raise DatabaseUnavailable unless it can be written."""
+    """Create the folder of a SQLite file if it is missing. Raise DatabaseUnavailable unless the file can be written.
+
+    The file is not opened to find out: closing it would release the locks that this process holds on it.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
     except OSError as error:
         raise DatabaseUnavailable(f"can't write {path}: {error.strerror}") from error
+    if path.is_dir():
+        raise DatabaseUnavailable(f"can't write {path}: Is a directory")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise DatabaseUnavailable(f"can't write {path}")
     if not os.access(path.parent, os.W_OK):  # SQLite creates further files beside its own
         raise DatabaseUnavailable(f"can't write to the folder {path.parent}")
 
@@ -302,8 +311,8 @@ def _upgrade(connection: "Connection", migrations: Path) -> None:
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
+    use_write_ahead_log(connection)
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 

@@ -1,7 +1,9 @@
 """A SQLite file with a single writer: concurrent work shares one transaction and one flush to disk."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,6 +16,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
+_RETRY_SECONDS = 0.01
 
 
 def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
@@ -24,11 +27,26 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
         functions: made available to SQL statements under their names.
     """
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
+    use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     for name, function in functions.items():
         connection.create_function(name, 0, function)
     return connection
+
+
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL. Waits for processes that start at the same moment: SQLite itself does not, here."""
+    deadline = time.monotonic() + ANSWER_WITHIN_SECONDS
+    while True:
+        try:
+            with closing(connection.cursor()) as cursor:
+                cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
 
 class SqliteWriter:
