@@ -17,8 +17,8 @@ from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chassis.sqlite import use_write_ahead_log
 from chassis.telemetry import Telemetry
+from chassis.write_ahead_log import use_write_ahead_log
 
 if TYPE_CHECKING:
     import psycopg

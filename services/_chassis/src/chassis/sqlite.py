@@ -1,22 +1,20 @@
 """A SQLite file with a single writer: concurrent work shares one transaction and one flush to disk."""
 
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from chassis.group_commit import GroupCommit
 from chassis.store_operations import StoreTelemetry, sql_operation
 from chassis.telemetry import Telemetry
+from chassis.write_ahead_log import use_write_ahead_log
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
-_RETRY_SECONDS = 0.01
 
 
 def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
@@ -32,21 +30,6 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     for name, function in functions.items():
         connection.create_function(name, 0, function)
     return connection
-
-
-def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL. Waits for processes that start at the same moment: SQLite itself does not, here."""
-    deadline = time.monotonic() + ANSWER_WITHIN_SECONDS
-    while True:
-        try:
-            with closing(connection.cursor()) as cursor:
-                cursor.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_SECONDS)
-        else:
-            return
 
 
 class SqliteWriter:
