@@ -5,6 +5,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic.config import Config
 from psycopg import sql
 from sqlalchemy import make_url
 
@@ -59,6 +60,22 @@ def database_url(request: pytest.FixtureRequest) -> str:
     """An empty database: a test runs once with each kind."""
     url: str = request.getfixturevalue(request.param)
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables, of each kind; the folder of the SQLite file does not exist."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/new/folder/employee-api.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def alembic(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The configuration of Alembic's command line."""
+    monkeypatch.setenv("DATABASE_URL", empty_url)
+    return Config(Path(__file__).parents[1] / "alembic.ini")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import hashlib
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,20 +111,6 @@ ROWS: list[tuple[Any, list[dict[str, Any]]]] = [
     (ACTIVITIES, [_activity(8), _activity(9, actor_id=ADA, changes={"name": {"before": None, "after": "é"}})]),
     (SESSIONS, [SESSION]),
 ]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/employee-api.db"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
-
-
-@pytest.fixture
-def alembic(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.setenv("DATABASE_URL", empty_url)
-    return Config(Path(__file__).parents[1] / "alembic.ini")
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import column, create_engine, insert, inspect, literal_column, make_url, table
@@ -27,21 +25,6 @@ TABLES = {
     "tasks",
     "users",
 }
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/new/folder/employee-api.db"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
-
-
-@pytest.fixture
-def alembic(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The configuration of Alembic's command line."""
-    monkeypatch.setenv("DATABASE_URL", empty_url)
-    return Config(Path(__file__).parents[1] / "alembic.ini")
 
 
 def tables(url: str) -> set[str]:

@@ -161,7 +161,7 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             _upgrade(connection, migrations)
     except DBAPIError as error:
-        if path is not None and getattr(error.orig, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
+        if path is not None and getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
             raise DatabaseUnavailable(f"can't write {path}: {error.orig}") from error
         if getattr(error.orig, "sqlstate", None) not in _NOT_ALLOWED:
             raise

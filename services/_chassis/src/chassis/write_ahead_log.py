@@ -16,7 +16,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
             with closing(connection.cursor()) as cursor:
                 cursor.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            # The low byte is the primary code: the log may be under recovery.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_SECONDS)
         else:
