@@ -7,7 +7,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from employee_api.errors import error_anchor, every_error
+from employee_api.http.docs.guide import every_error
+from employee_api.http.problems import error_anchor
 from employee_api.settings import AuthMode
 from shop_testkit.browser import accessibility_violations, open_tab, overflow, running_browser
 from shop_testkit.employee_api import LOCAL, Api, StartApi, serving

@@ -37,7 +37,7 @@ _CONNECT_SECONDS = 1.5
 def main() -> None:
     try:
         _run(_parse_arguments())
-    except database.DatabaseUnavailable as error:
+    except database.DatabaseUnusable as error:
         sys.exit(str(error))
 
 

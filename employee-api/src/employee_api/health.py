@@ -8,12 +8,19 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from typing_extensions import override
 
 from chassis import database
+from chassis.errors import Unavailable
 from employee_api.database import MIGRATIONS
-from employee_api.errors import NotReady
 from employee_api.http.inputs import NoInput
 from employee_api.http.operations import OperationDescription
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Output
+
+
+class NotReady(Unavailable):
+    """The database does not answer, its migrations have not run, or the process is shutting down."""
+
+    def __init__(self) -> None:
+        super().__init__("Not ready")
 
 
 class Health(Output):

@@ -236,5 +236,5 @@ def test_a_well_formed_url_is_accepted(url: str) -> None:
 
 def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path, migrations: Path) -> None:
     (tmp_path / "notes.db").write_text("not a database, but long enough to be recognized as none" * 100)
-    with pytest.raises(database.DatabaseUnavailable, match=r"^DATABASE_URL: .*notes.db: file is not a database$"):
+    with pytest.raises(database.DatabaseUnusable, match=r"^DATABASE_URL: .*notes.db: file is not a database$"):
         database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)

@@ -12,13 +12,8 @@ from chassis.telemetry import Telemetry
 from employee_api.access import API_TOKEN_PREFIX, SESSION_COOKIE, Access, Actor
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import (
-    ApprovalRequired,
-    AuthenticationRequired,
-    ManagementRoleRequired,
-    ScopeRequired,
-    SessionRequired,
-)
+from employee_api.errors import AuthenticationRequired
+from employee_api.http.errors import ApprovalRequired, ManagementRoleRequired, ScopeRequired, SessionRequired
 from employee_api.http.operations import Authorizer, OperationDescription
 from employee_api.settings import AuthMode
 

@@ -5,11 +5,11 @@ from typing_extensions import override
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE, Access
 from employee_api.auth.authorization import add_log_fields, session_token
 from employee_api.auth.devices import DEVICE_LIFETIME
+from employee_api.auth.errors import InvalidCredentials, TooManyFailedLogins
 from employee_api.auth.logins import LoginService
 from employee_api.auth.schemas import LoginInput, SignInPage
 from employee_api.auth.sessions import SessionRepository
 from employee_api.auth.sign_ins import SignInRepository
-from employee_api.errors import InvalidCredentials, TooManyFailedLogins, TooManyPasswords, UserNotFound
 from employee_api.fields import parse_id
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody, NoInput, QueryParameters
 from employee_api.http.operations import Call, Endpoint, Operation
@@ -17,6 +17,7 @@ from employee_api.http.outputs import JsonOutput
 from employee_api.pagination import PageQuery
 from employee_api.schemas import Success
 from employee_api.settings import AuthMode
+from employee_api.users.errors import TooManyPasswords, UserNotFound
 from employee_api.users.schemas import UserOutput
 
 # A password of a megabyte gets the same response as any other wrong password.

@@ -7,8 +7,8 @@ from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.devices import DeviceRepository
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.sign_ins import Outcome, SignInRepository
-from employee_api.errors import WrongPassword
 from employee_api.http.operations import Call, InputT
+from employee_api.users.errors import WrongPassword
 from employee_api.users.hashing_queues import HashingQueue
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import Account

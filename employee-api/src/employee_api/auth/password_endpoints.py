@@ -2,22 +2,16 @@
 
 from employee_api.access import Access
 from employee_api.auth.authorization import session_token
+from employee_api.auth.errors import TooManyFailedLogins
 from employee_api.auth.password_confirmation import PasswordConfirmation
 from employee_api.auth.schemas import PasswordChangeInput, PasswordResetInput
-from employee_api.errors import (
-    AuthenticationRequired,
-    InvalidPasswordReset,
-    TooManyFailedLogins,
-    TooManyPasswords,
-    UserNotFound,
-    WeakPassword,
-    WrongPassword,
-)
+from employee_api.errors import AuthenticationRequired
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Success
+from employee_api.users.errors import InvalidPasswordReset, TooManyPasswords, UserNotFound, WeakPassword, WrongPassword
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.password_changes import PasswordChangeRepository
 from employee_api.users.repository import UserRepository

@@ -2,14 +2,15 @@
 
 from employee_api.access import Access
 from employee_api.auth.authorization import session_token
+from employee_api.auth.errors import SessionNotFound
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import SessionNotFound, UserNotFound
 from employee_api.http.inputs import NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
 from employee_api.users.accounts import AccountRepository
+from employee_api.users.errors import UserNotFound
 
 _OWN = "/api/auth/sessions"
 _OF_USER = "/api/auth/users/{id}/sessions"

@@ -4,13 +4,14 @@ from http import HTTPStatus
 
 from employee_api.access import Access
 from employee_api.auth.api_tokens import ApiTokenRepository
+from employee_api.auth.errors import TokenNotFound, TooManyTokens
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.errors import TokenNotFound, TooManyTokens, UserNotFound
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
 from employee_api.users.accounts import AccountRepository
+from employee_api.users.errors import UserNotFound
 
 _OWN = "/api/auth/tokens"
 _OF_USER = "/api/auth/users/{id}/tokens"

@@ -8,7 +8,7 @@ from starlette.types import Send
 from typing_extensions import override
 
 from employee_api.access import Access
-from employee_api.errors import TooManyExports
+from employee_api.exports.errors import TooManyExports
 from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.schemas import ExportParameters, ExportQuery
 from employee_api.exports.streaming import CsvExporter

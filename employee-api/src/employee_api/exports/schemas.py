@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
-from employee_api.errors import BadRequest, UnknownTimeZone
+from employee_api.errors import BadRequest
+from employee_api.exports.errors import UnknownTimeZone
 from employee_api.fields import Month, broken_rule
 from employee_api.http.inputs import QueryParameters
 from employee_api.schemas import Input

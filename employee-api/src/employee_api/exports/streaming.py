@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis import semconv
 from employee_api.database import blocking_engine
-from employee_api.errors import TooManyExports, UnknownTimeZone
+from employee_api.exports.errors import TooManyExports, UnknownTimeZone
 from employee_api.exports.queries import Table, export_query, zoned_timestamp
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from chassis.errors import DomainError
 from employee_api.database import is_away
-from employee_api.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import openapi
 from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
 from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
+from employee_api.http.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http.idempotency import StoredResponses
 from employee_api.http.openapi_document import Document
 from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond

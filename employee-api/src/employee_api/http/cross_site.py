@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
 from chassis.errors import DomainError
-from employee_api.errors import CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
+from employee_api.http.errors import CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
 from employee_api.http.problems import error_response

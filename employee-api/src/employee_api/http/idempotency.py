@@ -19,7 +19,8 @@ from chassis.errors import DomainError, FieldViolation
 from employee_api.access import Actor
 from employee_api.clock import Clock
 from employee_api.database import shared_transaction, transaction
-from employee_api.errors import BadRequest, IdempotencyKeyReused
+from employee_api.errors import BadRequest
+from employee_api.http.errors import IdempotencyKeyReused
 from employee_api.models import StoredResponse
 
 IDEMPOTENCY_KEY = "Idempotency-Key"

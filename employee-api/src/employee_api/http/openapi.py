@@ -6,8 +6,9 @@ from http import HTTPStatus
 
 from chassis.errors import DomainError
 from employee_api.access import SESSION_COOKIE, Access
-from employee_api.errors import AuthenticationRequired, UnexpectedError, http_status
+from employee_api.errors import AuthenticationRequired
 from employee_api.http import openapi_document as document
+from employee_api.http.errors import UnexpectedError
 from employee_api.http.idempotency import REPLAYED
 from employee_api.http.inputs import JsonBody
 from employee_api.http.openapi_document import JsonSchema
@@ -18,6 +19,7 @@ from employee_api.http.openapi_schemas import Schemas
 from employee_api.http.operations import Operation, OperationDescription
 from employee_api.http.outputs import JSON, CsvOutput, JsonOutput
 from employee_api.http.problems import PROBLEM_JSON, problem
+from employee_api.http.statuses import http_status
 from employee_api.schemas import Error, Problem
 from employee_api.settings import AuthMode
 

@@ -15,16 +15,15 @@ from typing_extensions import override
 
 from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller, Scope
-from employee_api.errors import (
+from employee_api.errors import AuthenticationRequired, BadRequest
+from employee_api.fields import parse_id
+from employee_api.http.errors import (
     ApprovalRequired,
-    AuthenticationRequired,
-    BadRequest,
     IdempotencyKeyReused,
     ManagementRoleRequired,
     ScopeRequired,
     SessionRequired,
 )
-from employee_api.fields import parse_id
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
 from employee_api.http.inputs import ModelInput, NoInput, RequestInput

@@ -6,9 +6,10 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from chassis.errors import DomainError, InvalidArgument
-from employee_api.errors import AuthenticationRequired, error_anchor, http_status
+from employee_api.errors import AuthenticationRequired
 from employee_api.http.negotiation import accepted_qualities
 from employee_api.http.outputs import JSON
+from employee_api.http.statuses import http_status
 from employee_api.schemas import Error, InvalidField, Problem
 
 PROBLEM_JSON = "application/problem+json"
@@ -37,6 +38,11 @@ def problem(error: DomainError) -> Problem:
         code=error.reason,
         errors=[InvalidField(field=violation.field, detail=violation.rule) for violation in violations],
     )
+
+
+def error_anchor(reason: str) -> str:
+    """Return the id of the section of `/docs` that explains the errors with this reason."""
+    return f"error-{reason.lower().replace('_', '-')}"
 
 
 def _prefers_problems(request: HTTPConnection) -> bool:

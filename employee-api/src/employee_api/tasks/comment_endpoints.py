@@ -4,7 +4,6 @@ import uuid
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import CommentNotFound, NotTheAuthor, TaskNotFound, UnknownAuthor
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput, QueryParameters
 from employee_api.http.operations import Authorizer, Call, Endpoint, InputT, Operation
@@ -13,6 +12,7 @@ from employee_api.pagination import PageQuery
 from employee_api.schemas import Deleted
 from employee_api.tasks.comments import CommentRepository
 from employee_api.tasks.endpoints import parse_task_id
+from employee_api.tasks.errors import CommentNotFound, NotTheAuthor, TaskNotFound, UnknownAuthor
 from employee_api.tasks.schemas import CommentInput, CommentOutput, CommentPage, CommentPatch
 
 _COMMENTS = "/api/tasks/{id}/comments"

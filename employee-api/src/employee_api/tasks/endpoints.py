@@ -4,12 +4,13 @@ import uuid
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import PreconditionFailed, SomeTasksNotFound, TaskNotFound, UnknownAssignee, UnknownReporter
+from employee_api.errors import PreconditionFailed
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput, QueryParameters
 from employee_api.http.operations import Call, Endpoint, InputT, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
+from employee_api.tasks.errors import SomeTasksNotFound, TaskNotFound, UnknownAssignee, UnknownReporter
 from employee_api.tasks.repository import TaskRepository
 from employee_api.tasks.schemas import (
     AssignmentOutput,

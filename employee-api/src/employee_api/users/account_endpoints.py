@@ -1,11 +1,12 @@
 """Endpoints for accounts: one's own, and the administration of others."""
 
 from employee_api.access import Access
-from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, PreconditionFailed, UserNotFound
+from employee_api.errors import AuthenticationRequired, PreconditionFailed
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, InputT, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.users.accounts import AccountRepository
+from employee_api.users.errors import EmailTaken, LastManagementUser, UserNotFound
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch
 
 _ME = "/api/auth/me"

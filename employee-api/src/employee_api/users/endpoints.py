@@ -9,8 +9,13 @@ from typing_extensions import override
 
 from chassis.errors import FieldViolation
 from employee_api.access import Access
-from employee_api.errors import (
-    BadRequest,
+from employee_api.errors import BadRequest
+from employee_api.fields import parse_id
+from employee_api.http.inputs import JsonBody, NoInput
+from employee_api.http.operations import Call, Endpoint, Operation
+from employee_api.http.outputs import JsonOutput
+from employee_api.schemas import Deleted
+from employee_api.users.errors import (
     EmailTaken,
     InvalidInvitation,
     InvitationRequired,
@@ -21,11 +26,6 @@ from employee_api.errors import (
     UserNotFound,
     WeakPassword,
 )
-from employee_api.fields import parse_id
-from employee_api.http.inputs import JsonBody, NoInput
-from employee_api.http.operations import Call, Endpoint, Operation
-from employee_api.http.outputs import JsonOutput
-from employee_api.schemas import Deleted
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.registration import Registration
 from employee_api.users.registration_limiter import RegistrationLimiter

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import Any, TypeVar
 
-from employee_api.errors import TooManyPasswords
+from employee_api.users.errors import TooManyPasswords
 
 T = TypeVar("T")
 

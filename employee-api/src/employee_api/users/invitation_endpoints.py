@@ -3,12 +3,12 @@
 from http import HTTPStatus
 
 from employee_api.access import Access
-from employee_api.errors import InvitationNotFound, RegistrationClosed
 from employee_api.fields import parse_id
 from employee_api.http.inputs import JsonBody, NoInput
 from employee_api.http.operations import Call, Endpoint, Operation
 from employee_api.http.outputs import JsonOutput
 from employee_api.schemas import Deleted
+from employee_api.users.errors import InvitationNotFound, RegistrationClosed
 from employee_api.users.invitations import InvitationRepository
 from employee_api.users.registration import Registration
 from employee_api.users.schemas import CreatedInvitation, InvitationInput, InvitationOutput

@@ -7,9 +7,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from employee_api.access import Actor
 from employee_api.clock import Clock
 from employee_api.database import transaction
-from employee_api.errors import InvalidInvitation, InvitationRequired, RegistrationClosed
 from employee_api.http.operations import Authorizer
 from employee_api.settings import RegistrationMode
+from employee_api.users.errors import InvalidInvitation, InvitationRequired, RegistrationClosed
 from employee_api.users.links import LinkPurpose, is_usable, use_link
 from employee_api.users.locks import is_managed
 from employee_api.users.repository import NewUser, UserRepository

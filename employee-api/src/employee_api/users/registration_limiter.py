@@ -1,9 +1,9 @@
 """Limits registrations by address: each costs a password hash, and leaves a user behind."""
 
 from employee_api.clock import Clock
-from employee_api.errors import TooManyRegistrations
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.http.operations import Authorizer
+from employee_api.users.errors import TooManyRegistrations
 
 
 class RegistrationLimiter:

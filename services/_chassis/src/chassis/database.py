@@ -47,7 +47,7 @@ _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, s
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
-class DatabaseUnavailable(OSError):
+class DatabaseUnusable(OSError):
     """The database can't be used by a starting process. The message is one line, without the password."""
 
     def __init__(self, reason: object) -> None:
@@ -145,7 +145,7 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
     Safe to call from many processes at once: one migrates, the others wait and find nothing pending. A database at a
-    revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnavailable when
+    revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnusable when
     PostgreSQL accepts no connection within `connect_seconds`, or when the file can't be written.
     """
     if (path := sqlite_path(url)) is not None:
@@ -162,16 +162,16 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
             _upgrade(connection, migrations)
     except DBAPIError as error:
         if path is not None and getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
-            raise DatabaseUnavailable(f"can't write {path}: {error.orig}") from error
+            raise DatabaseUnusable(f"can't write {path}: {error.orig}") from error
         if getattr(error.orig, "sqlstate", None) not in _NOT_ALLOWED:
             raise
-        raise DatabaseUnavailable(error.orig) from error
+        raise DatabaseUnusable(error.orig) from error
     finally:
         target.dispose()
 
 
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
-    """Return the revision of a database; None before its first migration. Raise DatabaseUnavailable."""
+    """Return the revision of a database; None before its first migration. Raise DatabaseUnusable."""
     path = sqlite_path(url)
     if path is not None:
         return _sqlite_revision(path)
@@ -183,25 +183,25 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
         except psycopg.errors.UndefinedTable:
             return None
         except psycopg.errors.InsufficientPrivilege as error:
-            raise DatabaseUnavailable(error) from error
+            raise DatabaseUnusable(error) from error
     return None if row is None else str(row[0])
 
 
 def _require_writable(path: Path) -> None:
-    """Create the folder of a SQLite file if it is missing. Raise DatabaseUnavailable unless the file can be written.
+    """Create the folder of a SQLite file if it is missing. Raise DatabaseUnusable unless the file can be written.
 
     The file is not opened to find out: closing it would release the locks that this process holds on it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseUnavailable(f"can't write {path}: {error.strerror}") from error
+        raise DatabaseUnusable(f"can't write {path}: {error.strerror}") from error
     if path.is_dir():
-        raise DatabaseUnavailable(f"can't write {path}: Is a directory")
+        raise DatabaseUnusable(f"can't write {path}: Is a directory")
     if path.exists() and not os.access(path, os.W_OK):
-        raise DatabaseUnavailable(f"can't write {path}")
+        raise DatabaseUnusable(f"can't write {path}")
     if not os.access(path.parent, os.W_OK):  # SQLite creates further files beside its own
-        raise DatabaseUnavailable(f"can't write to the folder {path.parent}")
+        raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
 def _connect_with_retries(url: str, seconds: float) -> "psycopg.Connection[tuple[Any, ...]]":
@@ -213,7 +213,7 @@ def _connect_with_retries(url: str, seconds: float) -> "psycopg.Connection[tuple
             return psycopg.connect(libpq_url(url), connect_timeout=_ATTEMPT_SECONDS)
         except psycopg.OperationalError as error:
             if time.monotonic() + _RETRY_SECONDS > deadline:
-                raise DatabaseUnavailable(error) from error
+                raise DatabaseUnusable(error) from error
             time.sleep(_RETRY_SECONDS)
 
 
@@ -268,7 +268,7 @@ def _sqlite_revision(path: Path) -> str | None:
         except sqlite3.DatabaseError as error:
             if "no such table" in str(error):
                 return None
-            raise DatabaseUnavailable(f"{path}: {error}") from error
+            raise DatabaseUnusable(f"{path}: {error}") from error
     return None if row is None else str(row[0])
 
 

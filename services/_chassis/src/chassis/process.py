@@ -45,7 +45,7 @@ def run_process(
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:
             database.migrate(load_database_url(settings_type), migrations)
-        except database.DatabaseUnavailable as error:
+        except database.DatabaseUnusable as error:
             sys.exit(str(error))
         return
     _schedule_as_batch_work()

@@ -1,12 +1,15 @@
 """The parts of the page that are not about one operation: how to sign in, the limits, and the errors."""
 
-from employee_api.errors import error_anchor, every_error, http_status
+from collections.abc import Callable
+
+from chassis.errors import DomainError
 from employee_api.fields import MAX_PAGE_SIZE
 from employee_api.http.docs.curl import COOKIES, SERVER
 from employee_api.http.docs.html import code, element, paragraphs, table, text
 from employee_api.http.inputs import MAX_BODY_BYTES
 from employee_api.http.openapi_document import Document
-from employee_api.http.problems import PROBLEM_JSON
+from employee_api.http.problems import PROBLEM_JSON, error_anchor
+from employee_api.http.statuses import http_status
 from employee_api.settings import AuthMode
 
 _WITHOUT_SIGN_IN = (
@@ -97,3 +100,15 @@ def errors_section() -> str:
             for error in errors
         ),
     )
+
+
+def every_error() -> list[DomainError]:
+    """Return an example of each error of the API: of each class with a message of its own."""
+    own = [kind for kind in _descendants(DomainError) if kind.__module__.startswith("employee_api.")]
+    examples: list[Callable[[], DomainError]] = [kind for kind in own if "__init__" in vars(kind)]
+    return [example() for example in examples]
+
+
+def _descendants(kind: type[DomainError]) -> set[type[DomainError]]:
+    children = kind.__subclasses__()
+    return set(children).union(*map(_descendants, children))

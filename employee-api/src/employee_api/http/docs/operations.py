@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from employee_api.errors import error_anchor
 from employee_api.http.docs.curl import curl_command
 from employee_api.http.docs.html import code, element, link, paragraphs, table, text
 from employee_api.http.docs.schemas import type_of
 from employee_api.http.openapi_document import Operation, Response
 from employee_api.http.outputs import JSON
-from employee_api.http.problems import PROBLEM_JSON
+from employee_api.http.problems import PROBLEM_JSON, error_anchor
 
 
 def operation_section(method: str, path: str, operation: Operation) -> str:
