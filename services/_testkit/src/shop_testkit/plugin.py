@@ -69,9 +69,18 @@ def postgres_process() -> Iterator[str]:
 
         running = get_server(Path(folder) / "data", cleanup_mode="delete")
         try:
+            _write_without_flushing(running.get_uri())
             yield running.get_uri()
         finally:
             running.cleanup()
+
+
+def _write_without_flushing(url: str) -> None:
+    """Let a server leave writing to the operating system: a test's data need not survive a crash of the machine."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture
