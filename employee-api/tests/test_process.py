@@ -265,4 +265,10 @@ def test_a_port_in_use_ends_the_start_with_one_line(tmp_path: Path) -> None:
         port = process.url.rpartition(":")[2]
         ended = run(tmp_path, PORT=port)
     assert ended.returncode == 1
-    assert f"can't listen on 127.0.0.1:{port}" in ended.stderr
+    assert ended.stderr == f"PORT: can't listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_an_address_of_another_machine_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    ended = run(tmp_path, HOST="192.0.2.1", PORT="8000")
+    assert ended.returncode == 1
+    assert ended.stderr == "HOST: can't listen on 192.0.2.1:8000: Cannot assign requested address\n"

@@ -4,6 +4,7 @@ An HTTP service has the settings, the telemetry and the life of a gRPC service; 
 """
 
 import asyncio
+import errno
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -168,4 +169,6 @@ def _listen(host: str, port: int) -> socket.socket:
             )
         return socket.create_server((address, port), backlog=_BACKLOG)
     except OSError as error:
-        raise OSError(f"PORT: can't listen on {host}:{port}: {error.strerror}") from error
+        setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
+        reason = (error.strerror or "").partition(" (while ")[0]  # Python appends the address
+        raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
