@@ -1,4 +1,7 @@
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,12 @@ async def test_an_invalid_filter_gets_a_400_that_names_it(api_on_sqlite: Api, pa
     response = await api_on_sqlite.client.get("/api/activities", params={parameter: value})
     assert response.status_code == 400
     assert response.json()["error"].startswith(f"{parameter} ")
+
+
+def test_the_activities_of_a_subject_are_read_in_the_order_of_an_index(migrated_sqlite: Path) -> None:
+    query = "SELECT * FROM activities WHERE subject_id = ? ORDER BY created_at DESC, id DESC LIMIT 51"
+    with closing(sqlite3.connect(migrated_sqlite)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", (UNKNOWN_ID,)).fetchall()
+    assert [step[3] for step in plan] == [
+        "SEARCH activities USING INDEX ix_activities_subject_id_created_at_id (subject_id=?)"
+    ]

@@ -124,7 +124,10 @@ class Activity(SQLModel, table=True):
     """A change to a user or task. The subject's id and name are copies, because an activity outlives its subject."""
 
     __tablename__ = "activities"
-    __table_args__ = (Index("ix_activities_created_at_id", "created_at", "id"),)
+    __table_args__ = (
+        Index("ix_activities_created_at_id", "created_at", "id"),
+        Index("ix_activities_subject_id_created_at_id", "subject_id", "created_at", "id"),
+    )
 
     id: uuid.UUID = Field(primary_key=True)
     actor_id: uuid.UUID | None = _user_reference()

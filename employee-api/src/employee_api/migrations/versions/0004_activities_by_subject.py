@@ -1,0 +1,16 @@
+"""An index for the activities of one user or task, which a list had to find among all activities."""
+
+from alembic import op
+
+revision: str = "0004"
+down_revision: str | None = "0003"
+
+_INDEX = "ix_activities_subject_id_created_at_id"
+
+
+def upgrade() -> None:
+    op.create_index(_INDEX, "activities", ["subject_id", "created_at", "id"])
+
+
+def downgrade() -> None:
+    op.drop_index(_INDEX, table_name="activities")
