@@ -5,6 +5,7 @@ from typing import Any, cast
 import grpc
 import pytest
 from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
@@ -189,6 +190,20 @@ async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:
         await wait_until(lambda: values_of(reader) == {ACTIVE: 0, LIMIT: 1, SHED: 1})
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert details_of(failure.value)["RetryInfo"].retry_delay.ToMilliseconds() == 500
+
+
+async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
+    backlog = 500
+    async with connect((REGISTER, Carts())) as channel:
+        stub = cart_pb2_grpc.CartServiceStub(channel)
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connection
+        calls_in_flight = [asyncio.ensure_future(stub.GetCart(cart_pb2.GetCartRequest())) for _ in range(backlog)]
+        await asyncio.sleep(0)
+        await health.Check(health_pb2.HealthCheckRequest(service="liveness"))
+        answered = sum(call.done() for call in calls_in_flight)
+        await asyncio.gather(*calls_in_flight)
+    assert answered < backlog / 10
 
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:

@@ -102,7 +102,6 @@ class WrappingRegistrar(Registrar):
             for name, handler in method_handlers.items()
         }
         self.service_names.append(service_name)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, wrapped),))
         self._server.add_registered_method_handlers(service_name, wrapped)
 
 
@@ -157,11 +156,12 @@ class _Method:
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
         started = time.perf_counter()
-        span = self._start_span(context)
+        span = self._start_span()
         code = "OK"
         self._limiter.in_flight += 1
         try:
-            return await self._handle(raw, context)
+            self._admit(context)
+            return await self._handler(self._decode(raw), context)
         except DomainError as error:
             code = code_of(error).name
             self._set_reason(span, error)
@@ -183,25 +183,28 @@ class _Method:
             self._limiter.in_flight -= 1
             self._record(span, code, time.perf_counter() - started)
 
-    async def _handle(self, raw: bytes, context: ServicerContext) -> Message:
+    def _admit(self, context: ServicerContext) -> None:
+        """Shed the call if there are too many. Set its deadline."""
         if self._limiter.in_flight > self._limiter.limit:
             self._limiter.shed.add()
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
-        return await self._handler(self._decode(raw), context)
 
-    def _start_span(self, context: ServicerContext) -> Span:
+    def _start_span(self) -> Span:
         """Start the call's span and make it current. Never detached: each call runs in a task of its own."""
         headers: dict[str, str] = {}
         known = self._propagation.headers
-        for key, value in context.invocation_metadata() or ():
+        for key, value in calls.metadata.get():
             if key in known:
                 headers[key] = str(value)
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        parent = self._propagation.extract(headers) if headers else Context()
-        attributes = {**self._span_attributes, **baggage_attributes(parent)}
+        attributes = {**self._span_attributes}
+        parent = Context()
+        if headers:
+            parent = self._propagation.extract(headers)
+            attributes.update(baggage_attributes(parent))
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
