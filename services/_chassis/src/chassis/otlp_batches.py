@@ -16,7 +16,6 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from typing_extensions import override
 
 from chassis import semconv
@@ -138,18 +137,6 @@ class BatchQueue(Generic[ItemT]):
         if not is_exported:
             self._losses.add(len(batch))
         self._losses.report()
-
-
-class SpanBatches(SpanProcessor):
-    """Queues sampled spans when they end."""
-
-    def __init__(self, queue: BatchQueue[ReadableSpan]) -> None:
-        self._queue = queue
-
-    @override
-    def on_end(self, span: ReadableSpan) -> None:
-        if span.context is not None and span.context.trace_flags.sampled:
-            self._queue.add(span)
 
 
 class LogBatches(LogRecordProcessor):
