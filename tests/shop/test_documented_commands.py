@@ -36,7 +36,8 @@ RUN_ELSEWHERE = {
     r"shop prove .*": ("services/_testkit/src/shop_testkit/prove_runs.py", '"prove"'),
     r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
     r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
-    r"python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
+    r"make setup": ("Makefile", "check: setup"),
+    r"(AUTH_MODE=enforce )?python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
     r"openapi-python-client generate .*": ("employee-api/tests/test_client.py", '"openapi-python-client", "generate"'),
     r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
@@ -151,5 +152,5 @@ async def test_documented_commands_succeed(environment: dict[str, str], document
         stdout=PIPE,
         stderr=STDOUT,
     )
-    output, _ = await bash.communicate(b"a password\n")
+    output, _ = await bash.communicate(b"nine brown otters swim\n")
     assert bash.returncode == 0, output.decode()

@@ -18,6 +18,7 @@ from chassis.errors import DomainError
 from chassis.http_server import HttpService
 from chassis.settings import load, load_database_url
 from employee_api import app
+from employee_api.access import MANAGEMENT_ROLES
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
 from employee_api.health import check_database
@@ -59,11 +60,14 @@ def _parse_arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("migrate", help="apply pending database migrations and exit")
     add_user = commands.add_parser(
-        "add-user", help="add a user, such as the first with a management role; the password is read from stdin"
+        "add-user",
+        help="add a user, such as the first with a management role; the password comes from a prompt or stdin",
     )
     add_user.add_argument("--name", required=True)
     add_user.add_argument("--email", required=True)
-    add_user.add_argument("--role", required=True)
+    add_user.add_argument(
+        "--role", required=True, help=f"any text; management roles are {', '.join(sorted(MANAGEMENT_ROLES))}"
+    )
     return parser.parse_args()
 
 

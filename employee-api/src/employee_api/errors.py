@@ -18,7 +18,7 @@ class Forbidden(DomainError):
 
 
 class BadRequest(InvalidArgument):
-    """The request's body, query or headers are invalid; `violations` name the fields and never contain their values."""
+    """The request's body, query or headers are invalid. Each invalid field is named, without its value."""
 
     def __init__(self, message: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> None:
         super().__init__(*violations, message=message)

@@ -58,14 +58,17 @@ def _operation_link(document: Document, path: str, label: str) -> str:
 
 def limits_section() -> str:
     rows = [
-        ("A request's body", f"at most {MAX_BODY_BYTES // 1024} KiB of JSON"),
+        (
+            "A request's body",
+            f"at most {MAX_BODY_BYTES // 1024} KiB of JSON unless its operation says otherwise",
+        ),
         (
             "A page of a list",
             f"at most {MAX_PAGE_SIZE} items; the next page has the `cursor` that is `next` in this one",
         ),
         ("A text", "as many characters as its field allows, and none that is NUL"),
         ("An id", "a UUID in its canonical form, with hyphens"),
-        ("A month", "`YYYY-MM`, in UTC"),
+        ("A month", "`YYYY-MM`, in UTC; for an export in the time zone `tz`"),
         ("A request's id", "at most 64 letters, digits, dots, hyphens and underscores, in `X-Request-ID`"),
     ]
     return element(
