@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -98,7 +99,7 @@ def test_the_chart_lets_a_service_call_the_peers_in_its_settings(service: str) -
     entry = chart_values()["services"][service] or {}
     calls = {f"{name}_addr" for name in entry.get("calls", ())}
     calls |= {f"{name}_internal_addr" for name in entry.get("internalCalls", ())}
-    addresses = {name for name in settings.model_fields if name.endswith("_addr")}
+    addresses = {field.name for field in fields(settings) if field.name.endswith("_addr")}
     assert {name.replace("-", "_") for name in calls} == addresses
 
 

@@ -1,5 +1,6 @@
 """The tables of settings in services/README.md list every setting of every service, and no others."""
 
+import dataclasses
 import importlib
 import re
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def documented(service: str) -> set[str]:
 
 
 def fields(settings: type[ServiceSettings]) -> set[str]:
-    return {name.upper() for name in settings.model_fields}
+    return {field.name.upper() for field in dataclasses.fields(settings)}
 
 
 def test_the_settings_of_all_services_are_documented() -> None:

@@ -12,6 +12,7 @@ from chassis import database
 from employee_api.database import is_away
 from employee_api.settings import DatabaseAwayStatus, EmployeeApiSettings
 from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_testkit.settings import load_settings
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})
@@ -116,7 +117,7 @@ def test_a_lost_connection_has_no_state() -> None:
 
 @pytest.mark.parametrize("value", ["500", "503"])
 def test_the_status_is_read_from_the_environment(value: str) -> None:
-    settings = EmployeeApiSettings.model_validate({"database_away_status": value})
+    settings = load_settings(EmployeeApiSettings, {"database_away_status": value})
     assert settings.database_away_status is DatabaseAwayStatus(int(value))
 
 

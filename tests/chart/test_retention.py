@@ -11,7 +11,7 @@ from shipping_service.__main__ import Settings as ShippingSettings
 def test_the_chart_sets_the_defaults_of_the_services(render: Any) -> None:
     for service, settings in (("checkout", CheckoutSettings), ("shipping", ShippingSettings)):
         set_by_chart = render().environment(service)["RETENTION_DAYS"]
-        assert float(set_by_chart) == settings.model_fields["retention_days"].default
+        assert float(set_by_chart) == settings.retention_days
 
 
 def retained(shipping: Any, checkout: Any) -> dict[str, Any]:

@@ -55,6 +55,7 @@ from shop_internal import (
     payment_ledger_pb2_grpc,
     shipment_manifest_pb2_grpc,
 )
+from shop_testkit.settings import load_settings
 from simulation.disk import Disk, Schema, schema_of
 from simulation.network import HandlerTable, Network
 from simulation.plan import PRODUCTS
@@ -142,7 +143,7 @@ def checkout_settings(replica: int) -> checkout.Settings:
     internal = ("cart", "shipping", "payment", *(() if replica else ("email",)))
     addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in internal}
     values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
-    return checkout.Settings.model_validate(values)
+    return load_settings(checkout.Settings, values)
 
 
 class Payment:

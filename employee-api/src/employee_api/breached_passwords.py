@@ -28,8 +28,9 @@ class BreachedPasswords:
             return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
 
 
-def check_breached_passwords_file(path: Path) -> Path:
-    """Raise ValueError if the file can't be read, or if a sample of its lines is not sorted."""
+def parse_breached_passwords_file(name: str) -> Path:
+    """Return the path. Raise ValueError if the file can't be read, or if a sample of its lines is not sorted."""
+    path = Path(name)
     try:
         with path.open("rb") as file:
             hashed, size = _has_hashes(file), file.seek(0, 2)

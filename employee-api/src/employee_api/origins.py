@@ -1,9 +1,6 @@
 """Hosts and origins (RFC 6454) as requests name them, and the settings that list them."""
 
 import re
-from typing import Annotated
-
-from pydantic import AfterValidator, BeforeValidator
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
 _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])"
@@ -37,13 +34,13 @@ def is_listed(host: str, patterns: frozenset[str]) -> bool:
     return host in patterns or any(f"*.{'.'.join(parents[i:])}" in patterns for i in range(1, len(parents)))
 
 
-def _split(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return [part.strip().lower() for part in value.split(",") if part.strip()]
+def _split(text: str) -> frozenset[str]:
+    return frozenset(part.strip().lower() for part in text.split(",") if part.strip())
 
 
-def _validate_hosts(hosts: frozenset[str]) -> frozenset[str]:
+def parse_host_patterns(text: str) -> frozenset[str]:
+    """Parse host names, such as api.example.com and *.example.com, separated by commas."""
+    hosts = _split(text)
     if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
         raise ValueError(
             "must be host names without ports, such as api.example.com, *.example.com, separated by commas"
@@ -51,12 +48,9 @@ def _validate_hosts(hosts: frozenset[str]) -> frozenset[str]:
     return hosts
 
 
-def _validate_origins(origins: frozenset[str]) -> frozenset[str]:
+def parse_origins(text: str) -> frozenset[str]:
+    """Parse origins, separated by commas, and return them as browsers send them."""
+    origins = _split(text)
     if not all(_ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("must be exact origins, such as https://app.example.com, separated by commas")
-    # As browsers send them.
     return frozenset(origin.removesuffix(_DEFAULT_PORTS[origin.partition(":")[0]]) for origin in origins)
-
-
-HostPatterns = Annotated[frozenset[str], BeforeValidator(_split), AfterValidator(_validate_hosts)]
-Origins = Annotated[frozenset[str], BeforeValidator(_split), AfterValidator(_validate_origins)]

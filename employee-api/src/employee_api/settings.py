@@ -1,16 +1,17 @@
 """Settings of the employee API, read from the environment."""
 
 import os
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from msgspec import Meta
 
 from chassis.http_server import HttpServiceSettings
-from chassis.settings import MAX_PORT, DatabaseSettings, DatabaseUrl
-from employee_api.breached_passwords import check_breached_passwords_file
-from employee_api.origins import HostPatterns, Origins
+from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, Port, PositiveFloat, PositiveInt, SecretStr
+from employee_api.breached_passwords import parse_breached_passwords_file
+from employee_api.origins import parse_host_patterns, parse_origins
 
 
 class AuthMode(StrEnum):
@@ -50,22 +51,22 @@ def _password_threads() -> int:
 class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     """Settings of the process. A field's name in capitals is its environment variable."""
 
-    port: int = Field(default=8000, ge=0, le=MAX_PORT)
+    port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
     auth_mode: AuthMode = AuthMode.OFF
-    session_idle_seconds: float = Field(default=8 * 3600, gt=0)
-    session_absolute_seconds: float = Field(default=7 * 24 * 3600, gt=0)
-    failed_logins_per_email: int = Field(default=10, ge=1)
-    failed_logins_per_address: int = Field(default=100, ge=1)
-    failed_logins_window_seconds: float = Field(default=900, gt=0)
+    session_idle_seconds: PositiveFloat = 8 * 3600
+    session_absolute_seconds: PositiveFloat = 7 * 24 * 3600
+    failed_logins_per_email: PositiveInt = 10
+    failed_logins_per_address: PositiveInt = 100
+    failed_logins_window_seconds: PositiveFloat = 900
     registration: RegistrationMode | None = None
-    registrations_per_address: int = Field(default=20, ge=1)
-    password_threads: int = Field(default_factory=_password_threads, ge=1)
-    password_min_length: int | None = Field(default=None, ge=1, le=_LONGEST_MIN_LENGTH)
-    breached_passwords_file: Annotated[Path, AfterValidator(check_breached_passwords_file)] | None = None
+    registrations_per_address: PositiveInt = 20
+    password_threads: PositiveInt = field(default_factory=_password_threads)
+    password_min_length: Annotated[int, Meta(ge=1, le=_LONGEST_MIN_LENGTH)] | None = None
+    breached_passwords_file: Annotated[Path, Parse(parse_breached_passwords_file)] | None = None
     csv_defuse_formulas: bool = True
-    allowed_hosts: HostPatterns = frozenset()
-    allowed_origins: Origins = frozenset()
+    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
+    allowed_origins: Annotated[frozenset[str], Parse(parse_origins)] = frozenset()
     allow_cross_site: bool = False
     database_away_status: DatabaseAwayStatus | None = None
 

@@ -119,7 +119,7 @@ class Server:
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[Server]:
     server = Server()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0, "grace_seconds": 1} | settings
+    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0, "grace_seconds": 1} | settings
     service = HttpService(HttpServiceSettings(**options), server.telemetry)
 
     @asynccontextmanager

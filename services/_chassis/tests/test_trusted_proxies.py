@@ -1,10 +1,7 @@
 """The client's address behind proxies, over the ASGI interface: every connection comes from the client's transport."""
 
-from typing import Any
-
 import httpx2
 import pytest
-from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -12,6 +9,7 @@ from starlette.routing import Route
 
 from chassis.http_server import HttpService, HttpServiceSettings
 from chassis.telemetry import Telemetry
+from shop_testkit.settings import load_settings
 
 
 async def show_client(request: Request) -> Response:
@@ -21,8 +19,8 @@ async def show_client(request: Request) -> Response:
 
 async def client_address(connection: str, trusted: str, *forwarded: str) -> str:
     """Return the address that the application sees, of a request with these lines of X-Forwarded-For."""
-    settings: Any = {"trusted_proxies": trusted}
-    service = HttpService(HttpServiceSettings(**settings), Telemetry())
+    settings = load_settings(HttpServiceSettings, {"trusted_proxies": trusted})
+    service = HttpService(settings, Telemetry())
     app = service.wrap(Starlette(routes=[Route("/", show_client)]))
     transport = httpx2.ASGITransport(app, client=(connection, 1234))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -74,6 +72,7 @@ async def test_a_proxy_is_trusted_on_a_socket_for_both_versions(connection: str)
 
 
 @pytest.mark.parametrize("value", ["10.0.0.0/33", "proxy.example.com", "10.0.0.1/8", "*"])
-def test_an_invalid_setting_is_an_error(value: str) -> None:
-    with pytest.raises(ValidationError, match="must be addresses or networks"):
-        HttpServiceSettings(trusted_proxies=value)
+def test_an_invalid_setting_is_an_error(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load_settings(HttpServiceSettings, {"trusted_proxies": value})
+    assert "TRUSTED_PROXIES: must be addresses or networks" in capsys.readouterr().err

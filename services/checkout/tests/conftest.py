@@ -21,6 +21,7 @@ from checkout_service.ports import Journal, NewOrder
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeers
+from shop_testkit.settings import load_settings
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr", "email_internal_addr")
@@ -133,7 +134,7 @@ def start(database_url: str) -> Start:
     ) -> AsyncIterator[Checkout]:
         addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
         values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
-        settings = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **values)
+        settings = load_settings(Settings, values)
         service = server.Service(settings, telemetry or Telemetry())
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(server.serving(service, build(settings, service, open_journal)))

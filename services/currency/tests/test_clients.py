@@ -11,7 +11,6 @@ from decimal import Decimal
 import grpc
 import pytest
 import structlog
-from pydantic import HttpUrl
 from structlog.typing import EventDict
 
 from chassis.server import Service, serving
@@ -21,6 +20,7 @@ from currency_service.clients import MAX_BYTES, RatesFeed
 from currency_service.domain import Rates
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
+from shop_testkit.settings import load_settings
 
 FALLBACK_DAY = date(2024, 12, 31)
 FRESH = (
@@ -179,7 +179,7 @@ async def test_rates_are_fetched_again_after_each_interval() -> None:
 
 async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
     with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
-        settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, rates_url=HttpUrl(url))
+        settings = load_settings(Settings, {"rates_url": url})
         service = Service(settings, Telemetry())
         async with (
             asyncio.timeout(30),

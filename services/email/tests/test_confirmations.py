@@ -10,7 +10,6 @@ from typing import Any, cast
 import grpc
 import psycopg
 import pytest
-from pydantic import SecretStr
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument
@@ -44,6 +43,7 @@ from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.mail_records_pb2 import FindMailsRequest, GetMailRequest
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_testkit.serving import connect
+from shop_testkit.settings import load_settings
 
 SENDER = Sender("Shop", "orders@shop.example")
 ORDER_IDS = ("o-1", "o-2", "o-3")
@@ -84,7 +84,7 @@ class Running:
 @asynccontextmanager
 async def serve(**settings: Any) -> AsyncIterator[Running]:
     """Run the service with these settings, in the test's process."""
-    loaded = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **settings)
+    loaded = load_settings(Settings, settings)
     service = Service(loaded, Telemetry())
     async with (
         serving(service, build(loaded, service)),
@@ -130,7 +130,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The settings that choose a store."""
     if request.param == "folder":
         return {"outbox_dir": tmp_path / "outbox"}
-    return {"database_url": SecretStr(request.getfixturevalue(f"{request.param}_url"))}
+    return {"database_url": request.getfixturevalue(f"{request.param}_url")}
 
 
 async def test_a_batch_is_one_email_for_each_order(store: dict[str, Any]) -> None:
@@ -192,7 +192,7 @@ async def test_the_log_names_the_field_of_a_refused_confirmation_but_no_address(
 
 
 async def test_an_email_that_the_relay_has_refused_is_reported_among_stored_ones(spool_url: str) -> None:
-    async with serve(database_url=SecretStr(spool_url)) as running, open_spool(spool_url) as spool:
+    async with serve(database_url=spool_url) as running, open_spool(spool_url) as spool:
         await running.accept(confirmation("o-2"))
         (letter,) = await spool.claim(1)
         await spool.finish(letter, LetterState.REFUSED, "RELAY_550")
@@ -270,7 +270,7 @@ async def test_a_batch_of_letters_is_one_commit(sqlite_url: str) -> None:
 
 async def test_a_batch_of_letters_is_one_transaction_on_postgresql(postgres_url: str) -> None:
     """All of its rows have the same `xmin`, the transaction that wrote them."""
-    async with serve(database_url=SecretStr(postgres_url)) as running:
+    async with serve(database_url=postgres_url) as running:
         await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
     async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
         found = await (await connection.execute("SELECT xmin::text, COUNT(*) FROM letters GROUP BY xmin")).fetchall()

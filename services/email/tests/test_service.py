@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import grpc
 import pytest
-from pydantic import SecretStr
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument
@@ -36,6 +35,7 @@ from shop_testkit import serving as testkit_serving
 from shop_testkit.fake_peers.reads import FakeCatalog
 from shop_testkit.mail_relay import Inbox
 from shop_testkit.serving import connect
+from shop_testkit.settings import load_settings
 from shop_testkit.waiting import wait_until
 
 
@@ -200,7 +200,7 @@ class Running:
 @asynccontextmanager
 async def serve(**settings: Any) -> AsyncIterator[Running]:
     """Run the service with these settings, in the test's process."""
-    loaded = Settings(host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, **settings)
+    loaded = load_settings(Settings, settings)
     service = Service(loaded, Telemetry())
     async with (
         serving(service, build(loaded, service)),
@@ -228,7 +228,7 @@ async def test_an_email_names_products_and_links_to_the_order(tmp_path: Path) ->
 
 
 async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Path, sqlite_url: str) -> None:
-    relay, url = SecretStr("smtp://127.0.0.1:1"), SecretStr(sqlite_url)
+    relay, url = "smtp://127.0.0.1:1", sqlite_url
     async with serve(outbox_dir=tmp_path / "outbox", smtp_url=relay, database_url=url) as running:
         await running.email.SendOrderConfirmation(request())
         (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
@@ -237,7 +237,7 @@ async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Pa
 
 
 async def test_with_a_database_and_no_relay_letters_wait_in_the_spool(spool_url: str) -> None:
-    async with serve(database_url=SecretStr(spool_url)) as running:
+    async with serve(database_url=spool_url) as running:
         await running.email.SendOrderConfirmation(request())
         found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
     assert found.letter.state == spool_pb2.LETTER_STATE_QUEUED
@@ -245,7 +245,7 @@ async def test_with_a_database_and_no_relay_letters_wait_in_the_spool(spool_url:
 
 
 async def test_an_unknown_letter_is_not_found(sqlite_url: str) -> None:
-    async with serve(database_url=SecretStr(sqlite_url)) as running:
+    async with serve(database_url=sqlite_url) as running:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -253,8 +253,8 @@ async def test_an_unknown_letter_is_not_found(sqlite_url: str) -> None:
 
 async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
     async with mail_relay.relay(Inbox(rcpt_response="550 unknown")) as port:
-        relay = SecretStr(f"smtp://127.0.0.1:{port}")
-        async with serve(database_url=SecretStr(sqlite_url), smtp_url=relay) as running:
+        relay = f"smtp://127.0.0.1:{port}"
+        async with serve(database_url=sqlite_url, smtp_url=relay) as running:
             stub = running.spool
             await running.email.SendOrderConfirmation(request())
             refused = spool_pb2.ListLettersRequest(states=[spool_pb2.LETTER_STATE_REFUSED])
@@ -273,6 +273,6 @@ async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None
 
 
 async def test_a_list_of_letters_has_a_limit(sqlite_url: str) -> None:
-    async with serve(database_url=SecretStr(sqlite_url)) as running:
+    async with serve(database_url=sqlite_url) as running:
         with pytest.raises(grpc.aio.AioRpcError, match="limit"):
             await running.spool.ListLetters(spool_pb2.ListLettersRequest(limit=1001))

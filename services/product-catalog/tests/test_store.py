@@ -43,25 +43,25 @@ def test_prices_are_parsed_exactly(price: str, nanos: int) -> None:
 
 @pytest.mark.parametrize("price", ["0", "-1", "", "free", "NaN", "Infinity", "0.0000000001", "1234567890123.1", None])
 def test_an_invalid_price_is_rejected_with_its_entry_and_field(price: object) -> None:
-    with pytest.raises(ValueError, match=r"\b1\.price_usd\b"):
+    with pytest.raises(ValueError, match=r"`price_usd` must .* at `\$\[1\]`|at `\$\[1\]\.price_usd`"):
         parse(MUG, MUG | {"id": "kettle", "price_usd": price})
 
 
 @pytest.mark.parametrize("field", list(MUG))
 def test_a_missing_field_is_rejected_with_its_entry_and_name(field: str) -> None:
-    with pytest.raises(ValueError, match=rf"\b0\.{field}\b"):
+    with pytest.raises(ValueError, match=rf"`{field}` - at `\$\[0\]`"):
         parse(without(field))
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"id": "two words"}, "0.id"),
-        ({"id": "x" * 65}, "0.id"),
-        ({"name": " "}, "0.name"),
-        ({"categories": []}, "0.categories"),
-        ({"categories": ["kitchen", ""]}, "0.categories.1"),
-        ({"colour": "blue"}, "0.colour"),
+        ({"id": "two words"}, r"\$\[0\]\.id`"),
+        ({"id": "x" * 65}, r"\$\[0\]\.id`"),
+        ({"name": " "}, r"\$\[0\]\.name`"),
+        ({"categories": []}, r"\$\[0\]\.categories`"),
+        ({"categories": ["kitchen", ""]}, r"\$\[0\]\.categories\[1\]`"),
+        ({"colour": "blue"}, r"`colour` - at `\$\[0\]`"),
     ],
 )
 def test_an_invalid_field_is_rejected_with_its_entry_and_name(change: dict[str, object], named: str) -> None:
@@ -76,7 +76,7 @@ def test_a_duplicate_id_is_rejected_with_the_id() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"[{", b"{}", b"\xff", b"[" * 100_000])
 def test_anything_but_a_list_of_products_is_rejected(raw: bytes) -> None:
-    with pytest.raises(ValueError, match=r"Invalid JSON|valid array"):
+    with pytest.raises(ValueError, match=r"truncated|malformed|Expected `(array|object)`"):
         parse_catalog(raw)
 
 

@@ -18,6 +18,7 @@ from shipping_service.manifest import postgres, sqlite
 from shipping_service.manifest.opening import MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+from shop_testkit.settings import load_settings
 from shop_testkit.waiting import wait_until
 
 MakeParcel = Callable[..., Parcel]
@@ -70,9 +71,7 @@ async def test_a_key_is_free_again_once_its_entry_was_deleted(
 @asynccontextmanager
 async def serving(url: str, **changed: Any) -> AsyncIterator[ShipmentManifestStub]:
     """Run the service with the given settings changed."""
-    settings = Settings(
-        host="127.0.0.1", port=0, internal_port=0, drain_seconds=0, grace_seconds=1, database_url=url, **changed
-    )
+    settings = load_settings(Settings, {"database_url": url, **changed})
     service = server.Service(settings, Telemetry())
     async with (
         server.serving(service, build(settings, service)),

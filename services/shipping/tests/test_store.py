@@ -38,16 +38,25 @@ def test_prices_are_exact() -> None:
 @pytest.mark.parametrize(
     ("zone", "named"),
     [
-        ({"name": ""}, r"zones\.0\.name"),
-        ({"countries": [" "]}, r"zones\.0\.countries\.0"),
-        ({"brackets": []}, r"zones\.0\.brackets"),
-        ({"brackets": [{"pieces": 0, "price_usd": "1.00"}]}, r"zones\.0\.brackets\.0\.pieces"),
-        ({"brackets": [{"pieces": 1, "price_usd": "-1.00"}]}, r"zones\.0\.brackets\.0\.price_usd"),
-        ({"brackets": [{"pieces": 1, "price_usd": "1.001"}]}, r"zones\.0\.brackets\.0\.price_usd"),
-        ({"brackets": [{"pieces": 1, "price_usd": "NaN"}]}, r"zones\.0\.brackets\.0\.price_usd"),
-        ({"further_piece_usd": "Infinity"}, r"zones\.0\.further_piece_usd"),
-        ({"further_piece_usd": None}, r"zones\.0\.further_piece_usd"),
-        ({"surcharge": "1.00"}, r"zones\.0\.surcharge"),
+        ({"name": ""}, r"\$\.zones\[0\]\.name`"),
+        ({"countries": [" "]}, r"\$\.zones\[0\]\.countries\[0\]`"),
+        ({"brackets": []}, r"\$\.zones\[0\]\.brackets`"),
+        ({"brackets": [{"pieces": 0, "price_usd": "1.00"}]}, r"\$\.zones\[0\]\.brackets\[0\]\.pieces`"),
+        (
+            {"brackets": [{"pieces": 1, "price_usd": "-1.00"}]},
+            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
+        ),
+        (
+            {"brackets": [{"pieces": 1, "price_usd": "1.001"}]},
+            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
+        ),
+        (
+            {"brackets": [{"pieces": 1, "price_usd": "NaN"}]},
+            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
+        ),
+        ({"further_piece_usd": "Infinity"}, r"`further_piece_usd` must be .* at `\$\.zones\[0\]`"),
+        ({"further_piece_usd": None}, r"\$\.zones\[0\]\.further_piece_usd`"),
+        ({"surcharge": "1.00"}, r"`surcharge` - at `\$\.zones\[0\]`"),
     ],
 )
 def test_an_invalid_zone_is_rejected_with_the_name_of_its_field(zone: dict[str, Any], named: str) -> None:
@@ -75,5 +84,5 @@ def test_exactly_one_zone_must_have_no_countries(zones: list[dict[str, Any]]) ->
 
 @pytest.mark.parametrize("malformed", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
 def test_a_malformed_rate_card_is_rejected(malformed: bytes) -> None:
-    with pytest.raises(ValueError, match="JSON|zones|object"):
+    with pytest.raises(ValueError, match="JSON|truncated|zones|object"):
         parse_rate_card(malformed)

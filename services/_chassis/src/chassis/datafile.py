@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -53,3 +54,9 @@ class DataFile(Generic[T]):
         # Kubernetes updates a ConfigMap by swapping a symbolic link: the inode changes, the time may not.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def require_decimal(field: str, value: Decimal, *, lowest: Decimal, highest: Decimal, places: int) -> None:
+    """Raise ValueError with the name of the field unless the value is in the range and has so few decimal places."""
+    if not (value.is_finite() and lowest <= value <= highest and value == round(value, places)):
+        raise ValueError(f"`{field}` must be from {lowest:f} to {highest:f}, with at most {places} decimal places")

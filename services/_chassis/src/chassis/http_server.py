@@ -10,10 +10,9 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import structlog
-from pydantic import Field
 from starlette.types import ASGIApp
 
 from chassis.asgi_server import AsgiServer
@@ -22,9 +21,9 @@ from chassis.http_protocol import ConnectionLimits
 from chassis.http_serving import ObservedApplication, Probes
 from chassis.process import run_process, serve_until_stopped
 from chassis.service import BaseService
-from chassis.settings import MAX_PORT, ServerSettings
+from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.telemetry import Telemetry
-from chassis.trusted_proxies import ForwardedClients, ProxyNetworks
+from chassis.trusted_proxies import ForwardedClients, Network, parse_networks
 
 log = structlog.get_logger()
 
@@ -39,11 +38,11 @@ class HttpServiceSettings(ServerSettings):
     """Settings of every HTTP service, read from the environment."""
 
     host: str = "0.0.0.0"
-    port: int = Field(default=8080, ge=0, le=MAX_PORT)
-    header_timeout_seconds: float = Field(default=10, gt=0)
-    body_timeout_seconds: float = Field(default=30, gt=0)
-    max_connections: int = Field(default=1000, ge=1)
-    trusted_proxies: ProxyNetworks = ()
+    port: Port = 8080
+    header_timeout_seconds: PositiveFloat = 10
+    body_timeout_seconds: PositiveFloat = 30
+    max_connections: PositiveInt = 1000
+    trusted_proxies: Annotated[tuple[Network, ...], Parse(parse_networks)] = ()
 
 
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)

@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line on standard output, with the ids of the current trace and span.
 
 An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets are held in types that mask
-themselves, such as pydantic's SecretStr; this module does not search for them.
+themselves, such as SecretStr; this module does not search for them.
 """
 
 import logging

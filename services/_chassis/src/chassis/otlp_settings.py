@@ -5,29 +5,27 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, FilePath, SecretStr
+from msgspec import Meta
 
 from chassis.propagation import load_propagation
-from chassis.settings import Settings, load
+from chassis.settings import FilePath, Parse, PositiveFloat, PositiveInt, SecretStr, Settings, load
 
 # What both gRPC and HTTP accept as a header: name=value, separated by commas.
 _HEADER = re.compile(r"\s*[A-Za-z0-9_.-]+\s*=[\x20-\x7e]*")
 
 
-def _validate_headers(headers: SecretStr) -> SecretStr:
-    if not all(_HEADER.fullmatch(header) for header in headers.get_secret_value().split(",")):
+def _parse_headers(headers: str) -> SecretStr:
+    if not all(_HEADER.fullmatch(header) for header in headers.split(",")):
         raise ValueError("must be name=value pairs of ASCII characters, separated by commas")
-    return headers
+    return SecretStr(headers)
 
 
-def _validate_propagators(names: str) -> str:
+def _parse_propagators(names: str) -> str:
     load_propagation(names)
     return names
 
 
-Headers = Annotated[SecretStr, AfterValidator(_validate_headers)]
-Milliseconds = Annotated[float, Field(gt=0)]
-Size = Annotated[int, Field(gt=0)]
+Headers = Annotated[SecretStr, Parse(_parse_headers)]
 
 
 class OtlpSettings(Settings):
@@ -39,7 +37,7 @@ class OtlpSettings(Settings):
     otel_exporter_otlp_traces_headers: Headers | None = None
     otel_exporter_otlp_metrics_headers: Headers | None = None
     otel_exporter_otlp_logs_headers: Headers | None = None
-    otel_exporter_otlp_timeout: float = Field(default=10, gt=0)  # in seconds, unlike the other durations
+    otel_exporter_otlp_timeout: PositiveFloat = 10  # in seconds, unlike the other durations
     otel_exporter_otlp_compression: Literal["gzip"] | None = None
     otel_exporter_otlp_certificate: FilePath | None = None
     otel_exporter_otlp_client_certificate: FilePath | None = None
@@ -52,15 +50,15 @@ class OtlpSettings(Settings):
         "parentbased_always_off",
         "parentbased_traceidratio",
     ] = "parentbased_always_on"
-    otel_traces_sampler_arg: float = Field(default=1, ge=0, le=1)
-    otel_propagators: Annotated[str, AfterValidator(_validate_propagators)] = "tracecontext,baggage"
-    otel_metric_export_interval: Milliseconds = 60_000
-    otel_bsp_schedule_delay: Milliseconds = 5_000
-    otel_bsp_max_queue_size: Size = 2_048
-    otel_bsp_max_export_batch_size: Size = 512
-    otel_blrp_schedule_delay: Milliseconds = 1_000
-    otel_blrp_max_queue_size: Size = 2_048
-    otel_blrp_max_export_batch_size: Size = 512
+    otel_traces_sampler_arg: Annotated[float, Meta(ge=0, le=1)] = 1
+    otel_propagators: Annotated[str, Parse(_parse_propagators)] = "tracecontext,baggage"
+    otel_metric_export_interval: PositiveFloat = 60_000
+    otel_bsp_schedule_delay: PositiveFloat = 5_000
+    otel_bsp_max_queue_size: PositiveInt = 2_048
+    otel_bsp_max_export_batch_size: PositiveInt = 512
+    otel_blrp_schedule_delay: PositiveFloat = 1_000
+    otel_blrp_max_queue_size: PositiveInt = 2_048
+    otel_blrp_max_export_batch_size: PositiveInt = 512
 
 
 def load_otlp_settings(environment: Mapping[str, str] = os.environ) -> OtlpSettings:

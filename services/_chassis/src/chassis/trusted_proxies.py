@@ -2,27 +2,20 @@
 
 import ipaddress
 from collections.abc import Iterable
-from typing import Annotated, Any
 
-from pydantic import BeforeValidator
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _parse_networks(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Parse addresses and networks, separated by commas."""
     try:
-        return tuple(ipaddress.ip_network(item.strip()) for item in value.split(",") if item.strip())
+        return tuple(ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip())
     except ValueError as error:
         raise ValueError("must be addresses or networks, such as 10.0.0.0/8, separated by commas") from error
-
-
-# Addresses and networks, separated by commas.
-ProxyNetworks = Annotated[tuple[_Network, ...], BeforeValidator(_parse_networks)]
 
 
 class ForwardedClients:
@@ -32,7 +25,7 @@ class ForwardedClients:
     A malformed header is ignored.
     """
 
-    def __init__(self, app: ASGIApp, trusted: Iterable[_Network]) -> None:
+    def __init__(self, app: ASGIApp, trusted: Iterable[Network]) -> None:
         self._app = app
         self._trusted = tuple(trusted)
 

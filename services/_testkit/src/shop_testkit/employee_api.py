@@ -19,6 +19,7 @@ from employee_api import app
 from employee_api.health import check_database
 from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
+from shop_testkit.settings import load_settings
 
 PASSWORD = "correct horse"  # noqa: S105 - of test users only
 
@@ -109,9 +110,10 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
         telemetry = telemetry or Telemetry()
         engine = database.engine(database_url, telemetry)
         hasher = password_hasher()
-        service = HttpService(EmployeeApiSettings(**settings), telemetry)
+        loaded = load_settings(EmployeeApiSettings, settings)
+        service = HttpService(loaded, telemetry)
         service.add_readiness_check(partial(check_database, engine))
-        asgi = app.build(EmployeeApiSettings(**settings), engine, hasher, service.telemetry, clock)
+        asgi = app.build(loaded, engine, hasher, service.telemetry, clock)
         transport = httpx2.ASGITransport(service.wrap(asgi))
         async with httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client:
             yield Api(client, asgi, engine, clock, service)

@@ -44,6 +44,7 @@ from shop import (
 from shop_internal import cart_lines_pb2_grpc, mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
 from shop_testkit.fake_peers import FakePeer, Fault
 from shop_testkit.serving import serve
+from shop_testkit.settings import load_settings
 from storefront_service.__main__ import Settings, build
 
 SERVICES = Path(__file__).parents[3]
@@ -301,7 +302,7 @@ async def storefront(
         addresses = {f"{name}_addr": address for name in names}
         internal = {"cart_internal_addr": address, "checkout_internal_addr": address, "email_internal_addr": address}
         values = {**addresses, **internal, "session_key": session_key, **settings}
-        parsed = Settings.model_validate(values)
+        parsed = load_settings(Settings, values)
         service = HttpService(parsed, telemetry or Telemetry())
         app = await stack.enter_async_context(build(parsed, service))
         stack.push_async_callback(service.close)

@@ -5,13 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pydantic import FilePath
-
 from ad_service.service import AdService
 from ad_service.store import parse_ads
 from chassis.datafile import DataFile
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
+from chassis.settings import FilePath, ServiceSettings
 from shop import ad_pb2_grpc
 
 

@@ -4,29 +4,29 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from msgspec import Meta
 
 from cart_service.domain import CartStore
 from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
+from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.telemetry import Telemetry
 from shop import cart_pb2_grpc
 from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
 
 
-def _validate_url(url: SecretStr) -> SecretStr:
-    if not url.get_secret_value().startswith(("redis://", "rediss://", "unix://")):
+def _parse_url(url: str) -> SecretStr:
+    if not url.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("must begin with redis://, rediss:// or unix://")
-    return url
+    return SecretStr(url)
 
 
 class Settings(ServiceSettings):
     """Settings of the cart service, read from the environment."""
 
-    redis_url: Annotated[SecretStr, AfterValidator(_validate_url)] | None = None
-    cart_ttl_seconds: float = Field(default=30 * 24 * 3600, ge=1)
+    redis_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
+    cart_ttl_seconds: Annotated[float, Meta(ge=1)] = 30 * 24 * 3600
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:

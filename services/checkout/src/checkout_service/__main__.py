@@ -5,11 +5,9 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from pydantic import Field, SecretStr
-
 from chassis.retention import Retention
 from chassis.server import Service, run
-from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
+from chassis.settings import DatabaseUrl, HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
 from checkout_service.background import Turns
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal
@@ -29,9 +27,9 @@ class Settings(Addresses, HmacKeySettings, ServiceSettings):
 
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long the worker that serves the caller has for an order before recovery takes it over. Not a safety limit.
-    lease_seconds: float = Field(default=LEASE_SECONDS, gt=0)
+    lease_seconds: PositiveFloat = LEASE_SECONDS
     # How long finished orders remain in the journal, and a repeated request gets its order from there.
-    retention_days: float = Field(default=90, gt=0)
+    retention_days: PositiveFloat = 90
 
 
 @asynccontextmanager

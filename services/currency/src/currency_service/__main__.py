@@ -4,24 +4,38 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field, FilePath, HttpUrl
+from msgspec import Meta
 
 from chassis.datafile import DataFile
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
+from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
 from currency_service.domain import RatesSource
 from currency_service.service import CurrencyService
 from currency_service.store import parse_rates
 from shop import currency_pb2_grpc
 
 
+def _parse_url(text: str) -> SecretStr:
+    try:
+        url = urlsplit(text)
+        valid = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError("must be a URL such as https://rates.example/daily.xml")
+    return SecretStr(text)
+
+
 class Settings(ServiceSettings):
     """Settings of the currency service, read from the environment."""
 
     rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
-    rates_url: HttpUrl | None = None
-    rates_refresh_seconds: float = Field(default=6 * 3600, ge=1)
+    # Secret because it may contain a key.
+    rates_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
+    rates_refresh_seconds: Annotated[float, Meta(ge=1)] = 6 * 3600
 
 
 @asynccontextmanager
@@ -33,7 +47,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         if settings.rates_url:
             from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client costs 5 MB and 0.2 s
 
-            rates = feed = RatesFeed(str(settings.rates_url), file)
+            rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
             tasks.append(group.create_task(feed.watch(settings.rates_refresh_seconds), name="refresh rates"))
         service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
         yield

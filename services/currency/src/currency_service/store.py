@@ -6,24 +6,28 @@ from typing import Annotated
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
-from pydantic import BaseModel, Field, StringConstraints
+from msgspec import Meta, Struct, convert
 
+from chassis.datafile import require_decimal
 from currency_service.domain import BASE, RATE_DIGITS, Rates
 
 _CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"
 
-Code = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
-Rate = Annotated[Decimal, Field(gt=0, max_digits=2 * RATE_DIGITS, decimal_places=RATE_DIGITS)]
+_SMALLEST_RATE = Decimal(1).scaleb(-RATE_DIGITS)
 
 
-class _Quote(BaseModel):
-    currency: Code
-    rate: Rate
+class _Quote(Struct, frozen=True):
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
+    rate: Decimal
+
+    def __post_init__(self) -> None:
+        highest = 10**RATE_DIGITS - _SMALLEST_RATE
+        require_decimal("rate", self.rate, lowest=_SMALLEST_RATE, highest=highest, places=RATE_DIGITS)
 
 
-class _Day(BaseModel):
+class _Day(Struct, frozen=True):
     time: date
-    rates: Annotated[list[_Quote], Field(min_length=1)]
+    rates: Annotated[list[_Quote], Meta(min_length=1)]
 
 
 def parse_rates(raw: bytes) -> Rates:
@@ -31,7 +35,7 @@ def parse_rates(raw: bytes) -> Rates:
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")
-    day = _Day.model_validate({"time": days[0].attrib["time"], "rates": [quote.attrib for quote in days[0]]})
+    day = convert({"time": days[0].attrib["time"], "rates": [quote.attrib for quote in days[0]]}, _Day)
     per_euro = {quote.currency: quote.rate for quote in day.rates}
     if len(per_euro) < len(day.rates) or BASE in per_euro:
         raise ValueError("a currency is quoted twice, or the euro itself is quoted")

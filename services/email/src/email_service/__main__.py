@@ -7,10 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, SecretStr
-
 from chassis.server import Service, run
-from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
+from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
 from chassis.telemetry import Telemetry
 from email_service.acceptance import Acceptance
 from email_service.clients import SmtpRelay, parse_relay
@@ -31,15 +29,16 @@ from email_service.store import Outbox
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 
+_DEFAULT_DATABASE = SecretStr("sqlite:///.shop/email.db")
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 
-def _validate_relay(url: SecretStr) -> SecretStr:
-    parse_relay(url.get_secret_value())
-    return url
+def _parse_relay(url: str) -> SecretStr:
+    parse_relay(url)
+    return SecretStr(url)
 
 
-def _validate_sender(text: str) -> str:
+def _parse_sender(text: str) -> str:
     parse_sender(text)
     return text
 
@@ -53,17 +52,17 @@ def _parse_base_url(text: str) -> str:
 class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the email service, read from the environment."""
 
-    smtp_url: Annotated[SecretStr, AfterValidator(_validate_relay)] | None = None
-    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
+    smtp_url: Annotated[SecretStr, Parse(_parse_relay)] | None = None
+    database_url: DatabaseUrl = _DEFAULT_DATABASE
     outbox_dir: Path = Path(".shop/outbox")
-    email_from: Annotated[str, AfterValidator(_validate_sender)] = "Shop <orders@shop.example>"
+    email_from: Annotated[str, Parse(_parse_sender)] = "Shop <orders@shop.example>"
     product_catalog_addr: str | None = None
-    storefront_url: Annotated[str, AfterValidator(_parse_base_url)] | None = None
+    storefront_url: Annotated[str, Parse(_parse_base_url)] | None = None
 
     @property
     def spooled(self) -> bool:
         """Whether e-mails go to the spool: if there is a relay, or a database was named. Otherwise they are files."""
-        return self.smtp_url is not None or "database_url" in self.model_fields_set
+        return self.smtp_url is not None or self.database_url is not _DEFAULT_DATABASE
 
 
 @asynccontextmanager

@@ -6,17 +6,18 @@ import secrets
 import signal
 import sys
 import time
-from typing import Any, Literal
+from dataclasses import field
+from typing import Annotated, Any, Literal
 
 import gevent
 from gevent.event import Event
 from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner
 from locust.stats import stats_history
-from pydantic import Field
+from msgspec import Meta
 
 from chassis import logging
-from chassis.settings import MAX_PORT, Settings, load
+from chassis.settings import NonNegativeFloat, Port, PositiveFloat, PositiveInt, Settings, load
 from load_generator.arrivals import ArrivalPlan
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures
@@ -27,25 +28,25 @@ _POLL_SECONDS = 0.1
 class LoadSettings(Settings):
     """Settings of the load generator, read from the environment."""
 
-    storefront_url: str = Field(pattern=r"^https?://[^/?#@]+/?$")
+    storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
     # Sessions a second.
-    rate: float = Field(default=1, gt=0, le=10_000)
+    rate: Annotated[float, Meta(gt=0, le=10_000)] = 1
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
-    duration_seconds: float | None = Field(default=None, gt=0)
-    seed: str = Field(default_factory=lambda: secrets.token_hex(4))
+    duration_seconds: PositiveFloat | None = None
+    seed: str = field(default_factory=lambda: secrets.token_hex(4))
     # Mean time between a person's requests.
-    think_seconds: float = Field(default=2, ge=0)
+    think_seconds: NonNegativeFloat = 2
     # Bounds memory: further arrivals are counted as dropped.
-    max_sessions: int = Field(default=1000, ge=1)
+    max_sessions: PositiveInt = 1000
     # Locust's page; 0 for none.
-    web_port: int = Field(default=8089, ge=0, le=MAX_PORT)
+    web_port: Port = 8089
     # A master waits for so many workers, and sends no customers itself.
-    workers: int = Field(default=0, ge=0)
-    master_port: int = Field(default=5557, ge=1, le=MAX_PORT)
+    workers: Annotated[int, Meta(ge=0)] = 0
+    master_port: Port = 5557
     # The master's `host:port`, in a worker.
-    master_addr: str | None = Field(default=None, pattern=r"^.+:\d+$")
+    master_addr: Annotated[str, Meta(pattern=r"^.+:\d+\Z")] | None = None
     # How often a line with figures is printed.
-    figures_seconds: float = Field(default=10, gt=0)
+    figures_seconds: PositiveFloat = 10
 
 
 def main() -> int:

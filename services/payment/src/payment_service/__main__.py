@@ -5,11 +5,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr
-
 from chassis import semconv
 from chassis.server import Service, run
-from chassis.settings import DatabaseUrl, HmacKeySettings, ServiceSettings
+from chassis.settings import DatabaseUrl, HmacKeySettings, Parse, SecretStr, ServiceSettings
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
@@ -18,17 +16,18 @@ from shop import payment_pb2_grpc
 from shop_internal import payment_ledger_pb2_grpc
 
 
-def _split(brands: object) -> object:
-    return [brand.strip().lower() for brand in brands.split(",")] if isinstance(brands, str) else brands
+def _parse_brands(text: str) -> frozenset[Brand]:
+    try:
+        return frozenset(Brand(brand.strip().lower()) for brand in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"must be some of {', '.join(Brand)}, separated by commas") from error
 
 
 class Settings(HmacKeySettings, ServiceSettings):
     """Settings of the payment service, read from the environment."""
 
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/payment.db")
-    accepted_brands: Annotated[frozenset[Brand], BeforeValidator(_split), Field(min_length=1)] = frozenset(
-        {Brand.VISA, Brand.MASTERCARD}
-    )
+    accepted_brands: Annotated[frozenset[Brand], Parse(_parse_brands)] = frozenset({Brand.VISA, Brand.MASTERCARD})
 
 
 @asynccontextmanager

@@ -3,10 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from pydantic import Field
-
 from chassis.server import Service, run
-from chassis.settings import ServiceSettings
+from chassis.settings import PositiveFloat, ServiceSettings
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
@@ -15,8 +13,8 @@ from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
 class Settings(ServiceSettings):
     """Settings of the recommendation service, read from the environment."""
 
-    product_catalog_addr: str = Field(min_length=1)
-    catalog_ttl_seconds: float = Field(default=60, gt=0)
+    product_catalog_addr: str
+    catalog_ttl_seconds: PositiveFloat = 60
 
 
 @asynccontextmanager

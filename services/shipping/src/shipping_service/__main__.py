@@ -5,12 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pydantic import Field, FilePath, SecretStr
-
 from chassis.datafile import DataFile
 from chassis.retention import Retention
 from chassis.server import Service, run
-from chassis.settings import DatabaseSettings, DatabaseUrl, ServiceSettings
+from chassis.settings import (
+    DatabaseSettings,
+    DatabaseUrl,
+    FilePath,
+    PositiveFloat,
+    SecretStr,
+    ServiceSettings,
+)
 from shipping_service.domain import Shipper
 from shipping_service.manifest.opening import MIGRATIONS, open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
@@ -25,7 +30,7 @@ class Settings(DatabaseSettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
     # How long entries remain in the manifest. A key that is used again later ships again.
-    retention_days: float = Field(default=365, gt=0)
+    retention_days: PositiveFloat = 365
 
 
 @asynccontextmanager

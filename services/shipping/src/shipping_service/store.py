@@ -6,51 +6,49 @@ It is a JSON object with a list of `zones`. Each has a `name`, its `countries`, 
 """
 
 from decimal import Decimal
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from msgspec import Meta, Struct, json
 
+from chassis.datafile import require_decimal
 from chassis.money import NANOS_PER_UNIT, Money
 from shipping_service.domain import Bracket, RateCard, Zone, normalize_country
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=256)]
-Price = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=2)]
+Name = Annotated[str, Meta(pattern=r"\S", max_length=256)]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Bracket(Struct, frozen=True, forbid_unknown_fields=True):
+    pieces: Annotated[int, Meta(ge=1)]
+    price_usd: Decimal
+
+    def __post_init__(self) -> None:
+        _require_price("price_usd", self.price_usd)
 
 
-class _Bracket(_Entry):
-    pieces: Annotated[int, Field(ge=1)]
-    price_usd: Price
-
-
-class _Zone(_Entry):
+class _Zone(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Name
     countries: list[Name] | None = None
-    brackets: Annotated[list[_Bracket], Field(min_length=1)]
-    further_piece_usd: Price
+    brackets: Annotated[list[_Bracket], Meta(min_length=1)]
+    further_piece_usd: Decimal
 
-    @model_validator(mode="after")
-    def _check_brackets(self) -> Self:
+    def __post_init__(self) -> None:
+        _require_price("further_piece_usd", self.further_piece_usd)
         for lower, upper in zip(self.brackets, self.brackets[1:], strict=False):
             if upper.pieces <= lower.pieces or upper.price_usd < lower.price_usd:
                 raise ValueError("the brackets must rise in pieces and never fall in price")
-        return self
 
     def to_domain(self) -> Zone:
         brackets = [Bracket(bracket.pieces, _usd(bracket.price_usd)) for bracket in self.brackets]
-        return Zone(self.name, brackets, _usd(self.further_piece_usd))
+        return Zone(self.name.strip(), brackets, _usd(self.further_piece_usd))
 
 
-class _File(_Entry):
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
     zones: list[_Zone]
 
 
 def parse_rate_card(raw: bytes) -> RateCard:
     """Parse the content of the file. Raise ValueError that names the invalid zone and field."""
-    file = _File.model_validate_json(raw)
+    file = json.decode(raw, type=_File)
     zones: dict[str, Zone] = {}
     default_zones = [zone.to_domain() for zone in file.zones if zone.countries is None]
     if len(default_zones) != 1:
@@ -61,6 +59,10 @@ def parse_rate_card(raw: bytes) -> RateCard:
             if zones.setdefault(country, zone) is not zone:
                 raise ValueError(f"{country!r} is in two zones: {zones[country].name!r} and {zone.name!r}")
     return RateCard(zones, default_zones[0])
+
+
+def _require_price(field: str, price: Decimal) -> None:
+    require_decimal(field, price, lowest=Decimal(0), highest=Decimal(1_000_000), places=2)
 
 
 def _usd(price: Decimal) -> Money:

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from chassis.hmac_keys import HmacKeys
 from chassis.http_server import HttpService, HttpServiceSettings, run
-from chassis.settings import HmacKeyText
+from chassis.settings import HmacKeyText, SecretStr
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub

@@ -13,11 +13,10 @@ from dataclasses import asdict
 
 import grpc
 import structlog
-from pydantic import Field
 
 from chassis import client, logging, otlp, semconv
 from chassis.errors import DomainError
-from chassis.settings import Settings, load
+from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import Telemetry
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import Kind, Mismatch, find_mismatches
@@ -41,9 +40,9 @@ class ReconciliationSettings(Settings):
     shipping_internal_addr: str
     email_internal_addr: str | None = None
     # Orders, charges and shipments from before are not compared.
-    window_hours: float = Field(default=24, gt=0)
+    window_hours: PositiveFloat = 24
     # How long the steps of an order may take before a missing one is a mismatch.
-    grace_minutes: float = Field(default=10, ge=0)
+    grace_minutes: NonNegativeFloat = 10
 
 
 def main() -> int:

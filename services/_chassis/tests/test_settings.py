@@ -1,0 +1,117 @@
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from msgspec import Meta
+
+from chassis.settings import (
+    DatabaseSettings,
+    DatabaseUrl,
+    FilePath,
+    HmacKeySettings,
+    Port,
+    PositiveFloat,
+    SecretStr,
+    Settings,
+    load,
+    load_database_url,
+)
+
+SECRET = "a-secret-that-must-not-leak"
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Example(Settings):
+    name: str
+    port: Port = 80
+    ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seconds: PositiveFloat = 2
+    enabled: bool = False
+    colour: Colour | None = None
+    level: Literal["low", "high"] = "low"
+    file: FilePath | None = None
+    folder: Path = Path("here")
+    token: SecretStr | None = None
+
+
+class Stored(HmacKeySettings, DatabaseSettings):
+    database_url: DatabaseUrl = SecretStr("sqlite:///default.db")
+    name: str
+
+
+def problems(settings: type[Settings], capsys: pytest.CaptureFixture[str], **environment: str) -> list[str]:
+    """Load invalid settings and return the printed lines."""
+    with pytest.raises(SystemExit) as exited:
+        load(settings, environment)
+    assert exited.value.code == 2
+    return capsys.readouterr().err.splitlines()
+
+
+def test_variables_are_converted_to_the_types_of_their_fields() -> None:
+    numbers = {"PORT": "8080", "RATIO": "0.5", "SECONDS": "7", "ENABLED": "true"}
+    loaded = load(Example, {"NAME": "a", "COLOUR": "blue", "LEVEL": "high", "FOLDER": "there", **numbers})
+    assert (loaded.port, loaded.ratio, loaded.seconds, loaded.enabled) == (8080, 0.5, 7.0, True)
+    assert (loaded.colour, loaded.level, loaded.folder) == (Colour.BLUE, "high", Path("there"))
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load(Example, {"NAME": "a", "PORT": "", "COLOUR": ""}) == Example(name="a")
+
+
+def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = problems(Example, capsys, PORT="65536", SECONDS="0", LEVEL="middle")
+    assert lines == [
+        "NAME: Field required",
+        "PORT: Expected `int` <= 65535",
+        "SECONDS: Expected `float` > 0.0",
+        "LEVEL: must be one of low, high",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "-1"), ("PORT", "http"), ("PORT", "1.5"), ("RATIO", "1.1"), ("RATIO", "null"), ("SECONDS", "nan"),
+        ("ENABLED", "maybe"), ("COLOUR", "green"), ("FILE", "/missing"), ("LOG_LEVEL", "loud"),
+    ],
+)  # fmt: skip
+def test_an_invalid_value_is_named_without_being_quoted(
+    capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    (line,) = problems(Example, capsys, **{"NAME": "a", name: value})
+    assert line.startswith(f"{name}: ")
+    assert value not in line
+
+
+def test_an_optional_text_may_be_null() -> None:
+    assert load(Example, {"NAME": "null"}).name == "null"
+
+
+def test_a_secret_is_not_in_the_text_of_settings() -> None:
+    loaded = load(Example, {"NAME": "a", "TOKEN": SECRET})
+    assert loaded.token is not None
+    assert loaded.token.get_secret_value() == SECRET
+    assert SECRET not in f"{loaded} {loaded!r} {loaded.token} {loaded.token!r}"
+
+
+@pytest.mark.parametrize(("name", "value"), [("HMAC_KEY", SECRET), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db")])
+def test_an_invalid_secret_is_not_printed(capsys: pytest.CaptureFixture[str], name: str, value: str) -> None:
+    (line,) = problems(Stored, capsys, **{"NAME": "a", "HMAC_KEY": "k" * 32, name: value})
+    assert line.startswith(f"{name}: ")
+    assert SECRET not in line
+
+
+def test_a_migration_reads_no_setting_but_the_database_url() -> None:
+    assert load_database_url(Stored, {}) == "sqlite:///default.db"
+    assert load_database_url(Stored, {"DATABASE_URL": "sqlite:///own.db"}) == "sqlite:///own.db"
+
+
+def test_settings_can_not_be_changed() -> None:
+    loaded = load(Example, {"NAME": "a"})
+    with pytest.raises(AttributeError):
+        loaded.port = 1  # type: ignore[misc]
