@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -15,7 +15,8 @@ FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB_AND_LINE_FEED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-FieldCheck = Callable[[Message, str], None]
+Search = Callable[[Any], str | None]
+"""Returns the path of the first string in a message that contains a control character."""
 
 
 def text_check(descriptor: Descriptor) -> Callable[[Message], None]:
@@ -23,51 +24,58 @@ def text_check(descriptor: Descriptor) -> Callable[[Message], None]:
 
     The check raises InvalidArgument with the path of the first string that contains a control character.
     """
-    checks = list(_field_checks(descriptor))
+    searches = list(_searches(descriptor))
 
     def check(message: Message) -> None:
-        for check_field in checks:
-            check_field(message, "")
+        for search in searches:
+            if path := search(message):
+                raise InvalidArgument.field(path, "must not contain control characters")
 
     return check
 
 
-def _field_checks(descriptor: Descriptor | None) -> Iterable[FieldCheck]:
+def _searches(descriptor: Descriptor | None) -> Iterable[Search]:
     for field in descriptor.fields if descriptor else ():
         if field.type == FieldDescriptor.TYPE_STRING:
-            yield _string_check(field)
-        elif field.type == FieldDescriptor.TYPE_MESSAGE and (nested := list(_field_checks(field.message_type))):
-            yield _message_check(field, nested)
+            yield _string_search(field)
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and (nested := list(_searches(field.message_type))):
+            yield _message_search(field, nested)
 
 
-def _string_check(field: FieldDescriptor) -> FieldCheck:
+def _string_search(field: FieldDescriptor) -> Search:
     name = field.name
     control = _CONTROL_BUT_TAB_AND_LINE_FEED if name in FREE_TEXT_FIELDS else _CONTROL
 
-    def check_one(message: Message, path: str) -> None:
-        if control.search(getattr(message, name)):
-            raise InvalidArgument.field(path + name, "must not contain control characters")
+    def search_one(message: Message) -> str | None:
+        value: str = getattr(message, name)
+        # No printable string has a control character, and this is a fifth of the cost of the expression.
+        return None if value.isprintable() or not control.search(value) else name
 
-    def check_each(message: Message, path: str) -> None:
+    def search_each(message: Message) -> str | None:
         for index, value in enumerate(getattr(message, name)):
             if control.search(value):
-                raise InvalidArgument.field(f"{path}{name}[{index}]", "must not contain control characters")
+                return f"{name}[{index}]"
+        return None
 
-    return check_each if field.is_repeated else check_one
+    return search_each if field.is_repeated else search_one
 
 
-def _message_check(field: FieldDescriptor, nested: list[FieldCheck]) -> FieldCheck:
+def _message_search(field: FieldDescriptor, nested: list[Search]) -> Search:
     name = field.name
 
-    def check_one(message: Message, path: str) -> None:
+    def search_one(message: Message) -> str | None:
         if message.HasField(name):
-            value = cast("Message", getattr(message, name))
-            for check in nested:
-                check(value, f"{path}{name}.")
+            value = getattr(message, name)
+            for search in nested:
+                if path := search(value):
+                    return f"{name}.{path}"
+        return None
 
-    def check_each(message: Message, path: str) -> None:
+    def search_each(message: Message) -> str | None:
         for index, value in enumerate(getattr(message, name)):
-            for check in nested:
-                check(value, f"{path}{name}[{index}].")
+            for search in nested:
+                if path := search(value):
+                    return f"{name}[{index}].{path}"
+        return None
 
-    return check_each if field.is_repeated else check_one
+    return search_each if field.is_repeated else search_one
