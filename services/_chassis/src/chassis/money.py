@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 from chassis.errors import InvalidArgument, OutOfRange
 
@@ -98,15 +97,16 @@ def total(currency_code: str, amounts: Iterable[Money]) -> Money:
     return result
 
 
-def round_half_even(value: Fraction) -> int:
-    """Round to the nearest integer, ties to even."""
-    return round(value)
+def divide_half_even(dividend: int, divisor: int) -> int:
+    """Return the integer that is nearest to the quotient, ties to even. The divisor is positive."""
+    quotient, remainder = divmod(dividend, divisor)
+    return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
 def round_to_digits(amount: Money, digits: int) -> Money:
     """Round half-even to the minor unit of a currency, given as its number of decimals (2 for EUR, 0 for JPY)."""
     step = 10 ** (9 - digits)
-    return Money(amount.currency_code, round_half_even(Fraction(amount.total_nanos, step)) * step)
+    return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step)
 
 
 def round_to_minor_unit(amount: Money) -> Money:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from fractions import Fraction
 from typing import Protocol
 
 from chassis.errors import InvalidArgument
-from chassis.money import Money, round_half_even
+from chassis.money import Money, divide_half_even
 
 BASE = "EUR"
 RATE_DIGITS = 9
@@ -41,7 +40,7 @@ class Rates:
         """
         from_rate = self._scaled_rate(amount.currency_code, "from.currency_code")
         to_rate = self._scaled_rate(to_code, "to_code")
-        return Money(to_code, round_half_even(Fraction(amount.total_nanos * to_rate, from_rate))).in_range()
+        return Money(to_code, divide_half_even(amount.total_nanos * to_rate, from_rate)).in_range()
 
     def _scaled_rate(self, code: str, field: str) -> int:
         rate = self._scaled.get(code)
