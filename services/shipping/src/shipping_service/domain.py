@@ -61,8 +61,10 @@ class Parcel:
 
     def validate(self) -> None:
         """Raise InvalidArgument with the path of the first invalid field."""
-        for name in ("street_address", "city", "state", "country"):
-            limit_text(getattr(self.address, name), f"address.{name}", max_length=MAX_TEXT_LENGTH)
+        limit_text(self.address.street_address, "address.street_address", max_length=MAX_TEXT_LENGTH)
+        limit_text(self.address.city, "address.city", max_length=MAX_TEXT_LENGTH)
+        limit_text(self.address.state, "address.state", max_length=MAX_TEXT_LENGTH)
+        limit_text(self.address.country, "address.country", max_length=MAX_TEXT_LENGTH)
         require_between(self.address.zip_code, "address.zip_code", 0, _MAX_INT32)
         if not self.items:
             raise InvalidArgument.field("items", "must not be empty")
