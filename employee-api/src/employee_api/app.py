@@ -1,6 +1,7 @@
 """Builds the application from its parts, for the process and for tests."""
 
 import random
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -30,6 +31,7 @@ from employee_api.health import PROBES
 from employee_api.http.application import create_application
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
+from employee_api.http.operations import Operation
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.tasks.comment_endpoints import CommentEndpoints
 from employee_api.tasks.comments import CommentRepository
@@ -49,6 +51,21 @@ from employee_api.users.registration_limiter import RegistrationLimiter
 from employee_api.users.repository import UserRepository
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """What operations of several features use."""
+
+    settings: EmployeeApiSettings
+    engine: AsyncEngine
+    clock: Clock
+    password_hasher: PasswordHasher
+    users: UserRepository
+    new_users: NewUserPreparer
+    sessions: SessionRepository
+    authorizer: SessionAuthorizer
+    counts: FailureCounts
+
+
 def build(
     settings: EmployeeApiSettings,
     engine: AsyncEngine,
@@ -56,53 +73,24 @@ def build(
     telemetry: Telemetry,
     clock: Clock = utc_now,
 ) -> Starlette:
-    users = UserRepository(engine, clock, random.SystemRandom())
-    sessions = SessionRepository(
-        engine,
-        clock,
-        idle=timedelta(seconds=settings.session_idle_seconds),
-        absolute=timedelta(seconds=settings.session_absolute_seconds),
-    )
+    sessions = _session_repository(settings, engine, clock)
     api_tokens, accounts = ApiTokenRepository(engine, clock), AccountRepository(engine, clock)
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, api_tokens, telemetry)
-    new_users = NewUserPreparer(password_hasher, password_policy(settings))
-    registration = Registration(engine, clock, users, authorizer, settings.registration)
-    counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
-    registration_limiter = RegistrationLimiter(
-        counts, clock, authorizer, per_address=settings.registrations_per_address
-    )
-    limiter = _login_limiter(settings, counts, clock)
-    sign_ins, devices = SignInRepository(engine, clock), DeviceRepository(engine, clock)
-    logins = LoginService(
-        engine=engine,
-        users=users,
-        password_hasher=password_hasher,
+    shared = _Shared(
+        settings,
+        engine,
+        clock,
+        password_hasher,
+        users=UserRepository(engine, clock, random.SystemRandom()),
+        new_users=NewUserPreparer(password_hasher, password_policy(settings)),
         sessions=sessions,
-        devices=devices,
-        sign_ins=sign_ins,
         authorizer=authorizer,
-        limiter=limiter,
+        counts=FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds)),
     )
-    confirmation = PasswordConfirmation(
-        password_hasher=password_hasher,
-        devices=devices,
-        sign_ins=sign_ins,
-        authorizer=authorizer,
-        limiter=limiter,
-    )
-    password_changes = PasswordChangeRepository(engine, clock, enforced=authorizer.enforced)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
-        *AuthEndpoints(logins, sessions, sign_ins, settings.auth_mode).operations(),
-        *PasswordEndpoints(users, password_changes, confirmation, new_users).operations(),
-        *UserEndpoints(
-            users,
-            new_users,
-            registration,
-            None if settings.auth_mode is AuthMode.OFF else registration_limiter,
-            enforced=authorizer.enforced,
-        ).operations(),
-        *InvitationEndpoints(InvitationRepository(engine, clock), registration).operations(),
+        *_login_operations(shared),
+        *_registration_operations(shared),
         *AccountEndpoints(accounts).operations(),
         *SessionEndpoints(sessions, accounts).operations(),
         *TokenEndpoints(api_tokens, accounts).operations(),
@@ -121,20 +109,70 @@ def build(
     )
 
 
+def _session_repository(settings: EmployeeApiSettings, engine: AsyncEngine, clock: Clock) -> SessionRepository:
+    return SessionRepository(
+        engine,
+        clock,
+        idle=timedelta(seconds=settings.session_idle_seconds),
+        absolute=timedelta(seconds=settings.session_absolute_seconds),
+    )
+
+
+def _login_operations(shared: _Shared) -> list[Operation]:
+    """Return the operations that verify, change or reset a password."""
+    settings, engine, clock, authorizer = shared.settings, shared.engine, shared.clock, shared.authorizer
+    sign_ins, devices = SignInRepository(engine, clock), DeviceRepository(engine, clock)
+    limiter = LoginLimiter(
+        shared.counts,
+        clock,
+        per_email=settings.failed_logins_per_email,
+        per_address=settings.failed_logins_per_address,
+    )
+    logins = LoginService(
+        engine=engine,
+        users=shared.users,
+        password_hasher=shared.password_hasher,
+        sessions=shared.sessions,
+        devices=devices,
+        sign_ins=sign_ins,
+        authorizer=authorizer,
+        limiter=limiter,
+    )
+    confirmation = PasswordConfirmation(
+        password_hasher=shared.password_hasher,
+        devices=devices,
+        sign_ins=sign_ins,
+        authorizer=authorizer,
+        limiter=limiter,
+    )
+    changes = PasswordChangeRepository(engine, clock, enforced=authorizer.enforced)
+    return [
+        *AuthEndpoints(logins, shared.sessions, sign_ins, settings.auth_mode).operations(),
+        *PasswordEndpoints(shared.users, changes, confirmation, shared.new_users).operations(),
+    ]
+
+
+def _registration_operations(shared: _Shared) -> list[Operation]:
+    """Return the operations that register, add, list and delete users, and those on invitations."""
+    settings, engine, clock, authorizer = shared.settings, shared.engine, shared.clock, shared.authorizer
+    registration = Registration(engine, clock, shared.users, authorizer, settings.registration)
+    limiter = RegistrationLimiter(shared.counts, clock, authorizer, per_address=settings.registrations_per_address)
+    users = UserEndpoints(
+        shared.users,
+        shared.new_users,
+        registration,
+        None if settings.auth_mode is AuthMode.OFF else limiter,
+        enforced=authorizer.enforced,
+    )
+    invitations = InvitationEndpoints(InvitationRepository(engine, clock), registration)
+    return [*users.operations(), *invitations.operations()]
+
+
 def _cross_site_policy(settings: EmployeeApiSettings) -> CrossSitePolicy:
     return CrossSitePolicy(
         settings.allowed_hosts,
         settings.allowed_origins,
         refused_when_off=settings.auth_mode is AuthMode.OFF and not settings.allow_cross_site,
-    )
-
-
-def _login_limiter(settings: EmployeeApiSettings, counts: FailureCounts, clock: Clock) -> LoginLimiter:
-    return LoginLimiter(
-        counts,
-        clock,
-        per_email=settings.failed_logins_per_email,
-        per_address=settings.failed_logins_per_address,
     )
 
 
