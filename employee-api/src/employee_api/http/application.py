@@ -1,7 +1,7 @@
 """The Starlette application: routes for all operations, and the responses to errors."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 
 import structlog
@@ -51,9 +51,9 @@ def create_application(
     guard = CrossSiteGuard(policy, authorizer)
     documented = [guard.documented(operation) for operation in (*operations, *described)]
     common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
-    description = openapi.describe(documented, authorizer.mode, common)
+    describe = partial(openapi.describe, documented, authorizer.mode, common)
     respond = guard.checked(partial(_respond, authorizer, stored, reports_database_away=reports_database_away))
-    routes = [*_description_routes(description, authorizer.mode), *_operation_routes(operations, respond)]
+    routes = [*_description_routes(describe, authorizer.mode), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Compression)],
@@ -69,14 +69,16 @@ def create_application(
     return app
 
 
-def _description_routes(document: Document, mode: AuthMode) -> list[Route]:
-    rendered = page(document, mode)
+def _description_routes(describe: Callable[[], Document], mode: AuthMode) -> list[Route]:
+    # Both are made for their first reader, who waits 40 ms: most processes start and end without one.
+    document = cache(describe)
+    rendered = cache(lambda: page(document(), mode))
 
     async def serve_document(_request: Request) -> Response:
-        return JSONResponse(document)
+        return JSONResponse(document())
 
     async def serve_page(_request: Request) -> Response:
-        return HTMLResponse(rendered, headers={"content-security-policy": CONTENT_SECURITY_POLICY})
+        return HTMLResponse(rendered(), headers={"content-security-policy": CONTENT_SECURITY_POLICY})
 
     async def redirect(_request: Request) -> Response:
         return RedirectResponse("/docs")
