@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from employee_api.access import SESSION_COOKIE
 from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
@@ -20,11 +19,14 @@ def start_api_on_postgres(emptied_postgres: str, clock: Clock) -> StartApi:
 
 
 @asynccontextmanager
-async def holding_locks(api: Api, statement: str) -> AsyncIterator[AsyncConnection]:
-    """Execute a statement in a transaction that commits at the end of the block."""
-    async with api.engine.begin() as connection:
+async def holding_locks(api: Api, statement: str) -> AsyncIterator[asyncio.TaskGroup]:
+    """Execute a statement in a transaction that commits at the end of the block, and then wait for the group's tasks.
+
+    If the block fails, cancel them: their connections must not be left to the tests that follow.
+    """
+    async with asyncio.TaskGroup() as requests, api.engine.begin() as connection:
         await connection.exec_driver_sql(statement)
-        yield connection
+        yield requests
 
 
 async def wait_until_blocked(api: Api, requests: Sequence[asyncio.Task[Any]]) -> None:
@@ -52,9 +54,9 @@ async def test_one_of_two_management_users_who_remove_each_other_at_once_remains
         ids = [(await api.add_user(role="ceo", email=f"{number}@x"))["id"] for number in range(2)]
     async with start_api_on_postgres(auth_mode="enforce") as api:
         bearers = [await log_in(api, f"{number}@x") for number in range(2)]
-        async with holding_locks(api, "SELECT * FROM users FOR UPDATE"):
+        async with holding_locks(api, "SELECT * FROM users FOR UPDATE") as group:
             requests = [
-                asyncio.create_task(
+                group.create_task(
                     api.client.request(
                         method, f"/api/auth/users/{user_id}{action}", headers=bearer, json={"role": "qa"}
                     )
@@ -75,8 +77,8 @@ async def test_one_of_two_tokens_that_are_created_at_once_for_the_last_place_is_
         new = {"name": "x", "scopes": ["tasks:read"]}
         for _ in range(49):
             (await api.client.post("/api/auth/tokens", json=new)).raise_for_status()
-        async with holding_locks(api, "SELECT * FROM users FOR UPDATE"):
-            requests = [asyncio.create_task(api.client.post("/api/auth/tokens", json=new)) for _ in range(2)]
+        async with holding_locks(api, "SELECT * FROM users FOR UPDATE") as group:
+            requests = [group.create_task(api.client.post("/api/auth/tokens", json=new)) for _ in range(2)]
             await wait_until_blocked(api, requests)
         assert sorted([(await request).status_code for request in requests]) == [201, 409]
 
@@ -84,9 +86,9 @@ async def test_one_of_two_tokens_that_are_created_at_once_for_the_last_place_is_
 async def test_a_task_for_a_user_who_is_deleted_meanwhile_is_refused(start_api_on_postgres: StartApi) -> None:
     async with start_api_on_postgres() as api:
         user = await api.add_user()
-        async with holding_locks(api, "DELETE FROM users"):
+        async with holding_locks(api, "DELETE FROM users") as group:
             new = {"title": "x", "assignee_id": user["id"]}
-            adding = asyncio.create_task(api.client.post("/api/tasks", json=new))
+            adding = group.create_task(api.client.post("/api/tasks", json=new))
             await wait_until_blocked(api, [adding])
         response = await adding
         assert (response.status_code, response.json()) == (400, {"error": "Unknown assignee"})
@@ -95,8 +97,8 @@ async def test_a_task_for_a_user_who_is_deleted_meanwhile_is_refused(start_api_o
 async def test_a_comment_on_a_task_that_is_deleted_meanwhile_is_refused(start_api_on_postgres: StartApi) -> None:
     async with start_api_on_postgres() as api:
         task = await api.add_task()
-        async with holding_locks(api, "DELETE FROM tasks"):
-            adding = asyncio.create_task(api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x"}))
+        async with holding_locks(api, "DELETE FROM tasks") as group:
+            adding = group.create_task(api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x"}))
             await wait_until_blocked(api, [adding])
         response = await adding
         assert (response.status_code, response.json()) == (404, {"error": "Task not found"})
@@ -107,8 +109,8 @@ async def test_a_deleted_user_is_removed_from_a_task_that_is_assigned_meanwhile(
 ) -> None:
     async with start_api_on_postgres() as api:
         user, task = await api.add_user(), await api.add_task()
-        async with holding_locks(api, "UPDATE tasks SET assignee_id = (SELECT id FROM users)"):
-            deleting = asyncio.create_task(api.client.delete(f"/api/auth/users/{user['id']}"))
+        async with holding_locks(api, "UPDATE tasks SET assignee_id = (SELECT id FROM users)") as group:
+            deleting = group.create_task(api.client.delete(f"/api/auth/users/{user['id']}"))
             await wait_until_blocked(api, [deleting])
         assert (await deleting).status_code == 200
         assert (await api.client.get(f"/api/tasks/{task['id']}")).json()["assignee_id"] is None
@@ -119,9 +121,9 @@ async def test_several_tasks_are_locked_in_the_order_of_their_ids(start_api_on_p
         ids = [(await api.add_task())["id"]]
         while ids[-1] >= ids[0]:  # until the order in which they are stored is another one
             ids.append((await api.add_task())["id"])
-        async with holding_locks(api, "SELECT * FROM tasks ORDER BY id LIMIT 1 FOR UPDATE"):
+        async with holding_locks(api, "SELECT * FROM tasks ORDER BY id LIMIT 1 FOR UPDATE") as group:
             body = {"task_ids": [max(ids), min(ids)], "assignee_id": None}
-            assigning = asyncio.create_task(api.client.post("/api/tasks/assign", json=body))
+            assigning = group.create_task(api.client.post("/api/tasks/assign", json=body))
             await wait_until_blocked(api, [assigning])
             # Fails if it has locked the other one already.
             async with holding_locks(api, "SELECT * FROM tasks ORDER BY id DESC LIMIT 1 FOR UPDATE NOWAIT"):
@@ -134,8 +136,8 @@ async def test_deleting_a_user_waits_for_changes_to_tasks_with_their_comments(st
     async with start_api_on_postgres() as api:
         user, task = await api.add_user(), await api.add_task()
         await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": user["id"]})
-        async with holding_locks(api, "SELECT * FROM tasks FOR UPDATE"):
-            deleting = asyncio.create_task(api.client.delete(f"/api/auth/users/{user['id']}"))
+        async with holding_locks(api, "SELECT * FROM tasks FOR UPDATE") as group:
+            deleting = group.create_task(api.client.delete(f"/api/auth/users/{user['id']}"))
             await wait_until_blocked(api, [deleting])
         assert (await deleting).status_code == 200
         assert (await api.client.get(f"/api/tasks/{task['id']}")).json() == task

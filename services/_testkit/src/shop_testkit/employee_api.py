@@ -115,9 +115,11 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
         service.add_readiness_check(partial(check_database, engine))
         asgi = app.build(loaded, engine, hasher, service.telemetry, clock)
         transport = httpx2.ASGITransport(service.wrap(asgi))
-        async with httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client:
-            yield Api(client, asgi, engine, clock, service)
-        hasher.close()
-        await engine.dispose()
+        try:
+            async with httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client:
+                yield Api(client, asgi, engine, clock, service)
+        finally:  # a connection that a failed test leaves open is an error of a later one
+            hasher.close()
+            await engine.dispose()
 
     return start
