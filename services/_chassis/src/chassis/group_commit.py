@@ -1,6 +1,7 @@
 """Group commit: work that arrives during a flush to disk is batched into the next flush.
 
-A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one.
+A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one. Work
+that arrives alone, on a disk that flushes quickly, is done on the event loop: see the decision in the README.
 """
 
 import asyncio
@@ -14,6 +15,9 @@ from typing import Generic, TypeAlias, TypeVar
 from chassis import semconv
 from chassis.store_operations import record_wait
 from chassis.telemetry import Telemetry
+
+QUICK_SECONDS = 0.001
+"""Work is done on the event loop while the flush before took no longer."""
 
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
@@ -34,11 +38,13 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches on a thread, one after the other, in order of arrival.
+    """Runs work in batches, one after the other, in order of arrival: on a thread, or on the event loop if `at_once`.
 
     Args:
         commit: performs and flushes a batch; returns one result for each item. If it raises, every caller of the batch
             gets the error.
+        at_once: does the same for a single work, but raises BlockingIOError instead of waiting for a lock; by default
+            all work is done on the thread.
         store: name of what is written, in metrics.
         telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
     """
@@ -48,9 +54,13 @@ class GroupCommit(Generic[WorkT, ResultT]):
         commit: Callable[[Sequence[WorkT]], Sequence[ResultT]],
         store: str = "",
         telemetry: Telemetry | None = None,
+        *,
+        at_once: Callable[[Sequence[WorkT]], Sequence[ResultT]] | None = None,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self._commit = commit
+        self._at_once = at_once
+        self._last_seconds = 0.0
         self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.FLUSH_DURATION)
         self._sizes = telemetry.histogram(semconv.FLUSH_SIZE)
@@ -83,20 +93,34 @@ class GroupCommit(Generic[WorkT, ResultT]):
 
     def _commit_pending(self) -> None:
         batch, self._pending = self._pending, []
+        if self._at_once is not None and len(batch) == 1 and self._last_seconds <= QUICK_SECONDS:
+            outcome = self._perform(batch, self._at_once)
+            if not isinstance(outcome, BlockingIOError):
+                self._finish(batch, outcome)
+                return
         self._batches.put(batch)
 
     def _commit_batches(self) -> None:
         while (batch := self._batches.get()) is not None:
-            started = time.perf_counter()
-            for pending in batch:
-                pending.started = started
-            try:
-                outcome: _Outcome[ResultT] = self._commit([pending.work for pending in batch])
-            except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
-                outcome = error
-            self._durations.record(time.perf_counter() - started, self._labels)
-            self._sizes.record(len(batch), self._labels)
+            outcome = self._perform(batch, self._commit)
             batch[0].result.get_loop().call_soon_threadsafe(self._finish, batch, outcome)
+
+    def _perform(
+        self, batch: _Batch[WorkT, ResultT], commit: Callable[[Sequence[WorkT]], Sequence[ResultT]]
+    ) -> _Outcome[ResultT]:
+        started = time.perf_counter()
+        for pending in batch:
+            pending.started = started
+        try:
+            outcome: _Outcome[ResultT] = commit([pending.work for pending in batch])
+        except BlockingIOError as error:  # nothing was done
+            return error
+        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+            outcome = error
+        self._last_seconds = time.perf_counter() - started
+        self._durations.record(self._last_seconds, self._labels)
+        self._sizes.record(len(batch), self._labels)
+        return outcome
 
     def _finish(self, batch: _Batch[WorkT, ResultT], outcome: _Outcome[ResultT]) -> None:
         for index, pending in enumerate(batch):

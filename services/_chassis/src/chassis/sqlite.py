@@ -45,7 +45,10 @@ class SqliteWriter:
         telemetry = telemetry or Telemetry()
         self._connection = connect(path, **functions)
         self.store = StoreTelemetry(telemetry, "sqlite", path.name)
-        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(self._commit, self.store.name, telemetry)
+        self._waits = True
+        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(
+            self._commit, self.store.name, telemetry, at_once=self._commit_at_once
+        )
 
     async def run(self, work: Work[T], text: str, *more: str) -> T:
         """Run the work in a transaction and return its result once it is on disk.
@@ -65,8 +68,25 @@ class SqliteWriter:
         await self._commits.close()
         self._connection.close()
 
+    def _commit_at_once(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
+        """Commit, or raise BlockingIOError if another process holds the lock."""
+        try:
+            self._begin(wait=False)
+        except sqlite3.OperationalError as error:
+            raise BlockingIOError from error
+        return self._run_and_commit(batch)
+
     def _commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
+        self._begin(wait=True)
+        return self._run_and_commit(batch)
+
+    def _begin(self, *, wait: bool) -> None:
+        if wait is not self._waits:
+            self._connection.execute(f"PRAGMA busy_timeout = {ANSWER_WITHIN_SECONDS * 1000 if wait else 0}")
+            self._waits = wait
         self._connection.execute("BEGIN IMMEDIATE")
+
+    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
         try:
             results = [work(self._connection) for work in batch]
             self._connection.execute("COMMIT")
