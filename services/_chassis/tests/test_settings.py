@@ -59,16 +59,24 @@ def test_variables_are_converted_to_the_types_of_their_fields() -> None:
     assert (loaded.colour, loaded.level, loaded.folder) == (Colour.BLUE, "high", Path("there"))
 
 
+@pytest.mark.parametrize(
+    ("text", "enabled"), [("True", True), ("yes", True), ("on", True), ("1", True), ("off", False)]
+)
+def test_a_switch_has_several_spellings(text: str, enabled: bool) -> None:
+    assert load(Example, {"NAME": "a", "ENABLED": text}).enabled is enabled
+
+
 def test_an_empty_variable_counts_as_unset() -> None:
     assert load(Example, {"NAME": "a", "PORT": "", "COLOUR": ""}) == Example(name="a")
 
 
 def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = problems(Example, capsys, PORT="65536", SECONDS="0", LEVEL="middle")
+    lines = problems(Example, capsys, PORT="65536", SECONDS="0", LEVEL="middle", ENABLED="maybe")
     assert lines == [
         "NAME: Field required",
         "PORT: Expected `int` <= 65535",
         "SECONDS: Expected `float` > 0.0",
+        "ENABLED: must be true or false",
         "LEVEL: must be one of low, high",
     ]
 

@@ -18,6 +18,11 @@ from chassis.hmac_keys import HmacKeys
 
 MAX_PORT = 65_535
 
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
+    **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
+}
+
 SettingsT = TypeVar("SettingsT", bound="Settings")
 
 Port = Annotated[int, Meta(ge=0, le=MAX_PORT)]
@@ -182,6 +187,8 @@ def _parse(text: str, hint: Any) -> Any:
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
             return annotation.function(text)
+    if wanted is bool:  # msgspec does not know yes, no, on and off
+        return _parse_bool(text)
     choices = _choices(wanted)
     if choices and text not in choices:
         raise ValueError(f"must be one of {', '.join(choices)}")
@@ -189,6 +196,13 @@ def _parse(text: str, hint: Any) -> Any:
         return msgspec.convert(text, wanted, strict=False, dec_hook=lambda type_, value: type_(value))
     except msgspec.ValidationError as error:
         raise ValueError(str(error).removesuffix(", got `str`")) from None
+
+
+def _parse_bool(text: str) -> bool:
+    try:
+        return _BOOLEANS[text.lower()]
+    except KeyError:
+        raise ValueError("must be true or false") from None
 
 
 def _choices(wanted: Any) -> list[str]:
