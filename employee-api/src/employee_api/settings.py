@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from chassis.http_server import HttpServiceSettings
-from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, Port, PositiveFloat, PositiveInt, SecretStr
+from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, Port, PositiveInt, SecretStr
 from employee_api.breached_passwords import parse_breached_passwords_file
 from employee_api.origins import parse_host_patterns, parse_origins
 
@@ -40,6 +40,8 @@ class DatabaseAwayStatus(IntEnum):
 _MAX_PASSWORD_THREADS = 4
 _PASSWORD_MIN_LENGTH = 12
 _LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be allowed
+# The sum of a duration and the current time must be a time that databases store: a century is.
+_Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
@@ -54,11 +56,11 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
     auth_mode: AuthMode = AuthMode.OFF
-    session_idle_seconds: PositiveFloat = 8 * 3600
-    session_absolute_seconds: PositiveFloat = 7 * 24 * 3600
+    session_idle_seconds: _Duration = 8 * 3600
+    session_absolute_seconds: _Duration = 7 * 24 * 3600
     failed_logins_per_email: PositiveInt = 10
     failed_logins_per_address: PositiveInt = 100
-    failed_logins_window_seconds: PositiveFloat = 900
+    failed_logins_window_seconds: _Duration = 900
     registration: RegistrationMode | None = None
     registrations_per_address: PositiveInt = 20
     password_threads: PositiveInt = field(default_factory=_password_threads)
