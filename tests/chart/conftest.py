@@ -1,6 +1,7 @@
 """Renders the chart offline, with any values, and finds objects in the result."""
 
 import functools
+import hashlib
 import json
 import os
 import re
@@ -69,6 +70,7 @@ class Manifests:
 
 Helm = Callable[..., Any]
 Render = Callable[..., Manifests]
+RenderFiles = Callable[[str, str, str], dict[str, str]]
 
 
 @pytest.fixture(scope="session")
@@ -92,12 +94,31 @@ def helm() -> Iterator[Helm]:
 
 
 @pytest.fixture(scope="session")
-def render(helm: Helm) -> Render:
+def render_files(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RenderFiles:
+    """Render the files of the chart; the test processes of a run share equal renders."""
+    of_process = tmp_path_factory.getbasetemp()
+    folder = (of_process.parent if "PYTEST_XDIST_WORKER" in os.environ else of_process) / "renders"
+    folder.mkdir(exist_ok=True)
+
+    def rendered(values: str, name: str, namespace: str) -> dict[str, str]:
+        file = folder / hashlib.sha256(f"{values}\0{name}\0{namespace}".encode()).hexdigest()
+        if not file.exists():
+            part = file.with_suffix(f".{os.getpid()}")
+            files = helm("render", values=json.loads(values), name=name, namespace=namespace)
+            part.write_text(json.dumps(files))
+            part.rename(file)
+        return dict(json.loads(file.read_text()))
+
+    return rendered
+
+
+@pytest.fixture(scope="session")
+def render(render_files: RenderFiles) -> Render:
     """Render the chart with values, by default those that it ships; equal renders are shared."""
 
     @functools.cache
     def cached(values: str, name: str, namespace: str) -> Manifests:
-        files = helm("render", values=json.loads(values), name=name, namespace=namespace)
+        files = render_files(values, name, namespace)
         notes = files.pop("shop/templates/NOTES.txt")
         objects = [loaded for text in files.values() for loaded in yaml.load_all(text, LOADER) if loaded]
         hooks = [loaded for loaded in objects if "helm.sh/hook" in loaded["metadata"].get("annotations", {})]
