@@ -125,6 +125,7 @@ async def test_up_says_when_it_is_ready_what_to_open_and_what_to_type(tmp_path: 
     async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
         text = await read_until(process, ".venv/bin/shop order")
     assert re.search(r"The shop is ready.*http://localhost:[0-9]+/\?token=\S+", text, re.DOTALL)
+    assert re.search(r"the employee API  http://localhost:[0-9]+/docs", text)
 
 
 async def test_a_second_shop_on_a_folder_is_refused_with_one_line_that_says_how_to_run_it(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def _show_until(stopped: asyncio.Event, runs: "RunningShop", folder: Path 
             display.update(runs.monitor.states)
             if runs.monitor.all_serving and not was_ready:
                 was_ready = True
-                print_next_steps(runs.url, runs.storefront, folder)
+                print_next_steps(runs.url, runs.storefront, runs.employee_api, folder)
             changing = asyncio.create_task(runs.monitor.wait_for_change())
             await asyncio.wait({stopping, changing}, return_when=asyncio.FIRST_COMPLETED)
             changing.cancel()

@@ -59,6 +59,7 @@ class RunningShop:
     monitor: Monitor
     url: str
     storefront: str | None
+    employee_api: str | None
 
 
 @asynccontextmanager
@@ -83,7 +84,9 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
             environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # the figures are those of the spans
         # The addresses never change here, and idle services would renew the connections that watch their health.
         environment.setdefault("MAX_CONNECTION_AGE_SECONDS", "3600")
-        storefront = f"http://localhost:{ports['storefront']}" if "storefront" in ports else None
+        storefront, employee_api = (
+            f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
+        )
         overrides = _overrides(programs, stores, _environment_of_views(run, storefront, environment))
         shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
         monitor = Monitor(shop)
@@ -94,7 +97,7 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
-        yield RunningShop(shop, monitor, f"{run.control_room}/?token={run.token}", storefront)
+        yield RunningShop(shop, monitor, f"{run.control_room}/?token={run.token}", storefront, employee_api)
 
 
 def _ports(stack: AsyncExitStack, programs: list[Program], options: Options) -> dict[str, int]:

@@ -10,12 +10,14 @@ _COMMANDS = """\
   .venv/bin/shop order ada --currency EUR --trace"""
 
 
-def print_next_steps(control_room: str, storefront: str | None, folder: Path | None) -> None:
+def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
     """Print the links of a shop that is ready, and commands to try; `folder` is that of its data, if it has its own."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     if storefront:
         console.print(f"  the shop          {storefront}", markup=False, soft_wrap=True)
     console.print(f"  the control room  {control_room}", markup=False, soft_wrap=True)
+    if employee_api:
+        console.print(f"  the employee API  {employee_api}/docs", markup=False, soft_wrap=True)
     where = f" in {folder}, where commands find this shop," if folder else ""
     console.print(f"and type in another terminal{where} for example", markup=False, soft_wrap=True)
     console.print(f"{_COMMANDS}\n", markup=False, soft_wrap=True)
