@@ -2,7 +2,7 @@
 
 The variable EMPLOYEE_API_MODEL_REQUESTS sets their number; without it they are the same in each run:
 
-    EMPLOYEE_API_MODEL_REQUESTS=10000 pytest employee-api/tests/test_model.py --timeout 1800
+    EMPLOYEE_API_MODEL_REQUESTS=10000 pytest employee-api/tests/test_model.py
 """
 
 import asyncio
@@ -48,6 +48,7 @@ def twins(sqlite_url: str, emptied_postgres: str, monkeypatch: pytest.MonkeyPatc
         runner.run(stack.aclose())
 
 
+@pytest.mark.timeout(max(600, REQUESTS))  # a loaded machine takes minutes
 def test_random_requests_have_the_expected_results_on_both_databases(twins: Twins) -> None:
     ApiMachine.twins = twins
     examples = settings(
