@@ -45,6 +45,13 @@ async def test_every_error_is_explained_where_its_type_leads(api_on_sqlite: Api)
     assert [error for error in every_error() if f'id="{error_anchor(error.reason)}"' not in page] == []
 
 
+async def test_the_errors_of_every_package_are_explained(api_on_sqlite: Api) -> None:
+    page = (await api_on_sqlite.client.get("/docs")).text
+    packages = ["AUTHENTICATION_REQUIRED", "NOT_FOUND", "USER_NOT_FOUND", "TOKEN_NOT_FOUND", "TASK_NOT_FOUND"]
+    reasons = [*packages, "TOO_MANY_EXPORTS", "NOT_READY"]
+    assert [reason for reason in reasons if f'id="{error_anchor(reason)}"' not in page] == []
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with running_browser() as running:
