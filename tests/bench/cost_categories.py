@@ -61,6 +61,7 @@ CATEGORIES = {
     "chassis/database.py": "asyncio, the loop, hops between threads",
     "chassis/sqlite.py": "asyncio, the loop, hops between threads",
     "chassis/postgres.py": "database driver",
+    "asyncpg": "database driver",
     "psycopg": "database driver",
     "valkey/": "database driver",
     "redis/": "database driver",

@@ -229,7 +229,7 @@ def test_a_malformed_postgresql_url_is_rejected_without_quoting_it(url: str) -> 
     assert not re.search("sec|ret|host", str(rejected.value))
 
 
-@pytest.mark.parametrize("url", ["sqlite:///x.db", "postgresql://u:a%40b@one:1,[::1]:2/n?host=/x", "postgresql:///n"])
+@pytest.mark.parametrize("url", ["sqlite:///x.db", "postgresql://u:a%40b@one:1,[::1]:2/n?host=/x,y", "postgresql:///n"])
 def test_a_well_formed_url_is_accepted(url: str) -> None:
     database.validate_url(url)
 

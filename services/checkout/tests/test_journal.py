@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
@@ -160,7 +161,7 @@ async def test_an_update_that_fails_half_way_changes_nothing(
     new = new_order()
     await journal.insert(new)
     run_sql("ALTER TABLE outbox RENAME TO renamed")
-    with pytest.raises((JournalUnavailable, psycopg.errors.UndefinedTable)):
+    with pytest.raises((JournalUnavailable, asyncpg.UndefinedTableError)):
         await journal.update(new.claim, SHIPPED)
     run_sql("ALTER TABLE renamed RENAME TO outbox")
     found = await journal.read(new.order.order_id)

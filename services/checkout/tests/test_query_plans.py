@@ -4,6 +4,7 @@ SQLite plans without statistics, which the journal never collects, as if a table
 hundred thousand orders and the statistics of a million; its tables then seem ten times easier to scan than they are.
 """
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 
 from chassis import database
+from chassis.postgres import open_postgres
 from checkout_service.domain import State
 from checkout_service.journal import postgres, sqlite, statements
 from checkout_service.journal.opening import MIGRATIONS
@@ -108,20 +110,21 @@ def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iter
     try:
         database.migrate(postgres_url_of(server, name), MIGRATIONS)
         url = psycopg.conninfo.make_conninfo(server, dbname=name)
-        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+        with psycopg.connect(url, autocommit=True) as connection:
             for statement in statements_before:
                 connection.execute(statement)
-
-            def explain(text: str) -> list[dict[str, Any]]:
-                rendered = postgres.DIALECT.render(text)
-                row = connection.execute(f"EXPLAIN (FORMAT JSON) {rendered}", PARAMETERS).fetchone()
-                assert row is not None
-                return list(nodes(row[0][0]["Plan"]))
-
-            yield explain
+        with asyncio.Runner() as runner:
+            yield lambda text: runner.run(explain(postgres_url_of(server, name), text))
     finally:
         with psycopg.connect(server, autocommit=True) as admin:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def explain(url: str, text: str) -> list[dict[str, Any]]:
+    async with open_postgres(url) as connections:
+        rendered = postgres.DIALECT.render(text)
+        ((plan,),) = await connections.fetch(f"EXPLAIN (FORMAT JSON) {rendered}", PARAMETERS)
+        return list(nodes(json.loads(plan)[0]["Plan"]))
 
 
 def postgres_url_of(url: str, name: str) -> str:

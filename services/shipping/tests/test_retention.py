@@ -1,5 +1,6 @@
 """Old entries of the manifest are deleted, on SQLite and on PostgreSQL."""
 
+import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 from chassis import database, server
+from chassis.postgres import open_postgres
 from chassis.telemetry import Telemetry
 from shipping_service.__main__ import Settings, build
 from shipping_service.domain import Entry, Manifest, Parcel, ShipmentFenced, Shipper
@@ -106,7 +108,7 @@ def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
     assert [step for step in plan if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
 
 
-def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
+async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
     """A hundred thousand entries of a year and a half, of which a third is old."""
     database.migrate(postgres_url, MIGRATIONS)
     with psycopg.connect(postgres_url) as connection:
@@ -115,10 +117,10 @@ def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
             " FROM generate_series(1, 100000) AS n"
         )
         connection.execute("ANALYZE shipments")
-        parameters = {"older_than_seconds": 365 * DAY, "limit": 200}
-        row = connection.execute(f"EXPLAIN (FORMAT JSON) {postgres.DELETE_OLD}", parameters).fetchone()
-    assert row is not None
-    scans = [node for node in nodes(row[0][0]["Plan"]) if "Scan" in node["Node Type"]]
+    parameters = {"older_than_seconds": 365 * DAY, "limit": 200}
+    async with open_postgres(postgres_url) as server:
+        ((plan,),) = await server.fetch(f"EXPLAIN (FORMAT JSON) {postgres.DELETE_OLD}", parameters)
+    scans = [node for node in nodes(json.loads(plan)[0]["Plan"]) if "Scan" in node["Node Type"]]
     assert [node for node in scans if "recorded_at" in node.get("Index Cond", "")]
     assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
 

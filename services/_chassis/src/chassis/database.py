@@ -4,24 +4,26 @@ URLs are `sqlite:///relative.db`, `sqlite:////absolute.db` and `postgresql://use
 URL of libpq: `postgresql://user@one,two/name?target_session_attrs=read-write` finds the primary of two servers.
 A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start. They are imported
-inside the functions that need them; `migrate` needs neither when no migration is pending.
+Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start. They and psycopg,
+their driver, are imported inside the functions that need them; `migrate` needs none when no migration is pending.
 """
 
+import asyncio
 import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chassis.postgres_url import PostgresUrl
 from chassis.telemetry import Telemetry
 from chassis.write_ahead_log import use_write_ahead_log
 
 if TYPE_CHECKING:
-    import psycopg
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import URL
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -35,7 +37,7 @@ CONNECT_TIMEOUT_SECONDS = 30
 """How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
 
 _RETRY_SECONDS = 0.5
-_ATTEMPT_SECONDS = 2  # libpq's minimum
+_ATTEMPT_SECONDS = 2
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 POOL_CONNECT_TIMEOUT_SECONDS = 5
@@ -125,20 +127,7 @@ def validate_url(url: str) -> None:
     """Raise ValueError unless a URL is well-formed. No message quotes it: it may contain a password."""
     if sqlite_path(url) is not None:
         return
-    libpq = libpq_url(url)
-    # libpq would take a part of such a password for the host or the database, and name that in its errors.
-    server = libpq.partition("://")[2].partition("?")[0]
-    if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
-        raise ValueError("special characters of a password must be percent-encoded")
-    from psycopg import ProgrammingError  # noqa: PLC0415 - see `stored_revision`
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
-
-    try:
-        parts = conninfo_to_dict(libpq)
-    except ProgrammingError as error:
-        raise ValueError("not a URL that libpq accepts; special characters must be percent-encoded") from error
-    if not all(port.isdecimal() for port in str(parts.get("port") or "5432").split(",") if port):
-        raise ValueError("the port is not a number")
+    PostgresUrl.parse(libpq_url(url))
 
 
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
@@ -175,16 +164,8 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
     path = sqlite_path(url)
     if path is not None:
         return _sqlite_revision(path)
-    import psycopg  # noqa: PLC0415 - takes a third of a second, which SQLite saves
-
-    with _connect_with_retries(url, connect_seconds) as connection:
-        try:
-            row = connection.execute(STORED_REVISION).fetchone()
-        except psycopg.errors.UndefinedTable:
-            return None
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise DatabaseUnusable(error) from error
-    return None if row is None else str(row[0])
+    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this one
+        return thread.submit(asyncio.run, _postgres_revision(libpq_url(url), connect_seconds)).result()
 
 
 def _require_writable(path: Path) -> None:
@@ -204,17 +185,31 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
-def _connect_with_retries(url: str, seconds: float) -> "psycopg.Connection[tuple[Any, ...]]":
-    import psycopg  # noqa: PLC0415 - see `stored_revision`
+async def _postgres_revision(url: str, connect_seconds: float) -> str | None:
+    import asyncpg  # noqa: PLC0415 - not needed with SQLite
 
-    deadline = time.monotonic() + seconds
+    from chassis import postgres  # noqa: PLC0415
+
+    deadline = time.monotonic() + connect_seconds
     while True:
         try:
-            return psycopg.connect(libpq_url(url), connect_timeout=_ATTEMPT_SECONDS)
-        except psycopg.OperationalError as error:
+            connection = await postgres.connect(PostgresUrl.parse(url), timeout_seconds=_ATTEMPT_SECONDS)
+            break
+        except asyncpg.ClientConfigurationError as error:
+            raise DatabaseUnusable(error) from error
+        except postgres.ServerUnreachable as error:
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise DatabaseUnusable(error) from error
-            time.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
+    try:
+        revision: str | None = await connection.fetchval(STORED_REVISION)
+    except asyncpg.UndefinedTableError:
+        return None
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DatabaseUnusable(error) from error
+    finally:
+        await connection.close(timeout=_ATTEMPT_SECONDS)
+    return revision
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
@@ -235,7 +230,7 @@ async def is_current(connections: "AsyncEngine", migrations: Path) -> bool:
 
 
 def _sqlalchemy_url(url: str) -> "URL":
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - see `stored_revision`
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - see the module's docstring
     from sqlalchemy.engine import URL, make_url  # noqa: PLC0415
 
     libpq = libpq_url(url)

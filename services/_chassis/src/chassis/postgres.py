@@ -1,68 +1,112 @@
 """Connections to a PostgreSQL server that may restart at any time: work is retried until the server responds."""
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlencode
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import AsyncConnectionPool
+import asyncpg
 
+from chassis.postgres_url import PostgresUrl
 from chassis.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 from chassis.telemetry import Telemetry
 
 T = TypeVar("T")
-Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
-Pool: TypeAlias = "AsyncConnectionPool[Connection]"
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Record: TypeAlias = asyncpg.Record
+Parameters: TypeAlias = Mapping[str, Any]
 
 ANSWER_WITHIN_SECONDS = 4
 """How long work is retried before the server counts as unavailable."""
 
 _RETRY_SECONDS = 0.1
 _CONNECT_WITHIN_SECONDS = 1
+_CLOSE_WITHIN_SECONDS = 1
 _CONNECTIONS = 8
-_CONNECTION_OPTIONS = {
-    "autocommit": True,
-    "prepare_threshold": 1,
-    "connect_timeout": _CONNECT_WITHIN_SECONDS,
-    # Detects a server that vanished without closing its connection, within the time limit of the work.
-    "tcp_user_timeout": ANSWER_WITHIN_SECONDS * 1000,
-    "options": "-c synchronous_commit=on",
-}
-# ReadOnlySqlTransaction: after a failover the old server may still accept connections, but no writes.
-_TRANSIENT_ERRORS = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+_SETTINGS = {"synchronous_commit": "on"}
+# Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
+# after a failover the old server may still accept connections.
+_TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
+_TRANSIENT_STATES = frozenset({"25006"})
+_PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
+
+
+class ServerUnreachable(Exception):
+    """No server of the URL accepted a connection."""
+
+
+_ERRORS = (
+    ServerUnreachable, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
+)  # fmt: skip
+"""What connecting and statements raise."""
 
 
 @asynccontextmanager
 async def open_postgres(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Postgres"]:
     """Open a pool of connections to the database at a libpq URL, whether or not the server responds yet."""
-    telemetry = telemetry or Telemetry()
-    pool: Pool = AsyncConnectionPool(
-        url,
-        min_size=1,
-        max_size=_CONNECTIONS,
-        open=False,
-        timeout=_CONNECT_WITHIN_SECONDS,
-        # `Postgres.run` retries: the pool's own back-off would outlast a server's restart.
-        reconnect_timeout=0,
-        kwargs=_CONNECTION_OPTIONS,
-    )
-    await pool.open()
+    opened = Postgres(PostgresUrl.parse(url), telemetry or Telemetry())
     try:
-        yield Postgres(pool, _store_telemetry(url, telemetry), telemetry)
+        yield opened
     finally:
-        await pool.close()
+        await opened.close()
 
 
 class Postgres:
-    """Runs work on the connections of a pool, in autocommit mode."""
+    """Runs statements and transactions on a pool of connections.
 
-    def __init__(self, pool: Pool, store: StoreTelemetry, telemetry: Telemetry) -> None:
-        self._pool = pool
-        self._store = store
-        self._waits = PoolTelemetry(telemetry, store.name, self._use)
+    Statements have parameters by name, `:name`. A connection whose work fails is not used again: after a failover it
+    may lead to the old server. It is closed in the background, because a server that has vanished would delay that.
+    """
+
+    def __init__(self, url: PostgresUrl, telemetry: Telemetry) -> None:
+        self._url = url
+        self._store = _store_telemetry(url, telemetry)
+        self._idle: list[Connection] = []  # used last is used first
+        self._free = asyncio.Semaphore(_CONNECTIONS)
+        self._used = self._pending = 0
+        self._closing: set[asyncio.Task[None]] = set()
+        self._waits = PoolTelemetry(telemetry, self._store.name, self._use)
+
+    async def fetch(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Record]:
+        """Run a statement as a transaction of its own and return its rows. Raise TimeoutError as `run` does."""
+        sql, names = positional(text)
+
+        async def work(connection: Connection) -> list[Record]:
+            return await connection.fetch(sql, *[parameters[name] for name in names])
+
+        return await self.run(work, text, within_seconds=within_seconds)
+
+    async def fetch_each(self, text: str, parameters: Sequence[Parameters]) -> list[Record]:
+        """Run a statement with each of the parameters, in one transaction; return all rows, as `fetch` does."""
+        if len(parameters) == 1:
+            return await self.fetch(text, parameters[0])
+        sql, names = positional(text)
+        values = [[each[name] for name in names] for each in parameters]
+
+        async def work(connection: Connection) -> list[Record]:
+            return await connection.fetchmany(sql, values)
+
+        return await self.run(work, text)
+
+    async def transaction(self, *batch: tuple[str, Parameters]) -> list[list[Record]]:
+        """Run statements with their parameters in one transaction; return the rows of each, as `fetch` does."""
+        if len(batch) == 1:
+            return [await self.fetch(*batch[0])]
+
+        async def work(connection: Connection) -> list[list[Record]]:
+            results = []
+            await connection.execute("BEGIN")
+            for text, parameters in batch:
+                sql, names = positional(text)
+                results.append(await connection.fetch(sql, *[parameters[name] for name in names]))
+            await connection.execute("COMMIT")
+            return results
+
+        return await self.run(work, *(text for text, _ in batch))
 
     async def run(
         self, work: Callable[[Connection], Awaitable[T]], text: str, *more: str, within_seconds: float | None = None
@@ -80,34 +124,152 @@ class Postgres:
             while True:
                 try:
                     return await self._attempt(work, operation, limit)
-                except _TRANSIENT_ERRORS:
-                    await asyncio.sleep(_RETRY_SECONDS)
+                except _ERRORS as error:
+                    if not _is_transient(error):
+                        _remove_values(error)
+                        raise
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def close(self) -> None:
+        """Close all connections. Work that runs must have ended."""
+        self._discard_idle()
+        await asyncio.gather(*self._closing)
 
     async def _attempt(
         self, work: Callable[[Connection], Awaitable[T]], operation: Operation, limit: asyncio.Timeout
     ) -> T:
-        started, connected = time.perf_counter(), False
+        connection = await self._acquire()
+        reusable = False
         try:
-            async with self._pool.connection() as connection:
-                connected = True
-                self._waits.record_wait(started)
-                with self._store.measure(operation, limit):
-                    return await work(connection)
+            with self._store.measure(operation, limit):
+                result = await work(connection)
+            reusable = True
+            return result
+        finally:
+            self._used -= 1
+            self._free.release()
+            if reusable:
+                self._idle.append(connection)
+            else:
+                self._discard(connection)
+            if limit.expired():  # the server may have vanished, and the idle connections with it
+                self._discard_idle()
+
+    async def _acquire(self) -> Connection:
+        started = time.perf_counter()
+        self._pending += 1
+        try:
+            await self._free.acquire()
+            try:
+                connection = await self._connection()
+            except BaseException:
+                self._free.release()
+                raise
         except BaseException as error:
-            if not connected:
-                self._waits.record_wait(started, error)
+            self._waits.record_wait(started, error)
             raise
+        finally:
+            self._pending -= 1
+        self._used += 1
+        self._waits.record_wait(started)
+        return connection
+
+    async def _connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await connect(self._url, timeout_seconds=_CONNECT_WITHIN_SECONDS)
+
+    def _discard_idle(self) -> None:
+        while self._idle:
+            self._discard(self._idle.pop())
+
+    def _discard(self, connection: Connection) -> None:
+        closing = asyncio.create_task(_close(connection), name="close a connection")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def _use(self) -> PoolUse:
-        statistics = self._pool.get_stats()
-        size, idle = statistics["pool_size"], statistics["pool_available"]
-        return PoolUse(size - idle, idle, statistics["pool_max"], statistics.get("requests_waiting", 0))
+        return PoolUse(self._used, len(self._idle), _CONNECTIONS, self._pending)
 
 
-def _store_telemetry(url: str, telemetry: Telemetry) -> StoreTelemetry:
-    """Describe the database of a libpq URL; of several servers by the names of all."""
-    parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    port = parts.get("port", "")
-    return StoreTelemetry(
-        telemetry, "postgresql", parts.get("dbname", ""), parts.get("host"), int(port) if port.isdecimal() else None
-    )
+async def connect(url: PostgresUrl, *, timeout_seconds: float) -> Connection:
+    """Connect to the first server of a URL that accepts it. Raise ServerUnreachable with the last server's reason.
+
+    Args:
+        url: of the database.
+        timeout_seconds: limit for each server, unless the URL has `connect_timeout`. asyncpg's own limit is for all
+            servers together: the first one that has vanished would use it up.
+    """
+    sessions = ["standby", "any"] if url.session == "prefer-standby" else [url.session]
+    reason: Exception | None = None
+    for session in sessions:
+        for host, port in url.servers:
+            try:
+                return await asyncpg.connect(
+                    host=host, port=port, timeout=url.connect_seconds or timeout_seconds, **_arguments(url, session)
+                )
+            except asyncpg.ClientConfigurationError:
+                raise
+            except _ERRORS as error:
+                reason = error
+    raise ServerUnreachable(str(reason) or type(reason).__name__) from reason
+
+
+@cache
+def positional(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with positions instead of the parameters' names, and the names in their order."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
+
+
+def _arguments(url: PostgresUrl, session: str | None) -> dict[str, Any]:
+    """Return what asyncpg.connect needs besides a server. It takes parameters of TLS only as a part of a URL."""
+    arguments: dict[str, Any] = {
+        "user": url.user,
+        "password": url.password,
+        "database": url.database,
+        "target_session_attrs": session,
+        "server_settings": {**url.settings, **_SETTINGS},
+        "max_cached_statement_lifetime": 0,  # statements are few
+        **url.other,
+    }
+    if url.tls.get("sslrootcert") == "system":
+        arguments["ssl"] = True  # the certificate and its name are verified, by the system's authorities
+    elif url.tls:
+        arguments["dsn"] = f"postgresql:///?{urlencode(url.tls)}"
+    return arguments
+
+
+async def _close(connection: Connection) -> None:
+    """Cancel what a connection runs, and close it. asyncpg aborts it if the server does not respond."""
+    with suppress(Exception):
+        await connection.close(timeout=_CLOSE_WITHIN_SECONDS)
+
+
+def _is_transient(error: Exception) -> bool:
+    match error:
+        case asyncpg.ClientConfigurationError():
+            return False
+        case asyncpg.InvalidCachedStatementError():  # a migration has changed the table
+            return True
+        case asyncpg.PostgresError():
+            state = error.sqlstate or ""
+            return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
+    return True
+
+
+def _remove_values(error: Exception) -> None:
+    """Remove from an error what quotes values of parameters and rows: errors are logged."""
+    if isinstance(error, asyncpg.PostgresError):
+        error.detail = None
+        if (error.sqlstate or "").startswith("22"):  # data exception; asyncpg's own for a value of a wrong type
+            error.args = ("a value cannot be converted or stored",)
+
+
+def _store_telemetry(url: PostgresUrl, telemetry: Telemetry) -> StoreTelemetry:
+    """Describe the database of a URL; of several servers by the names of all."""
+    hosts = ",".join(host for host, _ in url.servers if host)
+    port = url.servers[0][1] if len(url.servers) == 1 else None
+    return StoreTelemetry(telemetry, "postgresql", url.database or "", hosts or None, port)

@@ -1,13 +1,10 @@
 """The interface between the journal's SQL and the databases that run it."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from checkout_service.journal.statements import FRAGMENTS
-
-_PARAMETER = re.compile(r":(\w+)")
 
 Parameters: TypeAlias = Mapping[str, Any]
 Statement: TypeAlias = tuple[str, Parameters]
@@ -22,18 +19,13 @@ class Row(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a database's SQL differs; see `statements` for the meaning of its fragments.
-
-    Attributes:
-        parameter: how a parameter is written, `{}` being its name.
-    """
+    """How a database's SQL differs; see `statements` for the meaning of its fragments."""
 
     now: str
     for_update: str
     skip_locked: str
     items: str
     listed: str
-    parameter: str
 
     def render(self, text: str) -> str:
         """Return the SQL of one of the texts in `statements`."""
@@ -46,7 +38,7 @@ class Dialect:
         }
         for name, fragment in FRAGMENTS.items():
             fields[name] = fragment.format(**fields)
-        return _PARAMETER.sub(lambda match: self.parameter.format(match[1]), text.format(**fields))
+        return text.format(**fields)
 
 
 class UniqueViolation(Exception):
@@ -56,15 +48,15 @@ class UniqueViolation(Exception):
 class Database(Protocol):
     """Runs statements, each text rendered for its dialect once. All methods raise JournalUnavailable."""
 
-    async def write(self, *batch: Statement) -> list[list[Row]]:
+    async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
         """Run statements in one transaction. Return the rows of each as soon as they are on disk.
 
         Raises UniqueViolation, also JournalUnavailable.
         """
 
-    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+    async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:
         """Run a query that an index answers: it may run on the event loop."""
 
-    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+    async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
         """Run a query of operators, which may take long: it does not delay `read`."""
         return await self.read(text, parameters)

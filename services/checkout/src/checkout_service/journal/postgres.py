@@ -1,16 +1,14 @@
 """The journal's database in PostgreSQL: shared by several replicas."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TypeVar
 
-from psycopg import errors
-from psycopg.rows import dict_row
+from asyncpg import UniqueViolationError
 from typing_extensions import override
 
-from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.postgres import Postgres, open_postgres
 from chassis.telemetry import Telemetry
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
@@ -23,10 +21,7 @@ DIALECT = Dialect(
     items="json_array_elements(CAST(:items AS JSON)) AS items(value)",
     # An array, because of a subquery PostgreSQL expects a hundred rows, and reads the whole of a small table.
     listed="order_id = ANY(ARRAY(SELECT value->>'order_id' FROM {items}))",
-    parameter="%({})s",
 )
-
-T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -45,35 +40,22 @@ class PostgresDatabase(Database):
         self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
     @override
-    async def write(self, *batch: Statement) -> list[list[Row]]:
-        async def work(connection: Connection) -> list[list[Row]]:
-            # A pipeline is one round trip, and a transaction: BEGIN and COMMIT would take half as long again.
-            async with connection.pipeline():
-                cursors = [connection.cursor(row_factory=dict_row) for _ in batch]
-                for cursor, (text, parameters) in zip(cursors, batch, strict=True):
-                    await cursor.execute(self._render(text), parameters)
-            return [[*await cursor.fetchall()] if cursor.description else [] for cursor in cursors]
-
+    async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
         try:
-            return await self._run(work, *(text for text, _ in batch))
-        except errors.UniqueViolation as error:
+            return await self._server.transaction(*((self._render(text), parameters) for text, parameters in batch))
+        except UniqueViolationError as error:
             raise UniqueViolation from error
-
-    @override
-    async def read(self, text: str, parameters: Parameters) -> list[Row]:
-        async def work(connection: Connection) -> list[Row]:
-            cursor = connection.cursor(row_factory=dict_row)
-            return [*await (await cursor.execute(self._render(text), parameters)).fetchall()]
-
-        return await self._run(work, text)
-
-    @override
-    async def report(self, text: str, parameters: Parameters) -> list[Row]:
-        async with self._reports:
-            return await self.read(text, parameters)
-
-    async def _run(self, work: Callable[[Connection], Awaitable[T]], *texts: str) -> T:
-        try:
-            return await self._server.run(work, *texts)
         except TimeoutError as error:
             raise JournalUnavailable("the journal does not answer") from error
+
+    @override
+    async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:
+        try:
+            return await self._server.fetch(self._render(text), parameters)
+        except TimeoutError as error:
+            raise JournalUnavailable("the journal does not answer") from error
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
+        async with self._reports:
+            return await self.read(text, parameters)

@@ -1,6 +1,6 @@
 """Converts between records of `ports` and rows of the journal's tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -98,7 +98,7 @@ def readable_entries(rows: Iterable[Row]) -> list[Entry]:
     return entries
 
 
-def first_entry(rows: list[Row]) -> Entry | None:
+def first_entry(rows: Sequence[Row]) -> Entry | None:
     """Return the entry in the first row, if there is one."""
     return entry_from_row(rows[0]) if rows else None
 

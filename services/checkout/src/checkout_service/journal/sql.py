@@ -303,10 +303,10 @@ class SqlJournal(Journal):
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
         return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
-    async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
+    async def _read(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Sequence[Row]:
         return await self._database.read(*self._statement(text, items, **values))
 
-    async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> list[Row]:
+    async def _report(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Sequence[Row]:
         return await self._database.report(*self._statement(text, items, **values))
 
     def _statement(self, text: str, items: Sequence[object] | None = None, **values: Any) -> Statement:

@@ -25,7 +25,6 @@ DIALECT = Dialect(
     skip_locked="",
     items="json_each(:items)",
     listed="order_id IN (SELECT value->>'order_id' FROM {items})",
-    parameter=":{}",
 )
 
 Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]

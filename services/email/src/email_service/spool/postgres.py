@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-from psycopg.rows import dict_row
 from typing_extensions import override
 
-from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.postgres import Postgres, open_postgres
 from chassis.telemetry import Telemetry
 from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
@@ -16,7 +15,6 @@ from email_service.spool.database import Database, Dialect, Row
 DIALECT = Dialect(
     now="CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
     skip_locked="FOR UPDATE SKIP LOCKED",
-    parameter="%({})s",
 )
 
 
@@ -35,23 +33,12 @@ class PostgresDatabase(Database):
         self._render = cache(DIALECT.render)
 
     @override
-    async def run(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+    async def run(self, text: str, parameters: Mapping[str, Any]) -> Sequence[Row]:
         return await self.run_each(text, [parameters])
 
     @override
-    async def run_each(self, text: str, parameters: Sequence[Mapping[str, Any]]) -> list[Row]:
-        async def work(connection: Connection) -> list[Row]:
-            cursor = connection.cursor(row_factory=dict_row)
-            if len(parameters) == 1:
-                return [*await (await cursor.execute(self._render(text), parameters[0])).fetchall()]
-            async with connection.transaction():
-                await cursor.executemany(self._render(text), parameters, returning=True)
-                rows = await cursor.fetchall()
-                while cursor.nextset():
-                    rows += await cursor.fetchall()
-                return [*rows]
-
+    async def run_each(self, text: str, parameters: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
         try:
-            return await self._server.run(work, text)
+            return await self._server.fetch_each(self._render(text), parameters)
         except TimeoutError as error:
             raise SpoolUnavailable from error

@@ -108,7 +108,7 @@ class SqlSpool(Spool):
     async def check(self) -> None:
         await self._run(statements.CHECK)
 
-    async def _run(self, text: str, **parameters: Any) -> list[Row]:
+    async def _run(self, text: str, **parameters: Any) -> Sequence[Row]:
         return await self._database.run(text, parameters)
 
 

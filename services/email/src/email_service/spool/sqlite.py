@@ -16,7 +16,7 @@ from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 from email_service.spool.statements import RELEASE_CLAIMS
 
-DIALECT = Dialect(now="unix_time()", skip_locked="", parameter=":{}")
+DIALECT = Dialect(now="unix_time()", skip_locked="")
 
 
 @asynccontextmanager

@@ -1,33 +1,32 @@
 """The ledger in PostgreSQL: shared by several replicas."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from psycopg.rows import dict_row
 from typing_extensions import override
 
 from chassis.paging import Position
-from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.postgres import Postgres, open_postgres
 from chassis.telemetry import Telemetry
 from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
-from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
+from payment_service.ledger.rows import COLUMNS, Row, captured_from_row, entry_from_row, entry_to_row
 
-_FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = %(charge_key)s"  # noqa: S608 - a constant
+_FIND = f"SELECT {COLUMNS} FROM charges WHERE charge_key = :charge_key"  # noqa: S608 - a constant
 _RECORD = f"""
     INSERT INTO charges ({COLUMNS}, transaction_id) VALUES (
-        %(charge_key)s, %(state)s, %(currency_code)s, %(units)s, %(nanos)s, %(card_hmac)s, %(hmac_key_id)s, %(brand)s,
-        %(reason)s, %(request_fingerprint)s, %(transaction_id)s
+        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand,
+        :reason, :request_fingerprint, :transaction_id
     ) ON CONFLICT DO NOTHING RETURNING charge_key
 """  # noqa: S608
 _VOID = f"""
-    UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = %(charge_key)s AND state = 'CHARGED'
+    UPDATE charges SET state = 'VOIDED', voided_at = now() WHERE charge_key = :charge_key AND state = 'CHARGED'
     RETURNING {COLUMNS}
 """  # noqa: S608
 _LIST_CAPTURED = """
     SELECT charge_key, currency_code, units, nanos, EXTRACT(EPOCH FROM recorded_at) AS recorded_seconds FROM charges
-    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(%(at)s), %(key)s)
-    ORDER BY recorded_at, charge_key LIMIT %(limit)s
+    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(:at), :key)
+    ORDER BY recorded_at, charge_key LIMIT :limit
 """
 
 _CHECK_WITHIN_SECONDS = 1
@@ -79,12 +78,8 @@ class PostgresLedger(Ledger):
 
     async def _fetch(
         self, statement: str, parameters: Mapping[str, Any], *, within_seconds: float | None = None
-    ) -> list[dict[str, Any]]:
-        async def work(connection: Connection) -> list[dict[str, Any]]:
-            async with connection.cursor(row_factory=dict_row) as cursor:
-                return await (await cursor.execute(statement, parameters)).fetchall()
-
+    ) -> Sequence[Row]:
         try:
-            return await self._server.run(work, statement, within_seconds=within_seconds)
+            return await self._server.fetch(statement, parameters, within_seconds=within_seconds)
         except TimeoutError as error:
             raise LedgerUnavailable from error

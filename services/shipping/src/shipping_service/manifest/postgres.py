@@ -1,31 +1,31 @@
 """The manifest in PostgreSQL: shared by several replicas."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from typing_extensions import override
 
 from chassis.paging import Position
-from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.postgres import Postgres, Record, open_postgres
 from chassis.telemetry import Telemetry
 from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 
-_FIND = "SELECT parcel FROM shipments WHERE shipment_key = %(shipment_key)s"
+_FIND = "SELECT parcel FROM shipments WHERE shipment_key = :shipment_key"
 _RECORD = """
     INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
-    VALUES (%(shipment_key)s, %(state)s, %(tracking_id)s, %(parcel)s) ON CONFLICT DO NOTHING RETURNING shipment_key
+    VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING RETURNING shipment_key
 """
 _LIST = """
     SELECT shipment_key, EXTRACT(EPOCH FROM recorded_at) FROM shipments
-    WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(%(at)s), %(key)s)
-    ORDER BY recorded_at, shipment_key LIMIT %(limit)s
+    WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(:at), :key)
+    ORDER BY recorded_at, shipment_key LIMIT :limit
 """
 DELETE_OLD = """
     DELETE FROM shipments WHERE shipment_key IN (
-        SELECT shipment_key FROM shipments WHERE recorded_at < now() - make_interval(secs => %(older_than_seconds)s)
-        ORDER BY recorded_at LIMIT %(limit)s
+        SELECT shipment_key FROM shipments WHERE recorded_at < now() - make_interval(secs => :older_than_seconds)
+        ORDER BY recorded_at LIMIT :limit
     ) RETURNING 1
 """
 
@@ -77,11 +77,8 @@ class PostgresManifest(Manifest):
 
     async def _fetch(
         self, statement: str, parameters: Mapping[str, Any], *, within_seconds: float | None = None
-    ) -> list[tuple[Any, ...]]:
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            return await (await connection.execute(statement, parameters)).fetchall()
-
+    ) -> Sequence[Record]:
         try:
-            return await self._server.run(work, statement, within_seconds=within_seconds)
+            return await self._server.fetch(statement, parameters, within_seconds=within_seconds)
         except TimeoutError as error:
             raise ManifestUnavailable from error
