@@ -137,13 +137,11 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnusable when
     PostgreSQL accepts no connection within `connect_seconds`, or when the file can't be written.
     """
-    if (path := sqlite_path(url)) is not None:
-        _require_writable(path)
-    if not is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations):
+    if not needs_migration(url, migrations, connect_seconds=connect_seconds):
         return
     from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - see the module's docstring
 
-    target = _migration_engine(url)
+    path, target = sqlite_path(url), _migration_engine(url)
     try:
         with target.begin() as connection:
             if connection.dialect.name == "postgresql":
@@ -157,6 +155,13 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
         raise DatabaseUnusable(error.orig) from error
     finally:
         target.dispose()
+
+
+def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
+    """Return whether `migrate` would change the database; raises what it raises."""
+    if (path := sqlite_path(url)) is not None:
+        _require_writable(path)
+    return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
 
 
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:

@@ -7,6 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
+from typing_extensions import override
+
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
 from chassis.telemetry import Telemetry
@@ -60,7 +62,8 @@ class Settings(DatabaseSettings, ServiceSettings):
     storefront_url: Annotated[str, Parse(_parse_base_url)] | None = None
 
     @property
-    def spooled(self) -> bool:
+    @override
+    def uses_database(self) -> bool:
         """Whether e-mails go to the spool: if there is a relay, or a database was named. Otherwise they are files."""
         return self.smtp_url is not None or self.database_url is not _DEFAULT_DATABASE
 
@@ -68,7 +71,7 @@ class Settings(DatabaseSettings, ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the outbox folder or the spool, and register the servicers."""
-    opened = _open_spooled(settings, service) if settings.spooled else _open_outbox(settings, service.telemetry)
+    opened = _open_spooled(settings, service) if settings.uses_database else _open_outbox(settings, service.telemetry)
     async with _product_names(settings, service) as names, opened as mailer:
         templates = ConfirmationTemplates(settings.storefront_url)
         acceptance = Acceptance(templates, names, mailer, service.failpoints)
