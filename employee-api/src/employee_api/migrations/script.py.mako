@@ -1,16 +1,11 @@
-"""${message}."""
-
-from collections.abc import Sequence
+"""${message.rstrip(".")}."""
 
 import sqlalchemy as sa
-import sqlmodel
 from alembic import op
-${imports if imports else ""}
+${imports + "\n" if imports else ""}\
 
-revision: str = ${repr(up_revision)}
-down_revision: str | None = ${repr(down_revision)}
-branch_labels: str | Sequence[str] | None = ${repr(branch_labels)}
-depends_on: str | Sequence[str] | None = ${repr(depends_on)}
+revision: str = "${up_revision}"
+down_revision: str | None = ${'"' + down_revision + '"' if down_revision else None}
 
 
 def upgrade() -> None:
