@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -25,7 +26,7 @@ async def real_client(api: Api) -> AsyncIterator[httpx2.AsyncClient]:
     async def application() -> AsyncIterator[ASGIApp]:
         yield api.asgi
 
-    settings = api.service.settings.model_copy(update={"host": "127.0.0.1", "port": 0, "drain_seconds": 0})
+    settings = replace(api.service.settings, host="127.0.0.1", port=0, drain_seconds=0)
     api.service.settings = settings
     async with (
         serving(api.service, application()) as ports,
