@@ -122,7 +122,7 @@ def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iter
 
 async def explain(url: str, text: str) -> list[dict[str, Any]]:
     async with open_postgres(url) as connections:
-        rendered = postgres.DIALECT.render(text)
+        rendered = postgres.join(statements.UPDATE, text) if postgres.is_dependent(text) else postgres.join(text)
         ((plan,),) = await connections.fetch(f"EXPLAIN (FORMAT JSON) {rendered}", PARAMETERS)
         return list(nodes(json.loads(plan)[0]["Plan"]))
 

@@ -1,6 +1,7 @@
 """Connections to a PostgreSQL server that may restart at any time: work is retried until the server responds."""
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -73,10 +74,9 @@ class Postgres:
 
     async def fetch(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Record]:
         """Run a statement as a transaction of its own and return its rows. Raise TimeoutError as `run` does."""
-        sql, names = positional(text)
 
         async def work(connection: Connection) -> list[Record]:
-            return await connection.fetch(sql, *[parameters[name] for name in names])
+            return await _fetch(connection, text, parameters)
 
         return await self.run(work, text, within_seconds=within_seconds)
 
@@ -92,21 +92,24 @@ class Postgres:
 
         return await self.run(work, text)
 
-    async def transaction(self, *batch: tuple[str, Parameters]) -> list[list[Record]]:
-        """Run statements with their parameters in one transaction; return the rows of each, as `fetch` does."""
-        if len(batch) == 1:
-            return [await self.fetch(*batch[0])]
+    async def transaction(self, *batch: tuple[str, Parameters], texts: Sequence[str] = ()) -> list[list[Record]]:
+        """Run statements in one transaction; return the rows of each, as `fetch` does.
+
+        Args:
+            batch: the statements, with their parameters.
+            texts: what the span says that they are; by default the statements themselves.
+        """
+        described = texts or [text for text, _ in batch]
 
         async def work(connection: Connection) -> list[list[Record]]:
-            results = []
+            if len(batch) == 1:
+                return [await _fetch(connection, *batch[0])]
             await connection.execute("BEGIN")
-            for text, parameters in batch:
-                sql, names = positional(text)
-                results.append(await connection.fetch(sql, *[parameters[name] for name in names]))
+            results = [await _fetch(connection, text, parameters) for text, parameters in batch]
             await connection.execute("COMMIT")
             return results
 
-        return await self.run(work, *(text for text, _ in batch))
+        return await self.run(work, *described)
 
     async def run(
         self, work: Callable[[Connection], Awaitable[T]], text: str, *more: str, within_seconds: float | None = None
@@ -214,7 +217,7 @@ async def connect(url: PostgresUrl, *, timeout_seconds: float) -> Connection:
                 raise
             except _ERRORS as error:
                 reason = error
-    raise ServerUnreachable(str(reason) or type(reason).__name__) from reason
+    raise ServerUnreachable(_describe(reason)) from reason
 
 
 @cache
@@ -222,6 +225,13 @@ def positional(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a statement with positions instead of the parameters' names, and the names in their order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
+
+
+def _describe(reason: Exception | None) -> str:
+    """Return a reason in the system's words: asyncio's "Connect call failed" does not say why."""
+    if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
+        return os.strerror(reason.errno)
+    return str(reason) or "no answer in time"
 
 
 def _arguments(url: PostgresUrl, session: str | None) -> dict[str, Any]:
@@ -240,6 +250,11 @@ def _arguments(url: PostgresUrl, session: str | None) -> dict[str, Any]:
     elif url.tls:
         arguments["dsn"] = f"postgresql:///?{urlencode(url.tls)}"
     return arguments
+
+
+async def _fetch(connection: Connection, text: str, parameters: Parameters) -> list[Record]:
+    sql, names = positional(text)
+    return await connection.fetch(sql, *[parameters[name] for name in names])
 
 
 async def _close(connection: Connection) -> None:

@@ -26,6 +26,9 @@ class Dialect:
     skip_locked: str
     items: str
     listed: str
+    written: str
+    of_claim: str
+    of_items: str
 
     def render(self, text: str) -> str:
         """Return the SQL of one of the texts in `statements`."""
@@ -38,6 +41,11 @@ class Dialect:
         }
         for name, fragment in FRAGMENTS.items():
             fields[name] = fragment.format(**fields)
+        fields |= {
+            "written": self.written,
+            "of_claim": self.of_claim.format(**fields),
+            "of_items": self.of_items.format(**fields),
+        }
         return text.format(**fields)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
+from typing import Any
 
 from asyncpg import UniqueViolationError
 from typing_extensions import override
@@ -21,7 +22,27 @@ DIALECT = Dialect(
     items="json_array_elements(CAST(:items AS JSON)) AS items(value)",
     # An array, because of a subquery PostgreSQL expects a hundred rows, and reads the whole of a small table.
     listed="order_id = ANY(ARRAY(SELECT value->>'order_id' FROM {items}))",
+    written="written",
+    of_claim="TRUE",
+    of_items="TRUE",
 )
+
+
+def is_dependent(text: str) -> bool:
+    """Return whether a statement reads what the one before it has written."""
+    return "{written}" in text
+
+
+def join(text: str, *dependents: str) -> str:
+    """Return the SQL of a statement and those that depend on it, as one that returns the rows of the first.
+
+    A transaction of several statements has a round trip for each, and two for BEGIN and COMMIT.
+    """
+    sql = DIALECT.render(text)
+    if not dependents:
+        return sql
+    parts = ", ".join(f"dependent_{place} AS ({DIALECT.render(each)})" for place, each in enumerate(dependents))
+    return f"WITH written AS ({sql}), {parts} SELECT * FROM written"  # noqa: S608 - no values
 
 
 @asynccontextmanager
@@ -36,17 +57,30 @@ class PostgresDatabase(Database):
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
-        self._render = cache(DIALECT.render)
+        self._render = cache(join)
         self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
     @override
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
+        joined: list[list[Statement]] = []
+        for statement in batch:
+            if is_dependent(statement[0]):
+                joined[-1].append(statement)
+            else:
+                joined.append([statement])
         try:
-            return await self._server.transaction(*((self._render(text), parameters) for text, parameters in batch))
+            rows = iter(await self._server.transaction(*map(self._join, joined), texts=[text for text, _ in batch]))
+            return [[] if is_dependent(text) else next(rows) for text, _ in batch]
         except UniqueViolationError as error:
             raise UniqueViolation from error
         except TimeoutError as error:
             raise JournalUnavailable("the journal does not answer") from error
+
+    def _join(self, statements: Sequence[Statement]) -> Statement:
+        values: dict[str, Any] = {}
+        for _, parameters in reversed(statements):  # the first statement's claim is the one that its condition needs
+            values |= parameters
+        return self._render(*(text for text, _ in statements)), values
 
     @override
     async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:

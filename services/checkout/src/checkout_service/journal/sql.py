@@ -137,7 +137,7 @@ class SqlJournal(Journal):
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim)))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim), state=after))
         if (await self._database.write(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.

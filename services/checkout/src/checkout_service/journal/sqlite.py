@@ -25,6 +25,9 @@ DIALECT = Dialect(
     skip_locked="",
     items="json_each(:items)",
     listed="order_id IN (SELECT value->>'order_id' FROM {items})",
+    written="orders",
+    of_claim="{held} AND state = :state",
+    of_items="{listed}",
 )
 
 Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]

@@ -9,8 +9,8 @@
     {queue}        a state of orders, or a kind of outbox items
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
     {listed}       whether an element has the `order_id`
-
-Within a transaction, an INSERT that depends on the UPDATE before it looks for the state that the UPDATE wrote.
+    {written}      the orders that the statement before has written, so that PostgreSQL runs both as one statement;
+                   on SQLite all orders, of which {of_claim} or {of_items} selects those
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ INSERT = """
         :order_id, :scope, :fingerprint, :user_id, :email, :cart_etag, :currency_code, :total_units, :total_nanos,
         :worker, :traceparent, :snapshot, 'CHARGING', :attempt, :epoch, :owner, {now} + :lease_seconds, 0, '', '', '',
         '', {now}, {now}
-    ) ON CONFLICT DO NOTHING RETURNING order_id
+    ) ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
 """
 
 # Steps of one transaction are a microsecond apart, by their place, so that the history has them in order.
@@ -66,8 +66,8 @@ EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, value->>'step', {now} + 0.000001 * CAST(value->>'place' AS INTEGER), state, attempt,
         value->>'detail'
-    FROM orders CROSS JOIN {items}
-    WHERE {held} AND state = :state
+    FROM {written} CROSS JOIN {items}
+    WHERE {of_claim}
     ON CONFLICT DO NOTHING
 """
 
@@ -186,14 +186,14 @@ UPDATE = """
         attempt = attempt + :further_attempts, epoch = epoch + :further_attempts,
         failures = 0, updated_at = {now}, lease_until = {now} + :lease_seconds
     WHERE {held} AND state = :before
-    RETURNING order_id
+    RETURNING order_id, epoch, state, attempt
 """
 
 FILL_OUTBOX = """
     INSERT INTO outbox (order_id, kind, due_at, failures, reason)
     SELECT order_id, kind, {now} + :outbox_lease_seconds, 0, ''
-    FROM orders CROSS JOIN (SELECT 'email' AS kind UNION ALL SELECT 'empty_cart') AS kinds
-    WHERE {held} AND state = 'SHIPPED'
+    FROM {written} CROSS JOIN (SELECT 'email' AS kind UNION ALL SELECT 'empty_cart') AS kinds
+    WHERE {of_claim}
     ON CONFLICT DO NOTHING
 """
 
@@ -256,13 +256,13 @@ SET_DONE = """
     UPDATE orders SET state = 'DONE', updated_at = {now}
     WHERE {listed} AND state = 'SHIPPED'
         AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    RETURNING order_id
+    RETURNING order_id, epoch, state, attempt
 """
 
 DONE_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, 'done', {now} + 0.000001, state, attempt, ''
-    FROM orders WHERE {listed} AND state = 'DONE'
+    FROM {written} WHERE {of_items} AND state = 'DONE'
     ON CONFLICT DO NOTHING
 """
 
