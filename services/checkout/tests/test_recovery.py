@@ -186,7 +186,7 @@ async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(
         await until_states(checkout, "ABANDONED")
         assert list(peers.payment.ledger.values()) == ["fenced"]
         placed = await checkout.place(request_of(), "key")
-        (order,) = await checkout.listed()
+        (order,) = await until_done(checkout)
     assert order.attempt == 2
     assert_one_order(peers, placed.response)
 
