@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
-# Migrations run in processes of their own; the SDK is imported when telemetry is exported.
-NOT_NEEDED = {"alembic", "opentelemetry.sdk", "psycopg", "pydantic", "sqlalchemy"}
+# Migrations run in processes of their own. Clients of other stores and the SDK are imported when a setting needs them.
+NOT_NEEDED = {"alembic", "httpx2", "opentelemetry.sdk", "psycopg", "pydantic", "redis", "sqlalchemy"}
 
 
 def imports(package: str) -> set[str]:
