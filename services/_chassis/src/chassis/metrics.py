@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
+from opentelemetry.trace import SpanContext
 
 from chassis.semconv import Metric
 
@@ -56,18 +56,19 @@ class Histogram:
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
+        self._bounds = metric.bounds
         self.started_unix_nano = time.time_ns()
         self.series: dict[Attributes, Series] = {}
 
-    def record(self, value: float, attributes: Attributes = (), span: SpanContext = INVALID_SPAN_CONTEXT) -> None:
+    def record(self, value: float, attributes: Attributes = (), span: SpanContext | None = None) -> None:
         """Record one value; a sampled span becomes the exemplar of its bucket."""
         series = self.series.get(attributes)
         if series is None:
-            series = self.series.setdefault(attributes, Series([0] * (len(self.metric.bounds) + 1)))
-        bucket = bisect_left(self.metric.bounds, value)
+            series = self.series.setdefault(attributes, Series([0] * (len(self._bounds) + 1)))
+        bucket = bisect_left(self._bounds, value)
         series.counts[bucket] += 1
         series.total += value
         series.minimum = min(series.minimum, value)
         series.maximum = max(series.maximum, value)
-        if span.trace_flags.sampled:
+        if span is not None and span.trace_flags.sampled:
             series.exemplars[bucket] = Exemplar(value, time.time_ns(), span)

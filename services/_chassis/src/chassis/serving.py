@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode
 from typing_extensions import override
 
 from chassis import calls, semconv
@@ -214,14 +214,16 @@ class _Method:
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
 
     def _record(self, span: Span, code: str, seconds: float) -> None:
+        recorded: SpanContext | None = None
         if span.is_recording():
             span.set_attribute(semconv.RPC_STATUS, code)
             if code in _SERVER_FAULTS:
                 span.set_attribute(semconv.ERROR_TYPE, code)
                 span.set_status(StatusCode.ERROR)
-        span.end()
+            span.end()
+            recorded = span.get_span_context()
         attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
-        self._durations.record(seconds, attributes, span.get_span_context())
+        self._durations.record(seconds, attributes, recorded)
 
     def _add_metric_attributes(self, code: str) -> Attributes:
         self._metric_attributes[code] = (
