@@ -180,6 +180,17 @@ def test_any_calls_are_exported_as_those_on_a_span_of_the_sdk(
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("ratio", ["0", "0.3", "1"])
+def test_roots_are_sampled_by_ratio_as_by_the_sdk(ratio: str) -> None:
+    results: list[list[SpanContext]] = []
+
+    def record(provider: trace.TracerProvider) -> None:
+        results.append([provider.get_tracer("shop").start_span("root").get_span_context() for _ in range(200)])
+
+    exported(record, {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": ratio})
+    assert results[0] == results[1]
+
+
 def fail() -> None:
     raise ValueError("why")
 
