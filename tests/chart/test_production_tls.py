@@ -13,13 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-import psycopg
 import pytest
 import redis.asyncio
 import yaml
 from psycopg.conninfo import conninfo_to_dict
+
+from chassis.postgres import ServerUnreachable, connect
+from chassis.postgres_url import PostgresUrl
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")
@@ -182,12 +184,10 @@ async def test_a_database_with_another_certificate_is_rejected(
     host, trusted = unverifiable
     environment = variables(production, "payment", trusted)
     async with postgres_proxy(postgres_url, authority) as port:
-        with pytest.raises(psycopg.OperationalError, match="certificate verify failed|does not match host name"):
-            await psycopg.AsyncConnection.connect(
-                f"postgresql://postgres@{host}:{port}/postgres",
-                sslmode=environment["PGSSLMODE"],
-                sslrootcert=environment["PGSSLROOTCERT"],
-            )
+        parameters = urlencode({"sslmode": environment["PGSSLMODE"], "sslrootcert": environment["PGSSLROOTCERT"]})
+        url = PostgresUrl.parse(f"postgresql://postgres@{host}:{port}/postgres?{parameters}")
+        with pytest.raises(ServerUnreachable, match="certificate verify failed"):
+            await connect(url, timeout_seconds=5)
 
 
 async def test_a_valkey_with_another_certificate_is_rejected(

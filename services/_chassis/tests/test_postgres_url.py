@@ -73,3 +73,22 @@ def test_a_parameter_that_asks_for_what_the_driver_does_is_accepted(parameter: s
 
 def test_a_url_is_shown_without_its_password() -> None:
     assert "secret" not in repr(PostgresUrl.parse("postgresql://ann:secret@one?sslpassword=secret"))
+
+
+def test_variables_of_libpq_are_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    monkeypatch.setenv("PGSSLROOTCERT", "system")
+    monkeypatch.setenv("PGAPPNAME", "shop")
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "primary")
+    url = PostgresUrl.parse("postgresql://one?target_session_attrs=standby")
+    assert (dict(url.tls), dict(url.settings), url.session) == (
+        {"sslmode": "verify-full", "sslrootcert": "system"},
+        {"application_name": "shop"},
+        "standby",
+    )
+
+
+def test_a_variable_of_libpq_that_cannot_be_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGCHANNELBINDING", "require")
+    with pytest.raises(ValueError, match="the parameter channel_binding supports only disable or prefer"):
+        PostgresUrl.parse("postgresql://one")

@@ -202,17 +202,16 @@ async def connect(url: PostgresUrl, *, timeout_seconds: float) -> Connection:
 
     Args:
         url: of the database.
-        timeout_seconds: limit for each server, unless the URL has `connect_timeout`. asyncpg's own limit is for all
-            servers together: the first one that has vanished would use it up.
+        timeout_seconds: limit for each server; `connect_timeout` in the URL can only lower it. asyncpg's own limit is
+            for all servers together: the first one that has vanished would use it up.
     """
     sessions = ["standby", "any"] if url.session == "prefer-standby" else [url.session]
+    limit = min(timeout_seconds, url.connect_seconds or timeout_seconds)
     reason: Exception | None = None
     for session in sessions:
         for host, port in url.servers:
             try:
-                return await asyncpg.connect(
-                    host=host, port=port, timeout=url.connect_seconds or timeout_seconds, **_arguments(url, session)
-                )
+                return await asyncpg.connect(host=host, port=port, timeout=limit, **_arguments(url, session))
             except asyncpg.ClientConfigurationError:
                 raise
             except _ERRORS as error:
@@ -228,9 +227,8 @@ def positional(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _describe(reason: Exception | None) -> str:
-    """Return a reason in the system's words: asyncio's "Connect call failed" does not say why."""
-    if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
-        return os.strerror(reason.errno)
+    if isinstance(reason, ConnectionError) and reason.errno:
+        return os.strerror(reason.errno)  # asyncio's "Connect call failed" does not say why
     return str(reason) or "no answer in time"
 
 

@@ -4,6 +4,7 @@ asyncpg sends a parameter that it does not know to the server as a setting, so e
 https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ class PostgresUrl:
     Attributes:
         servers: host and port of each, in the order in which they are tried.
         session: the kind of server that is accepted, a value of `target_session_attrs`.
-        connect_seconds: time limit for a connection to one server.
+        connect_seconds: upper limit of the time for a connection to one server.
         settings: of the session, by name.
         tls: parameters such as `sslmode`, by name.
         other: parameters that asyncpg takes by the same name.
@@ -101,7 +102,7 @@ def _split(url: str) -> dict[str, str]:
     found = _SYNTAX.fullmatch(url)
     if found is None or any(character.isspace() for character in url) or _INVALID_ESCAPE.search(url):
         raise _malformed()
-    parts = {name: unquote(found[name] or "") for name in ("user", "password", "dbname")}
+    parts = _environment() | {name: unquote(found[name] or "") for name in ("user", "password", "dbname")}
     parts["host"], parts["port"] = _split_servers(found["servers"])
     for each in (found["query"] or "").split("&") if found["query"] else ():
         name, separator, value = each.partition("=")
@@ -113,9 +114,19 @@ def _split(url: str) -> dict[str, str]:
         _check_supported(name, value)
         parts[name] = value
     mode = _one_of(_TLS_MODES, parts, "sslmode")
-    if parts.get("sslrootcert") == "system" and (mode not in {None, "verify-full"} or "sslcert" in parts):
+    if parts.get("sslrootcert") == "system" and (mode not in {None, "verify-full"} or parts.get("sslcert")):
         raise ValueError("the parameter sslrootcert supports system only with sslmode=verify-full and without sslcert")
     return {name: value for name, value in parts.items() if value}
+
+
+def _environment() -> dict[str, str]:
+    """Return the parameters that libpq's variables set, but for those that asyncpg reads by itself."""
+    names = (_TLS | _REDUNDANT.keys() | _NOT_SUPPORTED | {"target_session_attrs"}) - {"servicefile"}
+    found = {name: os.environ.get(f"PG{name.replace('_', '').upper()}", "") for name in names}
+    for name, value in found.items():
+        if value:
+            _check_supported(name, value)
+    return found | {"application_name": os.environ.get("PGAPPNAME", "")}
 
 
 def _split_servers(text: str) -> tuple[str, str]:
