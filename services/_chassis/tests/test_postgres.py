@@ -228,6 +228,8 @@ async def test_a_server_that_vanishes_is_noticed_within_the_time_limit(postgres_
             relay.vanished = False  # the others of its connections have lost data
             assert await vanishing.fetch(ONE, {})
             relay.vanished = True
+            with pytest.raises(TimeoutError):
+                await vanishing.fetch(ONE, {}, within_seconds=0.2)
             started = time.monotonic()
         assert time.monotonic() - started < 3
 
