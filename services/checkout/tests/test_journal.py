@@ -395,6 +395,22 @@ async def test_a_settlement_waits_for_a_concurrent_one_of_the_same_order(postgre
         assert await settling == [order_id]
 
 
+async def test_concurrent_settlements_of_two_replicas_complete_each_order_once(
+    postgres_url: str, new_order: Make
+) -> None:
+    async with open_journal(postgres_url, worker="one") as one, open_journal(postgres_url, worker="two") as two:
+        order_ids = [await shipped(one, new_order(f"scope-{number}")) for number in range(10)]
+        sent = [Sent(order_id, kind, f"{kind}_sent") for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        batches = [
+            (journal, sent[start::3][::step]) for journal in (one, two) for start in range(3) for step in (1, -1)
+        ]
+        settled = await asyncio.gather(*(journal.settle(batch) for journal, batch in batches))
+        assert sorted(order_id for each in settled for order_id in each) == sorted(order_ids)
+    with psycopg.connect(postgres_url) as connection:
+        query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        assert connection.execute(query).fetchone() == (0,)
+
+
 async def test_a_shipped_order_whose_outbox_is_empty_is_completed(
     journal: Journal, new_order: Make, run_sql: Callable[[str], None]
 ) -> None:

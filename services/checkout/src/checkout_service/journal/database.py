@@ -29,6 +29,7 @@ class Dialect:
     written: str
     of_claim: str
     of_items: str
+    locked: str
 
     def render(self, text: str) -> str:
         """Return the SQL of one of the texts in `statements`."""
@@ -45,6 +46,7 @@ class Dialect:
             "written": self.written,
             "of_claim": self.of_claim.format(**fields),
             "of_items": self.of_items.format(**fields),
+            "locked": self.locked.format(**fields),
         }
         return text.format(**fields)
 

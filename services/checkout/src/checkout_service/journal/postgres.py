@@ -25,12 +25,13 @@ DIALECT = Dialect(
     written="written",
     of_claim="TRUE",
     of_items="TRUE",
+    locked="{listed} AND order_id IN (SELECT order_id FROM written)",
 )
 
 
 def is_dependent(text: str) -> bool:
-    """Return whether a statement reads what the one before it has written."""
-    return "{written}" in text
+    """Return whether a statement is about the orders that the one before it has written or locked."""
+    return "{written}" in text or "{locked}" in text
 
 
 def join(text: str, *dependents: str) -> str:

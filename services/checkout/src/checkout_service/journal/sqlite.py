@@ -28,6 +28,7 @@ DIALECT = Dialect(
     written="orders",
     of_claim="{held} AND state = :state",
     of_items="{listed}",
+    locked="{listed}",
 )
 
 Fetch: TypeAlias = Callable[[sqlite3.Connection, str, Parameters], list[Row]]

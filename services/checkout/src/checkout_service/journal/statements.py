@@ -9,8 +9,9 @@
     {queue}        a state of orders, or a kind of outbox items
     {items}        the elements of the JSON array in the parameter `items`, as rows with the column `value`
     {listed}       whether an element has the `order_id`
-    {written}      the orders that the statement before has written, so that PostgreSQL runs both as one statement;
-                   on SQLite all orders, of which {of_claim} or {of_items} selects those
+    {written}      the orders that the statement before has written or locked, so that PostgreSQL runs both as one
+                   statement; on SQLite all orders, of which {of_claim} or {of_items} selects those
+    {locked}       whether an element has the `order_id`, and the statement before has locked that order
 """
 
 from dataclasses import dataclass
@@ -236,20 +237,20 @@ REQUEUE = """
 # Two replicas may settle the e-mail and the cart of one order at once. Without the lock each would still see the item
 # of the other, and the order would remain SHIPPED.
 LOCK_ORDERS = """
-    SELECT order_id FROM orders
+    SELECT order_id, epoch, state, attempt FROM orders
     WHERE {listed} ORDER BY order_id {for_update}
 """
 
 DELETE_SENT = """
     DELETE FROM outbox
-    WHERE {listed} AND (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM {items})
+    WHERE {locked} AND (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM {items})
 """
 
 SENT_EVENTS = """
     INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
     SELECT order_id, epoch, value->>'step', {now}, state, attempt, ''
-    FROM {items} JOIN orders ON order_id = value->>'order_id'
-    WHERE {listed} ON CONFLICT DO NOTHING
+    FROM {items} JOIN {written} ON order_id = value->>'order_id'
+    WHERE {of_items} ON CONFLICT DO NOTHING
 """
 
 SET_DONE = """
