@@ -48,7 +48,7 @@ def _string_search(field: FieldDescriptor) -> Search:
 
     def search_one(message: Message) -> str | None:
         value: str = getattr(message, name)
-        # No printable string has a control character, and this is a fifth of the cost of the expression.
+        # No printable string has a control character, and this is a third of the cost of the expression.
         return None if value.isprintable() or not control.search(value) else name
 
     def search_each(message: Message) -> str | None:

@@ -91,7 +91,7 @@ def recommend(catalog: Catalog, request: RecommendationRequest) -> list[str]:
 class _Choice:
     """Pseudorandom choices that depend on a text only. Its digest has more than enough bits for a few of them.
 
-    A seeded random.Random would take four times as long.
+    A seeded random.Random would take more than twice as long.
     """
 
     def __init__(self, text: str) -> None:
