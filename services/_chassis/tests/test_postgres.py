@@ -89,6 +89,13 @@ async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_u
             await postgres.connect(PostgresUrl.parse(f"{relay.url}?sslmode=require"), timeout_seconds=5)
 
 
+@pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
+async def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    url = PostgresUrl.parse(f"postgresql://127.0.0.1/name?sslmode=verify-full&{name}={tmp_path}/missing")
+    with pytest.raises(ServerUnreachable, match=f"^the file of the parameter {name} can't be read$"):
+        await postgres.connect(url, timeout_seconds=5)
+
+
 async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connection(
     server: Postgres, postgres_url: str
 ) -> None:

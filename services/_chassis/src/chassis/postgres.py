@@ -206,6 +206,10 @@ async def connect(url: PostgresUrl, *, timeout_seconds: float) -> Connection:
             for all servers together: the first one that has vanished would use it up.
     """
     sessions = ["standby", "any"] if url.session == "prefer-standby" else [url.session]
+    for name in ("sslrootcert", "sslcert", "sslkey", "sslcrl"):
+        file = url.tls.get(name, "system")
+        if file != "system" and not os.access(file, os.R_OK):
+            raise ServerUnreachable(f"the file of the parameter {name} can't be read")
     limit = min(timeout_seconds, url.connect_seconds or timeout_seconds)
     reason: Exception | None = None
     for session in sessions:
