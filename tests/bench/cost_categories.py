@@ -60,7 +60,7 @@ CATEGORIES = {
     "chassis/group_commit.py": "asyncio, the loop, hops between threads",
     "chassis/database.py": "asyncio, the loop, hops between threads",
     "chassis/sqlite.py": "asyncio, the loop, hops between threads",
-    "chassis/postgres.py": "database driver",
+    "chassis/postgres": "database driver",
     "asyncpg": "database driver",
     "psycopg": "database driver",
     "valkey/": "database driver",

@@ -20,7 +20,7 @@ import redis.asyncio
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
-from chassis.postgres import ServerUnreachable, connect
+from chassis.postgres_connection import ServerUnreachable, connect
 from chassis.postgres_url import PostgresUrl
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"

@@ -11,8 +11,9 @@ import asyncpg
 import psycopg
 import pytest
 
-from chassis import database, postgres
-from chassis.postgres import Connection, Postgres, ServerUnreachable, open_postgres
+from chassis import database
+from chassis.postgres import Postgres, open_postgres
+from chassis.postgres_connection import Connection, ServerUnreachable, connect
 from chassis.postgres_url import PostgresUrl
 from shop_testkit.waiting import wait_until
 
@@ -86,14 +87,14 @@ async def test_the_settings_of_a_url_reach_the_server(postgres_url: str) -> None
 async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str) -> None:
     async with relay_to(postgres_url) as relay:
         with pytest.raises(ServerUnreachable, match="rejected SSL upgrade"):
-            await postgres.connect(PostgresUrl.parse(f"{relay.url}?sslmode=require"), timeout_seconds=5)
+            await connect(PostgresUrl.parse(f"{relay.url}?sslmode=require"), timeout_seconds=5)
 
 
 @pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
 async def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     url = PostgresUrl.parse(f"postgresql://127.0.0.1/name?sslmode=verify-full&{name}={tmp_path}/missing")
     with pytest.raises(ServerUnreachable, match=f"^the file of the parameter {name} can't be read$"):
-        await postgres.connect(url, timeout_seconds=5)
+        await connect(url, timeout_seconds=5)
 
 
 async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connection(
@@ -260,9 +261,9 @@ async def test_only_the_kind_of_server_is_accepted_that_the_url_names(
     url = PostgresUrl.parse(f"{postgres_url}{'&' if '?' in postgres_url else '?'}target_session_attrs={session}")
     if not accepted:
         with pytest.raises(ServerUnreachable):
-            await postgres.connect(url, timeout_seconds=5)
+            await connect(url, timeout_seconds=5)
         return
-    connection = await postgres.connect(url, timeout_seconds=5)
+    connection = await connect(url, timeout_seconds=5)
     await connection.close()
 
 

@@ -19,7 +19,8 @@ from chassis import semconv
 from chassis.cache import TtlCache
 from chassis.group_commit import GroupCommit
 from chassis.metrics import Attributes
-from chassis.postgres import Connection, Postgres, open_postgres
+from chassis.postgres import Postgres, open_postgres
+from chassis.postgres_connection import Connection
 from chassis.sqlite import SqliteWriter
 from chassis.store_operations import record_wait, sql_operation
 from shop_testkit.serving import Recorded

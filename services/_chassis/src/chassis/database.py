@@ -193,16 +193,16 @@ def _require_writable(path: Path) -> None:
 async def _postgres_revision(url: str, connect_seconds: float) -> str | None:
     import asyncpg  # noqa: PLC0415 - not needed with SQLite
 
-    from chassis import postgres  # noqa: PLC0415
+    from chassis.postgres_connection import ServerUnreachable, connect  # noqa: PLC0415
 
     deadline = time.monotonic() + connect_seconds
     while True:
         try:
-            connection = await postgres.connect(PostgresUrl.parse(url), timeout_seconds=_ATTEMPT_SECONDS)
+            connection = await connect(PostgresUrl.parse(url), timeout_seconds=_ATTEMPT_SECONDS)
             break
         except asyncpg.ClientConfigurationError as error:
             raise DatabaseUnusable(error) from error
-        except postgres.ServerUnreachable as error:
+        except ServerUnreachable as error:
             if time.monotonic() + _RETRY_SECONDS > deadline:
                 raise DatabaseUnusable(error) from error
             await asyncio.sleep(_RETRY_SECONDS)

@@ -1,24 +1,21 @@
 """Connections to a PostgreSQL server that may restart at any time: work is retried until the server responds."""
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlencode
 
 import asyncpg
 
+from chassis.postgres_connection import ERRORS, Connection, Record, connect
 from chassis.postgres_url import PostgresUrl
 from chassis.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 from chassis.telemetry import Telemetry
 
 T = TypeVar("T")
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-Record: TypeAlias = asyncpg.Record
 Parameters: TypeAlias = Mapping[str, Any]
 
 ANSWER_WITHIN_SECONDS = 4
@@ -28,22 +25,11 @@ _RETRY_SECONDS = 0.1
 _CONNECT_WITHIN_SECONDS = 1
 _CLOSE_WITHIN_SECONDS = 1
 _CONNECTIONS = 8
-_SETTINGS = {"synchronous_commit": "on"}
 # Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
 # after a failover the old server may still accept connections.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
-
-
-class ServerUnreachable(Exception):
-    """No server of the URL accepted a connection."""
-
-
-_ERRORS = (
-    ServerUnreachable, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
-)  # fmt: skip
-"""What connecting and statements raise."""
 
 
 @asynccontextmanager
@@ -127,7 +113,7 @@ class Postgres:
             while True:
                 try:
                     return await self._attempt(work, operation, limit)
-                except _ERRORS as error:
+                except ERRORS as error:
                     if not _is_transient(error):
                         _remove_values(error)
                         raise
@@ -197,61 +183,11 @@ class Postgres:
         return PoolUse(self._used, len(self._idle), _CONNECTIONS, self._pending)
 
 
-async def connect(url: PostgresUrl, *, timeout_seconds: float) -> Connection:
-    """Connect to the first server of a URL that accepts it. Raise ServerUnreachable with the last server's reason.
-
-    Args:
-        url: of the database.
-        timeout_seconds: limit for each server; `connect_timeout` in the URL can only lower it. asyncpg's own limit is
-            for all servers together: the first one that has vanished would use it up.
-    """
-    sessions = ["standby", "any"] if url.session == "prefer-standby" else [url.session]
-    for name in ("sslrootcert", "sslcert", "sslkey", "sslcrl"):
-        file = url.tls.get(name, "system")
-        if file != "system" and not os.access(file, os.R_OK):
-            raise ServerUnreachable(f"the file of the parameter {name} can't be read")
-    limit = min(timeout_seconds, url.connect_seconds or timeout_seconds)
-    reason: Exception | None = None
-    for session in sessions:
-        for host, port in url.servers:
-            try:
-                return await asyncpg.connect(host=host, port=port, timeout=limit, **_arguments(url, session))
-            except asyncpg.ClientConfigurationError:
-                raise
-            except _ERRORS as error:
-                reason = error
-    raise ServerUnreachable(_describe(reason)) from reason
-
-
 @cache
 def positional(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a statement with positions instead of the parameters' names, and the names in their order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
-
-
-def _describe(reason: Exception | None) -> str:
-    if isinstance(reason, ConnectionError) and reason.errno:
-        return os.strerror(reason.errno)  # asyncio's "Connect call failed" does not say why
-    return str(reason) or "no answer in time"
-
-
-def _arguments(url: PostgresUrl, session: str | None) -> dict[str, Any]:
-    """Return what asyncpg.connect needs besides a server. It takes parameters of TLS only as a part of a URL."""
-    arguments: dict[str, Any] = {
-        "user": url.user,
-        "password": url.password,
-        "database": url.database,
-        "target_session_attrs": session,
-        "server_settings": {**url.settings, **_SETTINGS},
-        "max_cached_statement_lifetime": 0,  # statements are few
-        **url.other,
-    }
-    if url.tls.get("sslrootcert") == "system":
-        arguments["ssl"] = True  # the certificate and its name are verified, by the system's authorities
-    elif url.tls:
-        arguments["dsn"] = f"postgresql:///?{urlencode(url.tls)}"
-    return arguments
 
 
 async def _fetch(connection: Connection, text: str, parameters: Parameters) -> list[Record]:
