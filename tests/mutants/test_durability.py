@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chassis.postgres import Connection, open_postgres
+from chassis.postgres import open_postgres
 from chassis.sqlite import connect
 
 FULL = 2
@@ -16,9 +16,6 @@ def test_a_commit_to_sqlite_is_flushed(tmp_path: Path) -> None:
 
 
 async def test_a_commit_to_postgresql_is_flushed(postgres_url: str) -> None:
-    async def read(connection: Connection) -> str:
-        row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
-        return "" if row is None else str(row[0])
-
     async with open_postgres(postgres_url) as server:
-        assert await server.run(read, "SHOW synchronous_commit") == "on"
+        ((level,),) = await server.fetch("SHOW synchronous_commit", {})
+    assert level == "on"

@@ -11,7 +11,6 @@ their driver, are imported inside the functions that need them; `migrate` needs 
 import asyncio
 import os
 import re
-import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chassis.postgres_url import PostgresUrl
 from chassis.telemetry import Telemetry
-from chassis.write_ahead_log import use_write_ahead_log
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -139,7 +137,9 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     """
     if not needs_migration(url, migrations, connect_seconds=connect_seconds):
         return
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415 - see the module's docstring
+    import sqlite3  # noqa: PLC0415 - see the module's docstring
+
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
 
     path, target = sqlite_path(url), _migration_engine(url)
     try:
@@ -262,6 +262,8 @@ def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
 def _sqlite_revision(path: Path) -> str | None:
     if not path.exists():
         return None
+    import sqlite3  # noqa: PLC0415 - takes 1 MB, which services without a SQLite file save
+
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
         try:
             row = connection.execute(STORED_REVISION).fetchone()
@@ -310,6 +312,8 @@ def _upgrade(connection: "Connection", migrations: Path) -> None:
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    from chassis.write_ahead_log import use_write_ahead_log  # noqa: PLC0415 - see `_sqlite_revision`
+
     connection.isolation_level = None
     use_write_ahead_log(connection)
     cursor = connection.cursor()

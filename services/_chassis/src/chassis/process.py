@@ -53,7 +53,7 @@ def run_process(
     settings = load(settings_type)
     url = load_database_url(settings_type) if migrations is not None and settings.uses_database else None
     if migrations is not None and url is not None:
-        _migrate_sqlite(url, migrations)
+        _migrate(url, migrations)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
     if url is not None:
@@ -69,13 +69,11 @@ def run_process(
         sys.exit("; ".join(problems))
 
 
-def _migrate_sqlite(url: str, migrations: Path) -> None:
-    """Run pending migrations of a SQLite file in another process, by `migrate`; exit with its error if it fails.
+def _migrate(url: str, migrations: Path) -> None:
+    """Run pending migrations in another process, by `migrate`; exit with its error if it fails.
 
-    SQLAlchemy and Alembic would take 22 MiB of this one until it ends. A server is migrated before a service starts.
+    SQLAlchemy and Alembic would take 22 MiB of this one until it ends.
     """
-    if database.sqlite_path(url) is None:
-        return
     try:
         pending = database.needs_migration(url, migrations)
     except database.DatabaseUnusable as error:
