@@ -490,21 +490,23 @@ DEVICES = (
     ),
     Device(
         "synchronous_commit = on, PostgreSQL",
-        f"{_CHASSIS}/postgres.py",
-        '"-c synchronous_commit=on"',
-        '"-c synchronous_commit=off"',
+        f"{_CHASSIS}/postgres_connection.py",
+        '{"synchronous_commit": "on"}',
+        '{"synchronous_commit": "off"}',
         ("tests/mutants/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
         RESTARTS,
     ),
     Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sqlite.py",
-        '        self._connection.execute("BEGIN IMMEDIATE")\n'
+        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
+        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
         "        try:\n"
         "            results = [work(self._connection) for work in batch]\n"
         '            self._connection.execute("COMMIT")\n',
         '        while self._connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
-        '        self._connection.execute("BEGIN IMMEDIATE")\n'
+        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
+        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
         "        results = [work(self._connection) for work in batch]\n"
         '        __import__("threading").Timer(0.05, self._connection.execute, ["COMMIT"]).start()\n'
         "        return results\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
+from shop_testkit.waiting import wait_until
 
 CREATE = "CREATE TABLE numbers (number INTEGER)"
 INSERT = "INSERT INTO numbers VALUES (1)"
@@ -64,3 +65,17 @@ async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop
     another_process.execute("ROLLBACK")
     assert await write == 1
     await writer.close()
+
+
+async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path) -> None:
+    writer = SqliteWriter(path)
+    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
+    before = size_of(path)
+    for _ in range(100):
+        await writer.run(insert, INSERT)
+    await wait_until(lambda: size_of(path) > before)
+    await writer.close()
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size

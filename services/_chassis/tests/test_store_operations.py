@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
-from chassis import semconv
+from chassis import group_commit, semconv
 from chassis.cache import TtlCache
 from chassis.group_commit import GroupCommit
 from chassis.metrics import Attributes
@@ -185,8 +185,9 @@ async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
 
 
 async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_before(
-    recorded: Recorded, tmp_path: Path
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(group_commit, "QUICK_SECONDS", -1.0)  # all work is done on the thread, which may block
     writer = SqliteWriter(tmp_path / "notes.db", recorded.telemetry)
     await writer.run(lambda connection: connection.execute(CREATE), CREATE)
     reached, free = threading.Event(), threading.Event()

@@ -1,7 +1,9 @@
 """A SQLite file with a single writer: concurrent work shares one transaction and one flush to disk."""
 
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,6 +18,10 @@ Work = Callable[[sqlite3.Connection], T]
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
 
+_CHECKPOINT_COMMITS = 100
+# 80 MB: if checkpoints fall behind, commits make them from here on.
+_LONGEST_LOG_PAGES = 20_000
+
 
 def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     """Open a file in autocommit mode, such that a commit returns when the data is on disk.
@@ -27,6 +33,7 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     for name, function in functions.items():
         connection.create_function(name, 0, function)
     return connection
@@ -46,6 +53,7 @@ class SqliteWriter:
         self._connection = connect(path, **functions)
         self.store = StoreTelemetry(telemetry, "sqlite", path.name)
         self._waits = True
+        self._checkpoints = _Checkpoints(path)
         self._commits: GroupCommit[Work[Any], Any] = GroupCommit(
             self._commit, self.store.name, telemetry, at_once=self._commit_at_once
         )
@@ -66,6 +74,7 @@ class SqliteWriter:
     async def close(self) -> None:
         """Finish pending work and close the file."""
         await self._commits.close()
+        self._checkpoints.close()
         self._connection.close()
 
     def _commit_at_once(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
@@ -90,8 +99,42 @@ class SqliteWriter:
         try:
             results = [work(self._connection) for work in batch]
             self._connection.execute("COMMIT")
+            self._checkpoints.count_commit()
         finally:
             # After some errors, such as a full disk, SQLite has already rolled back.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         return results
+
+
+class _Checkpoints:
+    """Moves the write-ahead log into the file after every hundredth commit, on a thread of its own.
+
+    SQLite does so within one commit in a hundred or so, which then takes ten times as long as the others.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connect(path)
+        self._commits = 0
+        self._due = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def count_commit(self) -> None:
+        self._commits += 1
+        if self._commits % _CHECKPOINT_COMMITS == 0:
+            self._due.set()
+
+    def close(self) -> None:
+        """Finish the checkpoint that runs, and close the connection."""
+        self._closing = True
+        self._due.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while self._due.wait() and not self._closing:
+            self._due.clear()
+            with suppress(sqlite3.DatabaseError):  # commits report a full disk or a damaged file
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
