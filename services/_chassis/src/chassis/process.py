@@ -51,13 +51,12 @@ def run_process(
         return
     _schedule_as_batch_work()
     settings = load(settings_type)
-    url = load_database_url(settings_type) if migrations is not None and settings.uses_database else None
-    if migrations is not None and url is not None:
-        _migrate(url, migrations)
+    if migrations is not None and settings.uses_database:
+        _migrate(load_database_url(settings_type), migrations)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
-    if url is not None:
-        observe_volume(telemetry, url)
+    if migrations is not None:
+        observe_volume(telemetry, load_database_url(settings_type))
     problems: list[str] = []
     try:
         uvloop.run(_observed(serve(settings, telemetry), telemetry))

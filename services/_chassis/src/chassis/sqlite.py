@@ -110,7 +110,7 @@ class SqliteWriter:
 class _Checkpoints:
     """Moves the write-ahead log into the file after every hundredth commit, on a thread of its own.
 
-    SQLite does so within one commit in a hundred or so, which then takes ten times as long as the others.
+    SQLite would do so within a commit, which then waits for writing a thousand pages and for further flushes.
     """
 
     def __init__(self, path: Path) -> None:
