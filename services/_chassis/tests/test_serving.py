@@ -203,7 +203,7 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
         await health.Check(health_pb2.HealthCheckRequest(service="liveness"))
         answered = sum(call.done() for call in calls_in_flight)
         await asyncio.gather(*calls_in_flight)
-    assert answered < backlog / 10
+    assert answered < backlog / 2  # usually one or three; from one queue for all methods it would be nearly all
 
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:
