@@ -10,7 +10,7 @@ import grpc
 # On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
-# What invocation_metadata() returns, which converts all of it again each time.
+# For the chassis: what invocation_metadata() returns, which converts all of it again each time.
 metadata: ContextVar[Iterable[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
 
 

@@ -43,10 +43,10 @@ class GroupCommit(Generic[WorkT, ResultT]):
     Args:
         commit: performs and flushes a batch; returns one result for each item. If it raises, every caller of the batch
             gets the error.
-        at_once: does the same for a single work, but raises BlockingIOError instead of waiting for a lock; by default
-            all work is done on the thread.
         store: name of what is written, in metrics.
         telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
+        at_once: does the same for a single work, but raises BlockingIOError instead of waiting for a lock; by default
+            all work is done on the thread.
     """
 
     def __init__(

@@ -31,10 +31,6 @@ class MethodTable(Registrar, grpc.GenericRpcHandler):
         self.handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     @override
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
-
-    @override
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         self.handlers |= {f"/{service_name}/{name}": handler for name, handler in method_handlers.items()}
 

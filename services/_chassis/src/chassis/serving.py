@@ -53,7 +53,9 @@ class MalformedMessage(InvalidArgument):
 class Registrar(Protocol):
     """The part of grpc.aio.Server that the generated add_..._to_server functions use."""
 
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None: ...
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
+        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
+        return
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None: ...
 
@@ -79,10 +81,6 @@ class WrappingRegistrar(Registrar):
         self._limiter = limiter
         self._failpoints = failpoints
         self.service_names: list[str] = []
-
-    @override
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
 
     @override
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
