@@ -14,7 +14,7 @@ from checkout_service.ports import CartClearer, Mailer
 from shop import cart_pb2, cart_pb2_grpc, email_pb2, email_pb2_grpc
 from shop_internal import confirmations_pb2, confirmations_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
 
-EMAIL_SECONDS = 0.05
+EMAIL_SECONDS = 0.2
 """How long a confirmation waits for those of other orders."""
 
 CART_SECONDS = 0.02
