@@ -3,7 +3,7 @@
 #   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
 ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
 
-# The third-party packages of all services, so that the images share one layer.
+# The third-party packages that services need, in one layer that all images share.
 FROM ${BASE} AS packages
 # binutils only strips here and reaches no image, so its version needs no pin.
 # hadolint ignore=DL3008
@@ -39,7 +39,7 @@ COPY --from=packages /packages /packages
 WORKDIR /data
 USER 10001:10001
 
-# What only one image needs, such as Locust: a lock with the image's name pins it. It becomes part of the image's last
+# What only one image needs, such as SQLModel or Locust: a lock with the image's name pins it. It becomes part of the image's last
 # layer, so that the layer which all images share does not contain it.
 FROM ${BASE} AS own-packages
 ARG SERVICE

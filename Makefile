@@ -34,11 +34,11 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 # reads the commands from the first lines of the locks; it requires `=` between an option and its value.
 OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
 LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
-SHIPPED := $(filter-out services/_cli services/_testkit services/load-generator,$(PACKAGES))
-# The image of the load generator has packages that no service needs: load-generator.lock pins what images.lock lacks,
-# without pytest, which Locust requires for tests written for it.
+SHIPPED := $(filter-out services/_cli services/_testkit services/load-generator employee-api,$(PACKAGES))
+# Two images have packages that no service needs: employee-api.lock and load-generator.lock pin what images.lock lacks.
+# The load generator's has no pytest, which Locust requires for tests written for it.
 ALREADY_SHIPPED = $$(sed -n 's/^\([a-z0-9._-]*\)\(\[.*\]\)*==.*/--no-emit-package=\1/p' $(LOCKS)images.lock)
-LOCKED := requirements.lock images.lock load-generator.lock
+LOCKED := requirements.lock images.lock employee-api.lock load-generator.lock
 LOCKS :=
 
 lock: | $(UV)
@@ -46,6 +46,8 @@ lock: | $(UV)
 		$(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
 		$(addsuffix /pyproject.toml,$(SHIPPED))
+	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)employee-api.lock $(ALREADY_SHIPPED) \
+		employee-api/pyproject.toml
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)load-generator.lock $(ALREADY_SHIPPED) \
 		$(addprefix --no-emit-package=,pytest pluggy iniconfig pygments) services/load-generator/pyproject.toml
 

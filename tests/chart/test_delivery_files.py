@@ -22,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / ".github" / "scripts"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+# Which packages only one image has, some of them by name.
+LOCKS_OF_ONE_IMAGE = {
+    "employee-api.lock": {"sqlmodel", "pydantic", "greenlet"},
+    "load-generator.lock": {"locust", "gevent", "flask"},
+}
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -50,19 +55,28 @@ def test_images_install_only_packages_whose_hashes_are_locked() -> None:
     installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
     assert len(installed) == 2
     assert [command for command in installed if not {"--require-hashes", "--no-deps"} <= set(command.split())] == []
-    locks = [(ROOT / name).read_text() for name in ("images.lock", "load-generator.lock")]
+    locks = [(ROOT / name).read_text() for name in ("images.lock", *LOCKS_OF_ONE_IMAGE)]
     blocks = [block for lock in locks for block in re.split(r"^(?=[a-zA-Z0-9])", lock, flags=re.MULTILINE)[1:]]
     assert blocks
     assert [block for block in blocks if "--hash=sha256:" not in block] == []
 
 
-def test_no_package_of_the_load_generator_enters_the_layer_of_all_images() -> None:
-    names = {
-        lock: set(re.findall(r"^([a-z0-9._-]+)", (ROOT / lock).read_text(), re.MULTILINE))
-        for lock in ("images.lock", "load-generator.lock")
-    }
-    assert {"locust", "gevent", "flask"} <= names["load-generator.lock"]
-    assert names["load-generator.lock"] & names["images.lock"] == set()
+@pytest.mark.parametrize("lock", LOCKS_OF_ONE_IMAGE)
+def test_no_package_of_a_single_image_enters_the_layer_of_all_images(lock: str) -> None:
+    shared, own = (
+        set(re.findall(r"^([a-z0-9._-]+)", (ROOT / name).read_text(), re.MULTILINE)) for name in ("images.lock", lock)
+    )
+    assert LOCKS_OF_ONE_IMAGE[lock] <= own
+    assert own & shared == set()
+
+
+def test_a_release_scans_each_image_with_packages_of_its_own() -> None:
+    (condition,) = (
+        step["if"]
+        for step in RELEASE["jobs"]["image"]["steps"]
+        if step.get("uses", "").startswith("anchore/scan-action")
+    )
+    assert set(re.findall(r'"([\w-]+)"', condition)) == {Path(lock).stem for lock in LOCKS_OF_ONE_IMAGE}
 
 
 def test_the_base_image_has_an_exact_version_and_a_digest() -> None:

@@ -258,9 +258,21 @@ upgrade_everything() {
 telemetry() {
     log "telemetry: helm test finds the order's trace in Jaeger and its metrics in Prometheus"
     helm_tests
-    log "every query of the dashboards has a result, and the collector is scraped"
+    log "every query of the dashboards has a result under load, and the collector is scraped"
+    under_load 300 see_dashboards
+}
+
+see_dashboards() {
     forward_prometheus
-    python3 tests/e2e/dashboards.py "$prometheus" || fail "a query has no result"
+    # A metric exists from its first sample on, and rules over days are evaluated every two minutes.
+    local until=$((SECONDS + 240))
+    order_in_storefront >/dev/null
+    until python3 tests/e2e/dashboards.py "$prometheus" >"$work/queries"; do
+        ((SECONDS < until)) || { grep WRONG "$work/queries"; fail "a query has no result"; }
+        order_in_storefront >/dev/null
+        sleep 5
+    done
+    printf '%s queries\n' "$(wc -l <"$work/queries")"
 }
 
 restart_under_load() {

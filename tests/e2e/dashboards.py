@@ -44,6 +44,7 @@ MAY_BE_EMPTY = {
     "Letters not sent": "all letters are sent",
     "Letters to the mail relay, 99th percentile": "there is no mail relay",
     "Attempts to send a letter in ten minutes": "there is no mail relay",
+    "Seconds per second spent on calls": "there is no mail relay",
     "Volumes of SQLite files, used share": _POSTGRESQL,
     "Size of SQLite files": _POSTGRESQL,
     "Flush, 99th percentile": _POSTGRESQL,
