@@ -37,6 +37,7 @@ def main() -> None:
     costs.py_spy()
     started = time.monotonic()
     with ExitStack() as stack:
+        checkouts.compile_bytecode(root(), sys.executable)
         plan = SHORT if options.short else Plan()
         if "orders" in options.section:
             plan = replace(plan, older=_older(options.against, stack), other_pythons=_other_pythons(stack))

@@ -14,6 +14,12 @@ from shop_cli.local.workspace import root
 # Variables by which `make bench` would configure the make of another folder, and its own virtual environment.
 _OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
 
+_COMPILE = """
+import compileall, sysconfig
+for folder in (sysconfig.get_path("purelib"), "services", "protos", "employee-api"):
+    compileall.compile_dir(folder, quiet=2, workers=0)
+"""
+
 
 @contextmanager
 def worktree(commit: str) -> Iterator[Path]:
@@ -23,6 +29,7 @@ def worktree(commit: str) -> Iterator[Path]:
         _run(root(), "git", "worktree", "add", "--quiet", "--detach", str(folder), commit)
         try:
             _run(folder, "make", "setup", f"PYTHON={interpreters.base()}")
+            compile_bytecode(folder, str(folder / ".venv" / "bin" / "python"))
             yield folder
         finally:
             _run(root(), "git", "worktree", "remove", "--force", str(folder))
@@ -32,8 +39,18 @@ def worktree(commit: str) -> Iterator[Path]:
 def environment(python: str) -> Iterator[str]:
     """Install this checkout's packages into a temporary environment of an interpreter; yield its python."""
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
+        installed = f"{name}/venv/bin/python"
         _run(root(), "make", "setup", f"PYTHON={python}", f"VENV={name}/venv")
-        yield f"{name}/venv/bin/python"
+        compile_bytecode(root(), installed)
+        yield installed
+
+
+def compile_bytecode(folder: Path, python: str) -> None:
+    """Compile a checkout and the packages of an interpreter: all variants shall start from bytecode, as images do.
+
+    A process that compiles at its start uses about 5 % more CPU time from then on: its memory is more scattered.
+    """
+    _run(folder, python, "-c", _COMPILE)
 
 
 def short_hash(commit: str) -> str:
