@@ -270,7 +270,12 @@ class SimulatedWriter:
         self._latencies = latencies
         self._steps: Counter[str] = Counter()
 
-    async def run(self, work: Callable[[sqlite3.Connection], Any], *_texts: str) -> Any:
+    async def run(
+        self,
+        work: Callable[[sqlite3.Connection], Any],
+        *_texts: str,
+        brief: bool = False,
+    ) -> Any:
         """Run the work in a transaction and return its result once it is on disk."""
         return await asyncio.shield(_owned(self._run(work)))
 

@@ -95,12 +95,12 @@ async def test_work_is_done_in_order_of_arrival(count: int) -> None:
     assert [number for batch in disk.batches for number in batch] == list(range(count))
 
 
-async def test_work_alone_is_done_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_brief_work_alone_is_done_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))  # however busy the machine is
     disk = Disk()
     commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
-    assert [await commits.run(number) for number in (1, 2)] == [2, 4]
-    await asyncio.gather(commits.run(3), commits.run(4))
+    assert [await commits.run(number, brief=True) for number in (1, 2)] == [2, 4]
+    await asyncio.gather(commits.run(3, brief=True), commits.run(4, brief=True))
     await commits.close()
     assert disk.batches == [[1], [2], [3, 4]]
     assert disk.threads == ["MainThread", "MainThread", "commit"]
@@ -120,16 +120,25 @@ async def test_work_is_done_on_the_thread_after_a_slow_flush_until_one_is_quick(
     disk = SlowDisk()
     commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
     for number in (1, 2, 3, 4):
-        await commits.run(number)
+        await commits.run(number, brief=True)
     await commits.close()
     assert disk.threads == ["MainThread", "commit", "commit", "MainThread"]
+
+
+async def test_work_that_is_not_brief_is_done_on_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))
+    disk = Disk()
+    commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
+    assert await commits.run(1) == 2
+    await commits.close()
+    assert disk.threads == ["commit"]
 
 
 async def test_work_that_would_wait_for_a_lock_is_done_on_the_thread() -> None:
     disk = Disk()
     disk.is_locked = True
     commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
-    assert await commits.run(1) == 2
+    assert await commits.run(1, brief=True) == 2
     await commits.close()
     assert disk.threads == ["commit"]
 
@@ -138,6 +147,6 @@ async def test_a_failure_on_the_event_loop_reaches_the_caller() -> None:
     disk = Disk()
     commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
     with pytest.raises(OSError, match="flush failed"):
-        await commits.run(-1)
+        await commits.run(-1, brief=True)
     assert await commits.run(3) == 6
     await commits.close()

@@ -1,7 +1,7 @@
 """Group commit: work that arrives during a flush to disk is batched into the next flush.
 
-A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one. Work
-that arrives alone, on a disk that flushes quickly, is done on the event loop: see the decision in the README.
+A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one. Brief
+work that arrives alone, on a disk that flushes quickly, is done on the event loop: see the decision in the README.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ class _Pending(Generic[WorkT, ResultT]):
     """Work with its result. Times are readings of time.perf_counter; `started` is 0 until its batch starts."""
 
     work: WorkT
+    brief: bool
     result: asyncio.Future[ResultT]
     arrived: float = field(default_factory=time.perf_counter)
     started: float = 0.0
@@ -45,8 +46,8 @@ class GroupCommit(Generic[WorkT, ResultT]):
             gets the error.
         store: name of what is written, in metrics.
         telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
-        at_once: does the same for a single work, but raises BlockingIOError instead of waiting for a lock; by default
-            all work is done on the thread.
+        at_once: does the same for a single brief work, but raises BlockingIOError instead of waiting for a lock; by
+            default all work is done on the thread.
     """
 
     def __init__(
@@ -72,10 +73,13 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._thread = threading.Thread(target=self._commit_batches, name="commit", daemon=True)
         self._thread.start()
 
-    async def run(self, work: WorkT) -> ResultT:
-        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
+    async def run(self, work: WorkT, *, brief: bool = False) -> ResultT:
+        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work.
+
+        `brief`: the work itself takes much less time than its flush, so that it may be done on the event loop.
+        """
         loop = asyncio.get_running_loop()
-        pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
+        pending: _Pending[WorkT, ResultT] = _Pending(work, brief, loop.create_future())
         self._pending.append(pending)
         if self._idle.is_set():
             self._idle.clear()
@@ -93,7 +97,8 @@ class GroupCommit(Generic[WorkT, ResultT]):
 
     def _commit_pending(self) -> None:
         batch, self._pending = self._pending, []
-        if self._at_once is not None and len(batch) == 1 and self._last_seconds <= QUICK_SECONDS:
+        may_be_at_once = len(batch) == 1 and batch[0].brief and self._last_seconds <= QUICK_SECONDS
+        if self._at_once is not None and may_be_at_once:
             outcome = self._perform(batch, self._at_once)
             if not isinstance(outcome, BlockingIOError):
                 self._finish(batch, outcome)

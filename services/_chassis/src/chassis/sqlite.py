@@ -58,7 +58,7 @@ class SqliteWriter:
             self._commit, self.store.name, telemetry, at_once=self._commit_at_once
         )
 
-    async def run(self, work: Work[T], text: str, *more: str) -> T:
+    async def run(self, work: Work[T], text: str, *more: str, brief: bool = False) -> T:
         """Run the work in a transaction and return its result once it is on disk.
 
         If any work in the same transaction fails, all of it rolls back and every caller gets that error.
@@ -67,9 +67,10 @@ class SqliteWriter:
             work: what to run.
             text: the work's statement, or its main one, for the span.
             more: further statements.
+            brief: the work reads and writes few rows, so that it may be done on the event loop.
         """
         with self.store.measure(sql_operation(text, *more)):
-            return cast("T", await self._commits.run(work))
+            return cast("T", await self._commits.run(work, brief=brief))
 
     async def close(self) -> None:
         """Finish pending work and close the file."""

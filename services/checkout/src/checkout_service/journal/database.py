@@ -64,6 +64,10 @@ class Database(Protocol):
         Raises UniqueViolation, also JournalUnavailable.
         """
 
+    async def write_order(self, *batch: Statement) -> Sequence[Sequence[Row]]:
+        """Do what `write` does, for statements that write a single order: they may run on the event loop."""
+        return await self.write(*batch)
+
     async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:
         """Run a query that an index answers: it may run on the event loop."""
 

@@ -84,7 +84,7 @@ class SqlJournal(Journal):
     async def insert(self, new: NewOrder) -> Entry | None:
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
-            inserted, _ = await self._database.write(
+            inserted, _ = await self._database.write_order(
                 self._statement(statements.INSERT, **new_order_to_row(new)),
                 self._events(claim, State.CHARGING, ("inserted", self._worker)),
             )
@@ -138,7 +138,7 @@ class SqlJournal(Journal):
         ]
         if after is State.SHIPPED:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim), state=after))
-        if (await self._database.write(*batch))[0]:
+        if (await self._database.write_order(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.
         found = await self.read(claim.order_id)

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
@@ -59,11 +59,18 @@ class SqliteDatabase(Database):
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
+        return await self._write(batch, brief=False)
+
+    @override
+    async def write_order(self, *batch: Statement) -> list[list[Row]]:
+        return await self._write(batch, brief=True)
+
+    async def _write(self, batch: Sequence[Statement], *, brief: bool) -> list[list[Row]]:
         def work(connection: sqlite3.Connection) -> list[list[Row]]:
             return [self._fetch(connection, text, parameters) for text, parameters in batch]
 
         try:
-            return await self._writer.run(work, *(text for text, _ in batch))
+            return await self._writer.run(work, *(text for text, _ in batch), brief=brief)
         except sqlite3.DatabaseError as error:  # locked, full, damaged
             raise JournalUnavailable("the journal cannot be written") from error
 

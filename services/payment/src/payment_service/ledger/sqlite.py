@@ -60,11 +60,11 @@ class SqliteLedger(Ledger):
                 raise LedgerUnavailable
             return Recorded(found, existing=True)
 
-        return await self._run(insert, _RECORD)
+        return await self._run(insert, _RECORD, brief=True)
 
     @override
     async def find(self, key: str) -> Entry | None:
-        return await self._run(lambda connection: _find(connection, key), _FIND)
+        return await self._run(lambda connection: _find(connection, key), _FIND, brief=True)
 
     @override
     async def void(self, key: str) -> Entry | None:
@@ -86,9 +86,9 @@ class SqliteLedger(Ledger):
     async def check(self) -> None:
         await self.find("")
 
-    async def _run(self, work: Work[T], text: str) -> T:
+    async def _run(self, work: Work[T], text: str, *, brief: bool = False) -> T:
         try:
-            return await self._writer.run(work, text)
+            return await self._writer.run(work, text, brief=brief)
         except sqlite3.OperationalError as error:
             raise LedgerUnavailable from error
 

@@ -59,14 +59,14 @@ class SqliteManifest(Manifest):
             found = _find(connection, entry.key)
             return None if found is None else Recorded(found, existing=True)
 
-        recorded = await self._run(insert, _RECORD)
+        recorded = await self._run(insert, _RECORD, brief=True)
         if recorded is None:
             raise ManifestUnavailable
         return recorded
 
     @override
     async def find(self, key: str) -> Entry | None:
-        return await self._run(lambda connection: _find(connection, key), _FIND)
+        return await self._run(lambda connection: _find(connection, key), _FIND, brief=True)
 
     @override
     async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
@@ -83,9 +83,9 @@ class SqliteManifest(Manifest):
     async def check(self) -> None:
         await self.find("")
 
-    async def _run(self, work: Work[T], text: str) -> T:
+    async def _run(self, work: Work[T], text: str, *, brief: bool = False) -> T:
         try:
-            return await self._writer.run(work, text)
+            return await self._writer.run(work, text, brief=brief)
         except sqlite3.OperationalError as error:
             raise ManifestUnavailable from error
 
