@@ -39,8 +39,8 @@ COPY --from=packages /packages /packages
 WORKDIR /data
 USER 10001:10001
 
-# What only one image needs, such as SQLModel or Locust: a lock with the image's name pins it. It becomes part of the image's last
-# layer, so that the layer which all images share does not contain it.
+# What only one image needs, such as SQLModel or Locust: a lock with the image's name pins it. It becomes part of the
+# image's last layer, so that the layer which all images share does not contain it.
 FROM ${BASE} AS own-packages
 ARG SERVICE
 COPY images.lock ${SERVICE}.lock* /locks/

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chassis import group_commit
 from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
 from shop_testkit.waiting import wait_until
 
@@ -51,13 +52,14 @@ def test_a_file_is_opened_while_another_process_creates_its_tables(path: Path) -
 
 
 async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop(
-    path: Path, another_process: sqlite3.Connection
+    path: Path, another_process: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))
     writer = SqliteWriter(path)
     await writer.run(lambda connection: connection.execute(CREATE), CREATE)
     another_process.execute("BEGIN IMMEDIATE")
     started = time.monotonic()
-    write = asyncio.create_task(writer.run(insert, INSERT))
+    write = asyncio.create_task(writer.run(insert, INSERT, brief=True))
     for _ in range(5):
         await asyncio.sleep(0)
     assert time.monotonic() - started < ANSWER_WITHIN_SECONDS / 2
@@ -65,6 +67,16 @@ async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop
     another_process.execute("ROLLBACK")
     assert await write == 1
     await writer.close()
+
+
+async def test_only_brief_work_is_done_on_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))
+    writer = SqliteWriter(path)
+    threads = [
+        await writer.run(lambda _: threading.current_thread().name, "SELECT 1", brief=brief) for brief in (True, False)
+    ]
+    await writer.close()
+    assert threads == ["MainThread", "commit"]
 
 
 async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path) -> None:
