@@ -55,7 +55,6 @@ CATEGORIES = {
     "email_service/rendering.py": "rendering",
     "email_service/mime.py": "rendering",
     "email_service/spool": "spool",
-    "email_service/store.py": "spool",
     "email_service/letters.py": "spool",
     "chassis/group_commit.py": "asyncio, the loop, hops between threads",
     "chassis/database.py": "asyncio, the loop, hops between threads",

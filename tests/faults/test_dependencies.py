@@ -87,16 +87,19 @@ async def test_an_order_needs_neither_recommendations_nor_ads(testbed: FaultTest
     assert outcomes_of(await testbed.place_orders(testbed.new_intent())) == [ClientOutcome.PLACED]
 
 
-async def confirm_earlier_orders(testbed: FaultTestbed) -> None:
-    """Wait until no confirmation of another test can reach a relay."""
+async def send_to(testbed: FaultTestbed, port: int, folder: Path) -> None:
+    """Let the email service send to a relay, from an empty spool: no letter of another test reaches the relay."""
     await testbed.configure()
     assert await wait_until_quiet(testbed.clients.journal) is not None
+    spool = f"sqlite:///{folder}/email.db"
+    await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}", "DATABASE_URL": spool}})
 
 
-async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(testbed: FaultTestbed) -> None:
-    await confirm_earlier_orders(testbed)
+async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(
+    testbed: FaultTestbed, tmp_path: Path
+) -> None:
     with reserved(1) as (port,):
-        await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
+        await send_to(testbed, port, tmp_path)
         results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
         assert outcomes_of(results) == [ClientOutcome.PLACED] * 5
         assert await wait_until_quiet(testbed.clients.journal) is not None
@@ -108,11 +111,12 @@ async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is
     await testbed.configure()
 
 
-async def test_a_relay_slower_than_checkout_waits_gets_each_confirmation_once(testbed: FaultTestbed) -> None:
-    await confirm_earlier_orders(testbed)
+async def test_a_relay_slower_than_checkout_waits_gets_each_confirmation_once(
+    testbed: FaultTestbed, tmp_path: Path
+) -> None:
     inbox = Inbox(before_response=lambda: asyncio.sleep(3))
     async with relay(inbox) as port:
-        await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}"}})
+        await send_to(testbed, port, tmp_path)
         results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
         assert await wait_until_quiet(testbed.clients.journal) is not None
         await wait_until(lambda: len(inbox.mails) == 5)

@@ -22,7 +22,7 @@ from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.prove.customer_plan import Intent
 from shop_cli.prove.evidence import ClientOutcome, OrderResponse
 from shop_cli.prove.evidence_collector import QUIET_SECONDS, wait_until_quiet
-from shop_cli.prove.ledgers import query, read_charges, read_manifest, read_outbox
+from shop_cli.prove.ledgers import query, read_charges, read_confirmations, read_manifest
 from shop_cli.prove.shop_under_test import Database
 from shop_testkit.fault_testbed import FaultTestbed, failpoint, fault_testbed, responses_of
 from shop_testkit.waiting import wait_until
@@ -191,7 +191,8 @@ async def test_the_repeats_ship_nothing_again(drill: Drill) -> None:
 
 
 async def test_the_repeats_send_no_confirmation_of_another_order(drill: Drill) -> None:
-    confirmations = Counter(each.recipient for each in read_outbox(drill.testbed.shop.outbox))
+    shop = drill.testbed.shop
+    confirmations = Counter(each.recipient for each in read_confirmations(shop.sent_mails, shop.spool_url))
     assert [confirmations[intent.email] for intent in drill.intents] == [1] * len(drill.intents)
 
 

@@ -1,11 +1,11 @@
 """End-to-end order tests: what the customer gets and what the ledgers record."""
 
-import email.policy
 import sqlite3
 import uuid
 from contextlib import closing
-from email.parser import BytesParser
-from pathlib import Path
+from email import message_from_string
+from email.message import EmailMessage
+from email.policy import default
 
 import grpc
 import pytest
@@ -18,6 +18,8 @@ from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
+from shop_internal.mail_records_pb2 import FindMailsRequest, GetMailRequest
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_testkit.running_shop import RunningShop, order_request
 from shop_testkit.waiting import wait_until
 
@@ -40,11 +42,16 @@ async def in_euros(shop: RunningShop, price: WireMoney, quantity: int) -> Money:
     return Money("EUR", round(amount(converted).total_nanos / 10_000_000) * 10_000_000)
 
 
-async def mail_of(shop: RunningShop, order: OrderResult) -> Path:
-    """Wait for the order's confirmation, which may be written shortly after the response."""
-    outbox = shop.folder / ".shop" / "outbox"
-    (path,) = await wait_until(lambda: list(outbox.glob(f"*{order.order_id}*.eml")))
-    return path
+async def mail_of(shop: RunningShop, order: OrderResult) -> EmailMessage:
+    """Wait for the order's confirmation, which may be sent shortly after the response."""
+    records = MailRecordsStub(shop.internal_channels["email"])
+
+    async def accepted() -> bool:
+        return bool((await records.FindMails(FindMailsRequest(order_ids=[order.order_id]))).mails)
+
+    await wait_until(accepted)
+    found = await records.GetMail(GetMailRequest(order_id=order.order_id))
+    return message_from_string(found.message, policy=default)
 
 
 async def test_an_order_contains_what_was_in_the_cart(shop: RunningShop) -> None:
@@ -88,7 +95,7 @@ async def test_each_order_has_its_own_tracking_id(shop: RunningShop) -> None:
 async def test_an_order_is_confirmed_by_one_mail_to_the_customer(shop: RunningShop) -> None:
     request = order_request()
     order = await shop.order(request)
-    mail = BytesParser(policy=email.policy.default).parsebytes((await mail_of(shop, order)).read_bytes())
+    mail = await mail_of(shop, order)
     body = mail.get_body(("plain",))
     assert mail["To"] == request.email
     assert body

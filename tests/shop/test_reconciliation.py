@@ -135,8 +135,7 @@ async def lose_shipment(shop: RunningShop, order: OrderResult) -> None:
 
 
 async def lose_mail(shop: RunningShop, order: OrderResult) -> None:
-    (mail,) = (shop.folder / ".shop" / "outbox").glob(f"{order.order_id}.eml")
-    mail.unlink()
+    execute(shop, "email", "DELETE FROM letters WHERE letter_id = ?", order.order_id)
 
 
 async def lose_order(shop: RunningShop, order: OrderResult) -> None:

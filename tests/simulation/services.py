@@ -208,7 +208,7 @@ def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
 
 
 class MemoryMailer(Mailer):
-    """Sent e-mails by key; a repeated one replaces the first, as in a folder."""
+    """Accepted e-mails by key; a repeated one leaves the first as it is."""
 
     def __init__(self) -> None:
         self.sent: dict[str, ConfirmationEmail] = {}

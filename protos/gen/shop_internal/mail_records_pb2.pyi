@@ -30,7 +30,7 @@ class _MailStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MailState.V
     MAIL_STATE_QUEUED: _MailState.ValueType  # 1
     """To be sent."""
     MAIL_STATE_SENT: _MailState.ValueType  # 2
-    """Accepted by the relay or, without one, written to the outbox folder."""
+    """Accepted by the relay."""
     MAIL_STATE_FAILED: _MailState.ValueType  # 3
     """Refused by the relay, or in doubt; not sent again unless an operator requeues it."""
 
@@ -40,7 +40,7 @@ MAIL_STATE_UNSPECIFIED: MailState.ValueType  # 0
 MAIL_STATE_QUEUED: MailState.ValueType  # 1
 """To be sent."""
 MAIL_STATE_SENT: MailState.ValueType  # 2
-"""Accepted by the relay or, without one, written to the outbox folder."""
+"""Accepted by the relay."""
 MAIL_STATE_FAILED: MailState.ValueType  # 3
 """Refused by the relay, or in doubt; not sent again unless an operator requeues it."""
 Global___MailState: _TypeAlias = MailState  # noqa: Y015
@@ -77,7 +77,7 @@ class FindMailsResponse(_message.Message):
     def mails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mail]: ...
     @_builtins.property
     def complete_since(self) -> _timestamp_pb2.Timestamp:
-        """Mails from before this time may have been deleted because of their age. Unset if they never are."""
+        """Mails from before this time may have been deleted because of their age."""
 
     def __init__(
         self,

@@ -1,10 +1,8 @@
-"""The internal service Confirmations over real servers, with every store of e-mails."""
+"""The internal service Confirmations over real servers, with either kind of spool."""
 
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -29,7 +27,6 @@ from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService
 from email_service.spool.opening import open_spool
 from email_service.spooling import SpooledMailer
-from email_service.store import Outbox
 from shop import email_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -107,7 +104,7 @@ class CountedNames(ProductNames):
 
 
 @asynccontextmanager
-async def connected(mailer: Outbox | SpooledMailer, names: ProductNames) -> AsyncIterator[Running]:
+async def connected(mailer: SpooledMailer, names: ProductNames) -> AsyncIterator[Running]:
     """Serve a mailer without the background tasks of the service."""
     acceptance = Acceptance(ConfirmationTemplates(), names, mailer, Failpoints())
     async with connect(
@@ -119,29 +116,24 @@ async def connected(mailer: Outbox | SpooledMailer, names: ProductNames) -> Asyn
 
 
 @asynccontextmanager
-async def open_sqlite(url: str) -> AsyncIterator[tuple[Running, Any]]:
+async def open_sqlite(url: str, names: ProductNames | None = None) -> AsyncIterator[tuple[Running, Any]]:
     """Serve a spool in a file, and yield its database as well."""
-    async with open_spool(url) as spool, connected(SpooledMailer(spool, SENDER, lambda: None), NoNames()) as running:
+    async with (
+        open_spool(url) as spool,
+        connected(SpooledMailer(spool, SENDER, lambda: None), names or NoNames()) as running,
+    ):
         yield running, cast("Any", spool)._database
 
 
-@pytest.fixture(params=["folder", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """The settings that choose a store."""
-    if request.param == "folder":
-        return {"outbox_dir": tmp_path / "outbox"}
-    return {"database_url": request.getfixturevalue(f"{request.param}_url")}
-
-
-async def test_a_batch_is_one_email_for_each_order(store: dict[str, Any]) -> None:
-    async with serve(**store) as running:
+async def test_a_batch_is_one_email_for_each_order(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
         assert not await running.accept(*map(confirmation, ORDER_IDS))
         assert await running.stored("o-0", *ORDER_IDS) == [*ORDER_IDS]
         assert "Message-ID: <o-2@shop>" in await running.text("o-2")
 
 
-async def test_a_repeated_batch_leaves_the_first_emails_as_they_are(store: dict[str, Any]) -> None:
-    async with serve(**store) as running:
+async def test_a_repeated_batch_leaves_the_first_emails_as_they_are(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
         await running.accept(confirmation("o-1"), confirmation("o-2"))
         first = [await running.text(order_id) for order_id in ("o-1", "o-2")]
         assert not await running.accept(*(confirmation(order_id, units=99) for order_id in reversed(ORDER_IDS)))
@@ -149,21 +141,21 @@ async def test_a_repeated_batch_leaves_the_first_emails_as_they_are(store: dict[
         assert await running.stored(*ORDER_IDS) == [*ORDER_IDS]
 
 
-async def test_the_first_of_two_confirmations_of_one_order_is_its_email(store: dict[str, Any]) -> None:
-    async with serve(**store) as running:
+async def test_the_first_of_two_confirmations_of_one_order_is_its_email(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
         await running.accept(confirmation("o-1"), confirmation("o-1", "other@example.com"))
         assert "To: jane@example.com" in await running.text("o-1")
 
 
-async def test_a_confirmation_accepted_alone_is_the_email_of_a_later_batch(store: dict[str, Any]) -> None:
-    async with serve(**store) as running:
+async def test_a_confirmation_accepted_alone_is_the_email_of_a_later_batch(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
         await running.email.SendOrderConfirmation(confirmation("o-1"))
         await running.accept(confirmation("o-1", "other@example.com"))
         assert "To: jane@example.com" in await running.text("o-1")
 
 
-async def test_refused_confirmations_are_reported_and_the_others_are_stored(store: dict[str, Any]) -> None:
-    async with serve(**store) as running:
+async def test_refused_confirmations_are_reported_and_the_others_are_stored(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
         refused = await running.accept(
             confirmation("o-1"),
             confirmation("o-2", email="jane"),
@@ -180,9 +172,9 @@ async def test_refused_confirmations_are_reported_and_the_others_are_stored(stor
 
 
 async def test_the_log_names_the_field_of_a_refused_confirmation_but_no_address(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with serve(outbox_dir=tmp_path) as running:
+    async with serve(database_url=sqlite_url) as running:
         await running.accept(confirmation("o-1"), confirmation("o-2", email="jane"))
     logged = [line for line in capsys.readouterr().out.splitlines() if "confirmation refused" in line]
     assert len(logged) == 1
@@ -201,8 +193,8 @@ async def test_an_email_that_the_relay_has_refused_is_reported_among_stored_ones
     assert list(refused) == [RefusedConfirmation(index=1, reason="RECIPIENT_REFUSED")]
 
 
-async def test_a_batch_of_more_than_100_is_rejected(tmp_path: Path) -> None:
-    async with serve(outbox_dir=tmp_path) as running:
+async def test_a_batch_of_more_than_100_is_rejected(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await running.accept(*(confirmation(f"o-{number}") for number in range(101)))
         assert not await running.accept(*(confirmation(f"o-{number}") for number in range(100)))
@@ -212,22 +204,9 @@ async def test_a_batch_of_more_than_100_is_rejected(tmp_path: Path) -> None:
     assert [violation.field for violation in error.violations] == ["confirmations"]
 
 
-async def test_an_empty_batch_is_accepted(tmp_path: Path) -> None:
-    async with serve(outbox_dir=tmp_path) as running:
+async def test_an_empty_batch_is_accepted(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         assert not await running.accept()
-
-
-async def test_a_batch_that_the_folder_cannot_store_is_unavailable_and_accepted_later(tmp_path: Path) -> None:
-    folder = tmp_path / "outbox"
-    async with serve(outbox_dir=folder) as running:
-        folder.rmdir()
-        with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await running.accept(*map(confirmation, ORDER_IDS))
-        folder.mkdir()
-        assert not await running.accept(*map(confirmation, ORDER_IDS))
-        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS]
-    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert from_rpc_error(raised.value).reason == "MAIL_NOT_SENT"
 
 
 async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepted_later(sqlite_url: str) -> None:
@@ -244,20 +223,6 @@ async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepte
         assert await running.stored(*order_ids) == order_ids
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
     assert from_rpc_error(raised.value).reason == "MAIL_NOT_SENT"
-
-
-async def test_a_batch_of_files_is_one_flush_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushed: list[bool] = []
-    flush = os.fsync
-
-    def record_flush(descriptor: int) -> None:
-        flushed.append(Path(f"/proc/self/fd/{descriptor}").is_dir())
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", record_flush)
-    async with serve(outbox_dir=tmp_path) as running:
-        await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
-    assert (flushed.count(False), flushed.count(True)) == (20, 1)
 
 
 async def test_a_batch_of_letters_is_one_commit(sqlite_url: str) -> None:
@@ -277,10 +242,9 @@ async def test_a_batch_of_letters_is_one_transaction_on_postgresql(postgres_url:
     assert [count for _, count in found] == [20]
 
 
-async def test_the_names_of_products_are_read_once_for_a_batch(tmp_path: Path) -> None:
+async def test_the_names_of_products_are_read_once_for_a_batch(sqlite_url: str) -> None:
     names = CountedNames()
-    outbox = Outbox(tmp_path, SENDER)
-    async with connected(outbox, names) as running:
+    async with open_sqlite(sqlite_url, names) as (running, _):
         await running.accept(*map(confirmation, ORDER_IDS))
         assert "2 x Stoneware mug" in await running.text("o-3")
     assert names.reads == 1

@@ -1,18 +1,16 @@
-"""Accepted confirmations are found by order, in the spool and in the outbox folder."""
+"""Accepted confirmations are found by order."""
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import grpc
 import pytest
 
-from email_service.domain import ConfirmationEmail, MailIndex, MailRecord, MailState, key_of
+from email_service.domain import ConfirmationEmail, MailIndex, MailRecord, MailState
 from email_service.letters import LetterState, Spool
 from email_service.mail_records import MailRecords
 from email_service.mime import parse_sender
 from email_service.spooling import SpooledMailer
-from email_service.store import Outbox
 from shop_internal import mail_records_pb2
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub, add_MailRecordsServicer_to_server
 from shop_testkit.serving import connect
@@ -32,21 +30,11 @@ async def mail_of(index: MailIndex, order_id: str) -> mail_records_pb2.GetMailRe
         return await MailRecordsStub(channel).GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
 
 
-async def test_a_mail_in_the_outbox_folder_is_sent(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, SENDER)
-    await outbox.accept([EMAIL])
-    (mail,) = await found(outbox, "order/1", "unknown")
-    await outbox.close()
-    assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
-
-
-async def test_a_mail_in_the_outbox_folder_is_returned_with_its_text(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, SENDER)
-    await outbox.accept([EMAIL])
-    got = await mail_of(outbox, "order/1")
-    await outbox.close()
-    assert got.mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_SENT)
-    assert got.message.encode() == (tmp_path / f"{key_of('order/1')}.eml").read_bytes()
+async def test_mails_are_found_by_order_and_unknown_orders_are_left_out(spool: Spool) -> None:
+    mailer = SpooledMailer(spool, SENDER, lambda: None)
+    await mailer.accept([EMAIL])
+    (mail,) = await found(mailer, "order/1", "unknown")
+    assert mail == mail_records_pb2.Mail(order_id="order/1", state=mail_records_pb2.MAIL_STATE_QUEUED)
 
 
 async def test_a_letter_is_returned_with_its_text_until_it_is_sent(spool: Spool) -> None:
@@ -73,17 +61,14 @@ async def test_a_repeated_letter_does_not_change_the_first(spool: Spool) -> None
     ("order_id", "code"),
     [("unknown", grpc.StatusCode.NOT_FOUND), ("", grpc.StatusCode.INVALID_ARGUMENT)],
 )
-async def test_an_order_without_a_mail_is_not_found(tmp_path: Path, order_id: str, code: grpc.StatusCode) -> None:
+async def test_an_order_without_a_mail_is_not_found(spool: Spool, order_id: str, code: grpc.StatusCode) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await mail_of(Outbox(tmp_path, SENDER), order_id)
+        await mail_of(SpooledMailer(spool, SENDER, lambda: None), order_id)
     assert caught.value.code() is code
 
 
-async def test_letters_are_complete_since_their_retention_and_files_are_never_deleted(
-    spool: Spool, tmp_path: Path
-) -> None:
+async def test_letters_are_complete_since_their_retention(spool: Spool) -> None:
     assert SpooledMailer(spool, SENDER, lambda: None).complete_since == pytest.approx(time.time() - 90 * 86_400, abs=60)
-    assert Outbox(tmp_path, SENDER).complete_since == 0.0
 
 
 async def test_an_accepted_letter_is_queued_until_it_is_sent(spool: Spool) -> None:

@@ -185,10 +185,6 @@ def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     assert "hunter2" not in message
 
 
-def files(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
-
-
 @dataclass(frozen=True)
 class Running:
     """Stubs of both services of one process."""
@@ -210,33 +206,35 @@ async def serve(**settings: Any) -> AsyncIterator[Running]:
         yield Running(EmailServiceStub(public), LetterSpoolStub(internal))
 
 
-async def test_without_relay_and_database_emails_are_written_to_the_outbox(tmp_path: Path) -> None:
-    async with serve(outbox_dir=tmp_path) as running:
-        await running.email.SendOrderConfirmation(request())
-    assert files(tmp_path) == ["o-1.eml"]
+async def test_without_settings_letters_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _start in range(2):
+        async with serve() as running:
+            await running.email.SendOrderConfirmation(request())
+            (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
+        assert (letter.letter_id, letter.attempts) == ("o-1", 0)
+    assert (tmp_path / ".shop" / "email.db").exists()
 
 
-async def test_an_email_names_products_and_links_to_the_order(tmp_path: Path) -> None:
+async def test_an_email_names_products_and_links_to_the_order(sqlite_url: str) -> None:
     catalog = (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, FakeCatalog())
     async with testkit_serving.serve(catalog) as address:
         names = {"product_catalog_addr": address, "storefront_url": "https://shop.example/"}
-        async with serve(outbox_dir=tmp_path, **names) as running:
+        async with serve(database_url=sqlite_url, **names) as running:
             await running.email.SendOrderConfirmation(request())
-    text = (tmp_path / "o-1.eml").read_text()
+            text = (await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))).message
     assert "2 x Stoneware mug" in text
     assert "Status    https://shop.example/orders/o-1" in text
 
 
-async def test_with_a_relay_emails_are_accepted_although_it_is_down(tmp_path: Path, sqlite_url: str) -> None:
-    relay, url = "smtp://127.0.0.1:1", sqlite_url
-    async with serve(outbox_dir=tmp_path / "outbox", smtp_url=relay, database_url=url) as running:
+async def test_with_a_relay_emails_are_accepted_although_it_is_down(sqlite_url: str) -> None:
+    async with serve(smtp_url="smtp://127.0.0.1:1", database_url=sqlite_url) as running:
         await running.email.SendOrderConfirmation(request())
         (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
     assert (letter.letter_id, letter.recipient) == ("o-1", "jane@example.com")
-    assert "outbox" not in files(tmp_path)
 
 
-async def test_with_a_database_and_no_relay_letters_wait_in_the_spool(spool_url: str) -> None:
+async def test_without_a_relay_letters_wait_in_the_spool(spool_url: str) -> None:
     async with serve(database_url=spool_url) as running:
         await running.email.SendOrderConfirmation(request())
         found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))

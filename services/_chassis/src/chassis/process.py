@@ -51,7 +51,7 @@ def run_process(
         return
     _schedule_as_batch_work()
     settings = load(settings_type)
-    if migrations is not None and settings.uses_database:
+    if migrations is not None:
         _migrate(load_database_url(settings_type), migrations)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)

@@ -129,11 +129,6 @@ class ServerSettings(Settings):
     grace_seconds: NonNegativeFloat = 20
     reload: bool = False
 
-    @property
-    def uses_database(self) -> bool:
-        """Whether a service that has migrations uses its database with these settings."""
-        return True
-
 
 class ServiceSettings(ServerSettings):
     """Settings of every gRPC service, read from the environment."""

@@ -4,14 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Annotated
-
-from typing_extensions import override
 
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
-from chassis.telemetry import Telemetry
 from email_service.acceptance import Acceptance
 from email_service.clients import SmtpRelay, parse_relay
 from email_service.confirmations import Confirmations
@@ -27,11 +23,9 @@ from email_service.rendering import ConfirmationTemplates
 from email_service.service import EmailService, LetterSpool
 from email_service.spool.opening import MIGRATIONS, open_spool
 from email_service.spooling import SpooledMailer
-from email_service.store import Outbox
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 
-_DEFAULT_DATABASE = SecretStr("sqlite:///.shop/email.db")
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 
@@ -55,24 +49,16 @@ class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the email service, read from the environment."""
 
     smtp_url: Annotated[SecretStr, Parse(_parse_relay)] | None = None
-    database_url: DatabaseUrl = _DEFAULT_DATABASE
-    outbox_dir: Path = Path(".shop/outbox")
+    database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
     email_from: Annotated[str, Parse(_parse_sender)] = "Shop <orders@shop.example>"
     product_catalog_addr: str | None = None
     storefront_url: Annotated[str, Parse(_parse_base_url)] | None = None
 
-    @property
-    @override
-    def uses_database(self) -> bool:
-        """Whether e-mails go to the spool: if there is a relay, or a database was named. Otherwise they are files."""
-        return self.smtp_url is not None or self.database_url is not _DEFAULT_DATABASE
-
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Open the outbox folder or the spool, and register the servicers."""
-    opened = _open_spooled(settings, service) if settings.uses_database else _open_outbox(settings, service.telemetry)
-    async with _product_names(settings, service) as names, opened as mailer:
+    """Open the spool, run its background tasks, and register the servicers."""
+    async with _product_names(settings, service) as names, _spooled_mailer(settings, service) as mailer:
         templates = ConfirmationTemplates(settings.storefront_url)
         acceptance = Acceptance(templates, names, mailer, service.failpoints)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
@@ -94,16 +80,7 @@ async def _product_names(settings: Settings, service: Service) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _open_outbox(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Outbox]:
-    outbox = Outbox(settings.outbox_dir, parse_sender(settings.email_from), telemetry)
-    try:
-        yield outbox
-    finally:
-        await outbox.close()
-
-
-@asynccontextmanager
-async def _open_spooled(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
+async def _spooled_mailer(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
     """Open the spool and run its background tasks. Without a relay, letters wait in it."""
     sender, metrics = parse_sender(settings.email_from), LetterMetrics(service.telemetry)
     url = settings.database_url.get_secret_value()

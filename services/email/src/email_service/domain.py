@@ -101,7 +101,7 @@ class ConfirmationEmail:
 
 
 def key_of(order_id: str) -> str:
-    """Return the stable name of an order's file and message: its id, or a hash if the id is unsafe in a file name."""
+    """Return the id of an order's letter and message: the order's id, or its hash if it is unsafe in a header."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

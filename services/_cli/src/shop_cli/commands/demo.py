@@ -5,18 +5,18 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from chassis.errors import Unavailable
+from chassis.errors import NotFound, Unavailable
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
-from shop_cli.clients import cart_client, catalog_client, checkout_client
+from shop_cli.clients import cart_client, catalog_client, checkout_client, mail_client
 from shop_cli.commands.options import async_command
 from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
 from shop_cli.local.ports import reserved
@@ -30,6 +30,7 @@ from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_of, trace_tree
 from shop_cli.sample_order import sample_order
+from shop_internal.mail_records_pb2 import GetMailRequest
 
 _USER = "demo"
 _LINES = 3
@@ -42,7 +43,7 @@ Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data
 
 
 class MailMissing(Unavailable):
-    """The order's confirmation was not written in time."""
+    """The order's confirmation was not accepted in time."""
 
 
 @async_command
@@ -57,7 +58,7 @@ async def demo(*, folder: Folder = None) -> None:
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 await _start(shop)
                 await _fill_cart(shop)
-                await _place_order(shop, data, stored=folder is not None)
+                await _place_order(shop)
             # Stopping the services made them export their last spans.
             _show_trace(received)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
@@ -113,25 +114,25 @@ def _one_per_category(products: Iterable[Product]) -> list[Product]:
     return list({product.categories[0]: product for product in products}.values())[:_LINES]
 
 
-async def _place_order(shop: Shop, data: Path, *, stored: bool) -> None:
+async def _place_order(shop: Shop) -> None:
     request = sample_order(_USER, "demo@example.com")
     async with checkout_client(shop["checkout"].address) as checkout:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]Order in EUR")
     print_order(order)
-    path = await _mail_file(order, data)
-    console.print(f"\n[bold]E-mail[/bold] {path if stored else ''}", soft_wrap=True)
-    console.out(mail_text(path.read_text(encoding="utf-8")), highlight=False)
+    console.print("\n[bold]E-mail")
+    console.out(mail_text(await _message(shop, order)), highlight=False)
 
 
-async def _mail_file(order: OrderResult, data: Path) -> Path:
-    """Wait for the file of the order's confirmation, which may be written after the response. Raise MailMissing."""
+async def _message(shop: Shop, order: OrderResult) -> str:
+    """Wait for the order's confirmation, which is sent shortly after the response. Raise MailMissing."""
+    request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _MAIL_SECONDS
-    while time.monotonic() < deadline:
-        for path in (data / ".shop" / "outbox").glob("*.eml"):
-            if order.order_id in path.name:
-                return path
-        await asyncio.sleep(0.05)
+    async with mail_client(shop["email"].internal_address) as records:
+        while time.monotonic() < deadline:
+            with suppress(NotFound):
+                return (await records.GetMail(request)).message
+            await asyncio.sleep(0.05)
     raise MailMissing(f"no e-mail for order {order.order_id} after {_MAIL_SECONDS:g} s")
 
 

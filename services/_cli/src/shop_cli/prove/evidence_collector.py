@@ -73,7 +73,7 @@ async def collect_evidence(
     known_carts = [result for result in by_number if result.cart_known]
     carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
-    confirmations = read_confirmations(shop.outbox, shop.spool_url)
+    confirmations = read_confirmations(shop.sent_mails, shop.spool_url)
     ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
     records = {} if journal is None else read_journal(shop.journal_url)
     orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]

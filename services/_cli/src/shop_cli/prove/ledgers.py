@@ -148,11 +148,9 @@ def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipm
     return parcel["address"]["street_address"], Shipment(tracking_id, items)
 
 
-def read_confirmations(outbox: Path, spool_url: str | None) -> list[Confirmation]:
-    """Return the confirmations that were sent, and those that wait in the spool, if there is one, and were not sent."""
-    sent = list(read_outbox(outbox))
-    if spool_url is None:
-        return sent
+def read_confirmations(sent_mails: Path, spool_url: str) -> list[Confirmation]:
+    """Return the confirmations that the relay has accepted into a folder, and those that wait in the spool."""
+    sent = list(_read_sent(sent_mails))
     sent_ids = {confirmation.order_id for confirmation in sent}
     return sent + [each for each in _read_spool(spool_url) if each.order_id not in sent_ids]
 
@@ -162,8 +160,7 @@ def _read_spool(database_url: str) -> Iterator[Confirmation]:
         yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
 
 
-def read_outbox(folder: Path) -> Iterator[Confirmation]:
-    """Yield the confirmations in a folder of .eml files."""
+def _read_sent(folder: Path) -> Iterator[Confirmation]:
     for path in sorted(folder.glob("*.eml")):
         message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
         yield parse_confirmation(message)

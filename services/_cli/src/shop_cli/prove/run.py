@@ -40,7 +40,7 @@ from shop_cli.prove.shop_under_test import (
     START_SECONDS,
     Database,
     ShopUnderTest,
-    outbox_of,
+    sent_mails_of,
     shop_under_test,
 )
 
@@ -95,7 +95,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
     replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
-        mail_relay(outbox_of(folder)) as relay,
+        mail_relay(sent_mails_of(folder)) as relay,
         shop_under_test(
             folder,
             trial.database,

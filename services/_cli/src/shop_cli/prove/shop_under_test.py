@@ -51,7 +51,7 @@ class ShopUnderTest:
         payment_url: the database of payment's ledger.
         shipping_url: the database of shipping's manifest.
         hmac_key: payment's HMAC key.
-        spool_url: the database of the email service's spool; None if it writes e-mails to files itself.
+        spool_url: the database of the email service's spool.
         journal_url: the database of checkout's journal.
         postgres: the server of the journal; None on SQLite.
         journal_loses_commits: a failover may lose what the journal has acknowledged.
@@ -64,7 +64,7 @@ class ShopUnderTest:
     folder: Path
     payment_url: str
     shipping_url: str
-    spool_url: str | None
+    spool_url: str
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
@@ -73,14 +73,14 @@ class ShopUnderTest:
     links: Mapping[str, TcpProxy]
 
     @property
-    def outbox(self) -> Path:
-        """The folder of sent confirmations."""
-        return outbox_of(self.folder)
+    def sent_mails(self) -> Path:
+        """The folder to which the relay writes what it accepts."""
+        return sent_mails_of(self.folder)
 
 
-def outbox_of(folder: Path) -> Path:
-    """Return the folder of sent confirmations of a shop in a folder."""
-    return folder / ".shop" / "outbox"
+def sent_mails_of(folder: Path) -> Path:
+    """Return the folder of the mails that the relay of a shop in this folder has accepted."""
+    return folder / "sent-mails"
 
 
 @asynccontextmanager
@@ -99,13 +99,13 @@ async def shop_under_test(
 
     Args:
         folder: empty; for all data except PostgreSQL's.
-        database: of payment, shipping and checkout.
+        database: of payment, shipping, email and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
         checkouts: the number of checkout processes.
         lease_seconds: how long a checkout process owns an order before another one may take it over.
         replication: to the standbys that PostgreSQL has; None for a single server.
         proxied: let checkout call its peers through proxies.
-        smtp_url: the relay of the email service; without one, the service writes e-mails to files.
+        smtp_url: the relay of the email service; without one, letters wait in the spool.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
@@ -118,9 +118,9 @@ async def shop_under_test(
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
         ports_by_name = dict(zip(port_names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
-        overrides = _overrides(folder, names, valkey.url, urls, common, links=links)
+        overrides = _overrides(names, valkey.url, urls, common, links=links)
         if smtp_url is not None:
-            overrides["email"] = {"SMTP_URL": smtp_url, "DATABASE_URL": urls["email"]}
+            overrides["email"]["SMTP_URL"] = smtp_url
         processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
@@ -131,7 +131,7 @@ async def shop_under_test(
             folder,
             payment_url=urls["payment"],
             shipping_url=urls["shipping"],
-            spool_url=urls["email"] if smtp_url else None,
+            spool_url=urls["email"],
             journal_url=urls["checkout"],
             hmac_key=hmac_key.encode(),
             valkey=valkey,
@@ -183,7 +183,6 @@ async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[
 
 
 def _overrides(
-    folder: Path,
     names: Sequence[str],
     valkey_url: str,
     urls: Mapping[str, str],
@@ -198,7 +197,7 @@ def _overrides(
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
         "shipping": {"DATABASE_URL": urls["shipping"]},
-        "email": {"OUTBOX_DIR": str(outbox_of(folder))},
+        "email": {"DATABASE_URL": urls["email"]},
     }
 
 
