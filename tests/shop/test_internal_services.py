@@ -54,6 +54,5 @@ async def test_an_internal_service_is_described_by_one_internal_port(shop: Runni
         if program.internal_port
         for service in await reflected(shop.processes[program.name].internal_address)
     ]
-    # Without a spool, as in this shop, the email service has no letters.
-    expected = {method.containing_service.full_name for method in internal_methods()} - {"shop.internal.LetterSpool"}
+    expected = {method.containing_service.full_name for method in internal_methods()}
     assert sorted(described) == sorted(expected)
