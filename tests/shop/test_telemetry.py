@@ -14,6 +14,8 @@ from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_cli.local.otlp_receiver import Span, attributes_of, service_of
+from shop_internal.orders_pb2 import ListOrdersRequest
+from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_testkit.running_shop import RunningShop, order_request
 from shop_testkit.waiting import wait_until
 
@@ -29,6 +31,13 @@ async def trace(shop: RunningShop) -> list[Span]:
     for product in (await shop.products())[-3:]:
         item = CartItem(product_id=product.id, quantity=1)
         await CartServiceStub(shop.channels["cart"]).AddItem(AddItemRequest(user_id=request.user_id, item=item))
+    journal = OrderJournalStub(shop.internal_channels["checkout"])
+
+    async def confirmed() -> bool:
+        return not any(order.outbox for order in (await journal.ListOrders(ListOrdersRequest(limit=20))).orders)
+
+    # The call that sends the confirmation may be in the trace of an order of another test, a moment before.
+    await wait_until(confirmed)
     metadata = (("traceparent", f"00-{TRACE_ID}-00f067aa0ba902b7-01"),)
     await CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(request, metadata=metadata)
 
