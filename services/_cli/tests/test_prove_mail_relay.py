@@ -20,11 +20,11 @@ def send(url: str) -> None:
 async def sent_through(folder: Path, mode: RelayMode) -> list[bytes]:
     """Send a mail and return those that the relay accepted."""
     try:
-        async with mail_relay(folder / "outbox") as relay:
+        async with mail_relay(folder / "mails") as relay:
             relay.mode = mode
             await asyncio.to_thread(send, relay.url)
     finally:
-        accepted = [path.read_bytes() for path in (folder / "outbox").glob("*.eml")]
+        accepted = [path.read_bytes() for path in (folder / "mails").glob("*.eml")]
     return accepted
 
 
@@ -39,10 +39,10 @@ async def test_a_slow_relay_accepts_the_mail(tmp_path: Path) -> None:
 async def test_a_relay_that_defers_does_not_accept_the_mail(tmp_path: Path) -> None:
     with pytest.raises(smtplib.SMTPDataError, match="451"):
         await sent_through(tmp_path, "defer")
-    assert not list((tmp_path / "outbox").iterdir())
+    assert not list((tmp_path / "mails").iterdir())
 
 
 async def test_a_relay_that_hangs_up_has_accepted_the_mail(tmp_path: Path) -> None:
     with pytest.raises(smtplib.SMTPServerDisconnected):
         await sent_through(tmp_path, "hang up")
-    assert len(list((tmp_path / "outbox").iterdir())) == 1
+    assert len(list((tmp_path / "mails").iterdir())) == 1

@@ -151,9 +151,6 @@ class StoredMail:
 class MailIndex(Protocol):
     """Finds accepted e-mails."""
 
-    async def find(self, order_id: str) -> MailRecord | None:
-        """Return the confirmation of an order, None if there is none. Raises Unavailable."""
-
     async def read(self, order_id: str) -> StoredMail | None:
         """Return the confirmation of an order with its message, None if there is none. Raises Unavailable."""
 

@@ -22,8 +22,8 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
         self, request: mail_records_pb2.FindMailsRequest, _context: ServicerContext
     ) -> mail_records_pb2.FindMailsResponse:
         limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
-        found = [(order_id, await self._index.find(order_id)) for order_id in request.order_ids]
-        mails = [_record_to_wire(order_id, record) for order_id, record in found if record is not None]
+        found = [(order_id, await self._index.read(order_id)) for order_id in request.order_ids]
+        mails = [_record_to_wire(order_id, mail.record) for order_id, mail in found if mail is not None]
         return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=time_to_wire(self._index.complete_since))
 
     @override

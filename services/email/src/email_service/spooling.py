@@ -48,11 +48,6 @@ class SpooledMailer(Mailer, MailIndex):
         return {email.order_id for email in emails if states[email.key] is LetterState.REFUSED}
 
     @override
-    async def find(self, order_id: str) -> MailRecord | None:
-        found = await self.read(order_id)
-        return None if found is None else found.record
-
-    @override
     async def read(self, order_id: str) -> StoredMail | None:
         letter = await self._spool.read(key_of(order_id))
         if letter is None:

@@ -121,11 +121,11 @@ async def _place_order(shop: Shop) -> None:
     console.print("\n[bold]Order in EUR")
     print_order(order)
     console.print("\n[bold]E-mail")
-    console.out(mail_text(await _message(shop, order)), highlight=False)
+    console.out(mail_text(await _confirmation(shop, order)), highlight=False)
 
 
-async def _message(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, which is sent shortly after the response. Raise MailMissing."""
+async def _confirmation(shop: Shop, order: OrderResult) -> str:
+    """Wait for the order's confirmation, which is accepted shortly after the response. Raise MailMissing."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _MAIL_SECONDS
     async with mail_client(shop["email"].internal_address) as records:
