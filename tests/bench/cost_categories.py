@@ -48,7 +48,6 @@ CATEGORIES = {
     "checkout_service/metrics.py": "telemetry",
     "checkout_service/order_spans.py": "telemetry",
     "email_service/metrics.py": "telemetry",
-    "babel/": "rendering",
     "jinja2/": "rendering",
     "markupsafe/": "rendering",
     "email/": "rendering",

@@ -1,11 +1,21 @@
 from fractions import Fraction
 
 import pytest
+from babel.numbers import get_currency_symbol, list_currencies
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.money import MAX_UNITS, AmountOutOfRange, Money, parse_money, round_to_digits, round_to_minor_unit, total
+from chassis.money import (
+    MAX_UNITS,
+    AmountOutOfRange,
+    Money,
+    format_amount,
+    parse_money,
+    round_to_digits,
+    round_to_minor_unit,
+    total,
+)
 
 nanos = st.integers(-(2**90), 2**90)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -100,3 +110,32 @@ def test_rounding_changes_an_amount_by_at_most_half_a_cent(nanos: int) -> None:
 def test_rounding_beyond_64_bits_is_out_of_range() -> None:
     with pytest.raises(OutOfRange):
         round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (Money.of("EUR", 1234, 500_000_000), "€1,234.50"),
+        (Money.of("USD", 0, 5_000_000), "$0.00"),
+        (Money.of("USD", 0, 15_000_000), "$0.02"),
+        (Money.of("JPY", 163, 60_000_000), "¥163"),
+        (Money.of("KWD", 1, 555_000_000), "KWD\u00a01.555"),
+        (Money.of("RSD", 1, 550_000_000), "RSD\u00a01.55"),
+        (Money.of("CHF", -7), "-CHF\u00a07.00"),
+        (Money.of("USD", -1, -750_000_000), "-$1.75"),
+        (Money.of("USD", 2**63 - 1, 990_000_000), "$9,223,372,036,854,775,807.99"),
+        (Money.of("XYZ", 7), "XYZ\u00a07.00"),
+    ],
+)
+def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
+    assert format_amount(amount) == shown
+
+
+@pytest.mark.parametrize("code", sorted(list_currencies()))
+def test_amounts_have_the_symbol_of_their_currency_and_show_all_that_is_charged(code: str) -> None:
+    symbol = get_currency_symbol(code, "en_US")
+    prefix = f"{code}\u00a0" if symbol[-1].isalpha() else symbol
+    amount = round_to_minor_unit(Money.of(code, 7, 123_456_789))
+    shown = format_amount(amount)
+    assert shown.startswith(f"{prefix}7")
+    assert Money.of(code, 0, int(Fraction(shown.removeprefix(prefix)) * 10**9)) == amount

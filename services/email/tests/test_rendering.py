@@ -2,7 +2,7 @@ import pytest
 
 from chassis.money import Money
 from email_service.domain import Address, ConfirmationEmail, Line, Order
-from email_service.rendering import ConfirmationTemplates, format_amount
+from email_service.rendering import ConfirmationTemplates
 
 TEMPLATES = ConfirmationTemplates()
 ORDER = Order(
@@ -28,24 +28,6 @@ def rendered(order: Order) -> ConfirmationEmail:
 
 def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("amount", "shown"),
-    [
-        (Money.of("EUR", 1234, 500_000_000), "€1,234.50"),
-        (Money.of("USD", 0, 5_000_000), "$0.00"),
-        (Money.of("USD", 0, 15_000_000), "$0.02"),
-        (Money.of("JPY", 163, 60_000_000), "¥163"),
-        (Money.of("KWD", 1, 555_000_000), "KWD\u00a01.555"),
-        (Money.of("CHF", -7), "-CHF\u00a07.00"),
-        (Money.of("USD", -1, -750_000_000), "-$1.75"),
-        (Money.of("USD", 2**63 - 1, 990_000_000), "$9,223,372,036,854,775,807.99"),
-        (Money.of("XYZ", 7), "XYZ\u00a07.00"),
-    ],
-)
-def test_amounts_are_formatted_by_the_rules_of_their_currency(amount: Money, shown: str) -> None:
-    assert format_amount(amount) == shown
 
 
 def test_the_text_lists_lines_shipping_and_total() -> None:

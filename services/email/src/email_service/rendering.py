@@ -1,20 +1,13 @@
 """Renders confirmation e-mails from templates."""
 
 from collections.abc import Mapping
-from decimal import Decimal
-from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
 
-from babel import Locale
-from babel.numbers import get_currency_precision, get_currency_symbol
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from chassis.money import Money
+from chassis.money import format_amount
 from email_service.domain import ConfirmationEmail, Order
-
-_NANO_DIGITS = 9
-_LOCALE = Locale("en", "US")
 
 
 class ConfirmationTemplates:
@@ -57,19 +50,3 @@ class ConfirmationTemplates:
 
     def _url_of(self, order_id: str) -> str | None:
         return None if self._storefront_url is None else f"{self._storefront_url}/orders/{quote(order_id, safe='')}"
-
-
-def format_amount(amount: Money) -> str:
-    """Format an amount by the rules of its currency, rounded half-even: €1,234.50, ¥163, CHF 7.00."""
-    # babel's format_currency takes five times as long, and an e-mail has many amounts.
-    prefix, digits = _currency_format(amount.currency_code)
-    sign = "-" if amount.total_nanos < 0 else ""
-    return f"{sign}{prefix}{Decimal(abs(amount.total_nanos)).scaleb(-_NANO_DIGITS):,.{digits}f}"
-
-
-@lru_cache(maxsize=256)
-def _currency_format(code: str) -> tuple[str, int]:
-    """Return what precedes the digits of an amount, and the number of decimal places."""
-    symbol = get_currency_symbol(code, _LOCALE)
-    # A non-breaking space separates the code of a currency without a symbol from the digits.
-    return symbol if not symbol[-1].isalpha() else f"{code}\u00a0", get_currency_precision(code)
