@@ -1,6 +1,8 @@
 """The page that describes the API: complete, and readable in a browser on a phone."""
 
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -50,6 +52,12 @@ async def test_the_errors_of_every_package_are_explained(api_on_sqlite: Api) -> 
     packages = ["AUTHENTICATION_REQUIRED", "NOT_FOUND", "USER_NOT_FOUND", "TOKEN_NOT_FOUND", "TASK_NOT_FOUND"]
     reasons = [*packages, "TOO_MANY_EXPORTS", "NOT_READY"]
     assert [reason for reason in reasons if f'id="{error_anchor(reason)}"' not in page] == []
+
+
+def test_errors_are_explained_where_python_removes_docstrings() -> None:
+    program = "from employee_api.http.docs.guide import errors_section; print(errors_section())"
+    shown = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True).stdout
+    assert "The operation requires a session, and the request has no valid one." in shown
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

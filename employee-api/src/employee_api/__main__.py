@@ -56,7 +56,9 @@ def _migrate(url: str) -> None:
 
 
 def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m employee_api", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m employee_api", description="Serves the API, unless there is a command."
+    )
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("migrate", help="apply pending database migrations and exit")
     add_user = commands.add_parser(

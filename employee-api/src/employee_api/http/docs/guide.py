@@ -1,6 +1,9 @@
 """The parts of the page that are not about one operation: how to sign in, the limits, and the errors."""
 
+import ast
+import inspect
 from collections.abc import Callable
+from typing import cast
 
 from chassis.errors import DomainError
 from employee_api.fields import MAX_PAGE_SIZE
@@ -97,7 +100,7 @@ def errors_section() -> str:
             element(
                 "section",
                 element("h3", code(error.reason), f" {int(http_status(error))}"),
-                paragraphs(f"“{error.message}”", " ".join((type(error).__doc__ or "").split())),
+                paragraphs(f"“{error.message}”", _docstring(type(error))),
                 id=error_anchor(error.reason),
             )
             for error in errors
@@ -110,6 +113,12 @@ def every_error() -> list[DomainError]:
     own = [kind for kind in _descendants(DomainError) if kind.__module__.startswith("employee_api.")]
     examples: list[Callable[[], DomainError]] = [kind for kind in own if "__init__" in vars(kind)]
     return [example() for example in examples]
+
+
+def _docstring(kind: type[DomainError]) -> str:
+    # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
 
 
 def _descendants(kind: type[DomainError]) -> set[type[DomainError]]:
