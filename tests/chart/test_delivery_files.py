@@ -51,6 +51,13 @@ def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
     assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_testkit/src/shop_testkit/plugin.py").read_text()
 
 
+def test_images_contain_the_bytecode_that_they_run() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    levels = re.findall(r"PYTHONOPTIMIZE=(\d)", dockerfile)
+    # Python would compile all other bytecode at each start, and could not store it.
+    assert re.findall(r"compileall -q(?: -o (\d))?", dockerfile) == levels * 3
+
+
 def test_images_install_only_packages_whose_hashes_are_locked() -> None:
     installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
     assert len(installed) == 2
