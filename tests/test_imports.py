@@ -11,7 +11,17 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
 # Migrations run in processes of their own. Clients of other stores and the SDK are imported when a setting needs them.
-NOT_NEEDED = {"alembic", "babel", "httpx2", "opentelemetry.sdk", "psycopg", "pydantic", "redis", "sqlalchemy"}
+NOT_NEEDED = {
+    "aiosmtplib",
+    "alembic",
+    "babel",
+    "httpx2",
+    "opentelemetry.sdk",
+    "psycopg",
+    "pydantic",
+    "redis",
+    "sqlalchemy",
+}
 
 
 def imports(package: str) -> set[str]:

@@ -9,7 +9,6 @@ from typing import Annotated
 from chassis.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
 from email_service.acceptance import Acceptance
-from email_service.clients import SmtpRelay, parse_relay
 from email_service.confirmations import Confirmations
 from email_service.domain import ProductNames
 from email_service.housekeeping import housekeep
@@ -30,6 +29,8 @@ _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 
 def _parse_relay(url: str) -> SecretStr:
+    from email_service.clients import parse_relay  # noqa: PLC0415 - only with a relay, see `_queue_runner`
+
     parse_relay(url)
     return SecretStr(url)
 
@@ -105,6 +106,8 @@ def _queue_runner(
 ) -> QueueRunner | None:
     if settings.smtp_url is None:
         return None
+    from email_service.clients import SmtpRelay, parse_relay  # noqa: PLC0415 - the SMTP client takes 4 MB
+
     relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address, telemetry=service.telemetry)
     return QueueRunner(spool, relay, metrics, service.failpoints)
 
