@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
-# Migrations run in processes of their own. Clients of other stores and the SDK are imported when a setting needs them.
+# Migrations run in processes of their own. Clients of relays and other stores, and the SDK, are imported when set.
 NOT_NEEDED = {
     "aiosmtplib",
     "alembic",

@@ -106,7 +106,7 @@ def _queue_runner(
 ) -> QueueRunner | None:
     if settings.smtp_url is None:
         return None
-    from email_service.clients import SmtpRelay, parse_relay  # noqa: PLC0415 - the SMTP client takes 4 MB
+    from email_service.clients import SmtpRelay, parse_relay  # noqa: PLC0415 - the SMTP client takes 1 to 5 MB
 
     relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address, telemetry=service.telemetry)
     return QueueRunner(spool, relay, metrics, service.failpoints)
