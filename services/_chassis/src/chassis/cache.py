@@ -68,13 +68,13 @@ class TtlCache(Generic[K, V]):
     async def get(self, *keys: K) -> list[V]:
         """Return the values in the order of the keys. Raise the error of a failed fetch."""
         now = self._clock()
-        found = {key: entry.value for key in keys if (entry := self._usable(key, now)) is not None}
-        missing = [key for key in dict.fromkeys(keys) if key not in found]
-        if missing:
-            # Shielded: a cancelled caller does not cancel the fetch for the others.
-            fetches = [asyncio.shield(self._start_fetch(key)) for key in missing]
-            found.update(zip(missing, await asyncio.gather(*fetches), strict=True))
-        return [found[key] for key in keys]
+        entries = [self._usable(key, now) for key in keys]
+        # Shielded: a cancelled caller does not cancel the fetch for the others.
+        fetches = [
+            asyncio.shield(self._start_fetch(key)) for key, entry in zip(keys, entries, strict=True) if entry is None
+        ]
+        fetched = iter(await asyncio.gather(*fetches) if fetches else ())
+        return [next(fetched) if entry is None else entry.value for entry in entries]
 
     async def aclose(self) -> None:
         """Cancel the fetches in progress."""

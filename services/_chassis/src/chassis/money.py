@@ -10,6 +10,8 @@ NANOS_PER_UNIT = 1_000_000_000
 MAX_NANOS = NANOS_PER_UNIT - 1
 MAX_UNITS = 2**63 - 1
 MIN_UNITS = -(2**63)
+_LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
+_SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
 # ISO 4217: decimal digits of the minor unit, where there are not two.
 _MINOR_UNIT_DIGITS = {
@@ -76,7 +78,8 @@ class Money:
         return self.total_nanos - self.units * NANOS_PER_UNIT
 
     def __add__(self, other: "Money") -> "Money":
-        self._require_same_currency(other)
+        if self.currency_code != other.currency_code:
+            raise _different_currencies(self.currency_code, other.currency_code)
         return Money(self.currency_code, self.total_nanos + other.total_nanos)
 
     def __mul__(self, quantity: int) -> "Money":
@@ -87,13 +90,9 @@ class Money:
         fraction = f"{abs(self.nanos):09d}".rstrip("0").ljust(2, "0")
         return f"{sign}{abs(self.units)}.{fraction} {self.currency_code}"
 
-    def _require_same_currency(self, other: "Money") -> None:
-        if self.currency_code != other.currency_code:
-            raise ValueError(f"can't add amounts in {self.currency_code} and {other.currency_code}")
-
     def in_range(self) -> "Money":
         """Return this amount. Raise AmountOutOfRange when its units do not fit into an int64."""
-        if not MIN_UNITS <= self.units <= MAX_UNITS:
+        if not _SMALLEST <= self.total_nanos <= _LARGEST:
             raise AmountOutOfRange("the amount does not fit into 64 bits")
         return self
 
@@ -116,10 +115,16 @@ def is_currency_code(code: str) -> bool:
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
     """Return the sum of amounts in one currency; zero for none."""
-    result = Money(currency_code, 0)
+    nanos = 0
     for amount in amounts:
-        result += amount
-    return result
+        if amount.currency_code != currency_code:
+            raise _different_currencies(currency_code, amount.currency_code)
+        nanos += amount.total_nanos
+    return Money(currency_code, nanos)
+
+
+def _different_currencies(one: str, other: str) -> ValueError:
+    return ValueError(f"can't add amounts in {one} and {other}")
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:

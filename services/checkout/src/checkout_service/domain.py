@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
@@ -121,7 +122,7 @@ class OrderLine:
     cost: Money
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Order:
     """An order with frozen prices. It holds no card.
 
@@ -137,7 +138,7 @@ class Order:
     lines: tuple[OrderLine, ...]
     shipping_cost: Money
 
-    @property
+    @cached_property
     def total(self) -> Money:
         """The amount to charge: the sum of all lines and of shipping."""
         return total(self.shipping_cost.currency_code, [self.shipping_cost, *(line.cost for line in self.lines)])
