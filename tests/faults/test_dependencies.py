@@ -66,6 +66,16 @@ async def test_an_order_that_cannot_be_priced_is_refused_soon_and_never_charged(
         assert not any(order.user_id == intent.user_id for order in await journal_orders(testbed))
 
 
+async def test_a_known_quote_does_not_charge_an_order_that_cannot_be_shipped_now(testbed: FaultTestbed) -> None:
+    await testbed.configure()
+    first, second = testbed.new_intent(max_tries=1), testbed.new_intent(max_tries=1)
+    assert outcomes_of(await testbed.place_orders(first)) == [ClientOutcome.PLACED]
+    async with down(testbed, "shipping", "killed"):
+        (response,) = responses_of(await testbed.place_orders(second))
+        assert response.reason == "DEPENDENCY_UNAVAILABLE"
+        assert testbed.charges(second) == []
+
+
 async def journal_orders(testbed: FaultTestbed) -> list[Order]:
     return list((await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))).orders)
 

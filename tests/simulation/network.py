@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+import grpc
+
 from chassis import calls, errors
 from chassis.status import _KINDS, code_of
 from simulation.processes import Process, current_process
@@ -147,6 +149,11 @@ class Network:
         """Open a channel, for generated stubs."""
         return _Channel(self, address, timeout_seconds, retryable)
 
+    def is_reachable(self, address: str) -> bool:
+        """Return whether a process serves at an address."""
+        process = self._find(address)
+        return process is not None and process.alive and not process.stopping.is_set()
+
     def is_idle(self) -> bool:
         """Return whether no request is on its way or being served."""
         return not self._requests and not any(self._open.values())
@@ -204,7 +211,7 @@ class Network:
     def _deliver(self, address: str, call: _Call) -> None:
         self._requests -= 1
         process = self._find(address)
-        if process is None or not process.alive or process.stopping.is_set():
+        if process is None or not self.is_reachable(address):
             self._loop.call_later(_RESET_SECONDS, call.resolve, _Reply(error=errors.Unavailable("connection refused")))
             return
         self._open.setdefault(process.name, []).append(call)
@@ -284,6 +291,10 @@ class _Channel:
         self.address = address
         self.timeout_seconds = timeout_seconds
         self.retryable = retryable
+
+    def get_state(self) -> grpc.ChannelConnectivity:
+        reachable = self.network.is_reachable(self.address)
+        return grpc.ChannelConnectivity.READY if reachable else grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
     def unary_unary(
         self, path: str, request_serializer: Any, response_deserializer: Any, **_: object

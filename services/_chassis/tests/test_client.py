@@ -250,3 +250,13 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
         assert channel._raw.get_state() is grpc.ChannelConnectivity.READY
         await wait_until(lambda: channel._raw.get_state() is grpc.ChannelConnectivity.IDLE)
         await carts.GetCart(cart_pb2.GetCartRequest())
+
+
+async def test_a_channel_is_ready_while_its_peer_reports_the_service_as_healthy() -> None:
+    async with serve((REGISTER, Carts(get_cart))) as address:
+        channel = client.channel(address, "shop.CartService", timeout_seconds=5)
+        assert channel.get_state() is not grpc.ChannelConnectivity.READY
+        await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+    await wait_until(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
+    await channel.close()

@@ -115,6 +115,16 @@ async def test_a_second_order_uses_cached_prices(checkout: Checkout, peers: Fake
     assert (peers.catalog.calls["GetProduct"], peers.currency.calls["Convert"]) == (1, 2)
 
 
+async def test_a_second_order_uses_a_quote_that_shipping_allows_to_reuse(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.quote_depends_on = "country,pieces"
+    await checkout.place(request_of(), "first")
+    peers.cart.fill("ann", mug=2)
+    await checkout.place(request_of(), "second")
+    assert peers.shipping.calls["GetQuote"] == 1
+
+
 async def test_the_confirmation_shows_the_same_order_as_the_response(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:

@@ -76,6 +76,12 @@ async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
     return error.value.code(), from_rpc_error(error.value).reason
 
 
+async def test_a_quote_says_that_it_depends_on_the_country_and_the_number_of_pieces(shipping: Shipping) -> None:
+    call = shipping.public.GetQuote(shipping_pb2.GetQuoteRequest(address=BREMEN, items=[PAN]))
+    await call
+    assert ("quote-depends-on", "country,pieces") in tuple(await call.trailing_metadata())
+
+
 async def test_a_quote_is_in_dollars(shipping: Shipping) -> None:
     response = await shipping.public.GetQuote(shipping_pb2.GetQuoteRequest(address=BREMEN, items=[PAN]))
     assert response.cost_usd == money_pb2.Money(currency_code="USD", units=14, nanos=500_000_000)

@@ -56,7 +56,7 @@ def channel(
     options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     raw = grpc.aio.insecure_channel(name, options=options)
-    # Stubs use only unary_unary and close, which _Channel has.
+    # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
     return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry()))
 
 
@@ -83,7 +83,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 
 class _Channel:
-    """The part of grpc.aio.Channel that generated stubs use; every method is wrapped once, when a stub is created."""
+    """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
 
     def __init__(self, raw: grpc.aio.Channel, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
         self._raw = raw
@@ -100,6 +100,10 @@ class _Channel:
     ) -> "_Method":
         raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
         return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:  # noqa: FBT001, FBT002 - gRPC's
+        """Return READY if a backend is connected and reports the service as healthy."""
+        return self._raw.get_state(try_to_connect)
 
     async def close(self, grace: float | None = None) -> None:
         await self._raw.close(grace)

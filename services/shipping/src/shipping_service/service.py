@@ -22,6 +22,8 @@ from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
+# For all valid parcels that are equal in these, the quote is the same until the rate card changes.
+_QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
@@ -34,8 +36,10 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
     @override
     async def GetQuote(
-        self, request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
+        self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
+        """Quote by the country and the number of pieces, and say so, so that callers may reuse the quote."""
+        context.set_trailing_metadata(_QUOTE_DEPENDS_ON)
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))
 

@@ -37,19 +37,26 @@ from shop_testkit.fake_peers.peer import FakePeer, money
 
 
 class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
-    """Quotes 4.995 USD and ships once per key; an order to `failing_city` fails every time."""
+    """Quotes 4.995 USD and ships once per key; an order to `failing_city` fails every time.
+
+    Attributes:
+        quote_depends_on: value of that metadata of quotes; without it none is reused.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
         self.fenced: set[str] = set()
         self.failing_city = ""
+        self.quote_depends_on = ""
 
     @override
     async def GetQuote(
-        self, _request: shipping_pb2.GetQuoteRequest, _context: ServicerContext
+        self, _request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
         await self.begin("GetQuote")
+        if self.quote_depends_on:
+            context.set_trailing_metadata((("quote-depends-on", self.quote_depends_on),))
         return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", 4_995_000_000))
 
     @override

@@ -13,6 +13,7 @@ from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
 from checkout_service.peers.shipping import ShippingClient
+from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
@@ -72,13 +73,17 @@ class Peers:
             channel(at.product_catalog_addr, "shop.ProductCatalogService", _READ_SECONDS, "GetProduct")
         )
         currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
-        shipping = ShippingServiceStub(channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote"))
+        to_shipping = channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote")
+        shipping = ShippingServiceStub(to_shipping)
+        shipping_quotes = ShippingQuotes(
+            shipping, lambda: to_shipping.get_state() is grpc.ChannelConnectivity.READY, service.telemetry
+        )
         manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", _SHIP_SECONDS))
         payment = PaymentServiceStub(channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS))
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
         confirmations = ConfirmationsStub(internal(at.email_internal_addr, "Confirmations", _SEND_SECONDS))
-        self.quotes = ShopQuotes(cart, catalog, currency, shipping, service.telemetry)
+        self.quotes = ShopQuotes(cart, catalog, currency, shipping_quotes, service.telemetry)
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
         self.mailer = EmailClient(email, confirmations, service.telemetry)

@@ -5,19 +5,14 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.cache import TtlCache
-from chassis.errors import (
-    DomainError,
-    FailedPrecondition,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-    Unavailable,
-)
+from chassis.errors import DomainError, InvalidArgument, OutOfRange
 from chassis.money import Money
 from chassis.telemetry import Telemetry
 from chassis.wire import money_to_wire
-from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn, QuoteRefused
-from checkout_service.peers.wire import PeerBroken, address_to_wire, lines_to_wire, money_from_wire
+from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
+from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.shipping_quotes import ShippingQuotes
+from checkout_service.peers.wire import money_from_wire
 from checkout_service.ports import Quotes
 from shop import (
     cart_pb2,
@@ -26,24 +21,10 @@ from shop import (
     currency_pb2_grpc,
     product_catalog_pb2,
     product_catalog_pb2_grpc,
-    shipping_pb2,
-    shipping_pb2_grpc,
 )
 
 PRICE_TTL_SECONDS = 5.0
 CONVERSION_TTL_SECONDS = 60.0
-RETRY_SECONDS = 1.0
-
-READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
-"""Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
-Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable."""
-
-
-class DependencyUnavailable(Unavailable):
-    """A peer fails before the order is begun. Nothing was done."""
-
-    def __init__(self, peer: str) -> None:
-        super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=RETRY_SECONDS)
 
 
 class ShopQuotes(Quotes):
@@ -57,8 +38,8 @@ class ShopQuotes(Quotes):
         cart: cart_pb2_grpc.CartServiceStub,
         catalog: product_catalog_pb2_grpc.ProductCatalogServiceStub,
         currency: currency_pb2_grpc.CurrencyServiceStub,
-        shipping: shipping_pb2_grpc.ShippingServiceStub,
-        telemetry: Telemetry | None = None,
+        shipping: ShippingQuotes,
+        telemetry: Telemetry,
     ) -> None:
         self._cart = cart
         self._catalog = catalog
@@ -84,21 +65,13 @@ class ShopQuotes(Quotes):
 
     @override
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
-        request = shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
-        try:
-            return money_from_wire((await self._shipping.GetQuote(request)).cost_usd)
-        except READ_REFUSALS as error:
-            raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
-        except PeerBroken:
-            raise
-        except DomainError as error:
-            raise DependencyUnavailable("shipping") from error
+        return await self._shipping.quote(address, lines)
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
-        converted = dict(zip(foreign, await self._conversions.get(*foreign), strict=True))
-        return [converted.get((amount, to_code), amount) for amount in amounts]
+        converted = iter(await self._conversions.get(*foreign))
+        return [amount if amount.currency_code == to_code else next(converted) for amount in amounts]
 
     async def _fetch_price(self, product_id: str) -> Money:
         try:

@@ -1,0 +1,66 @@
+"""Quotes of shipping, reused for parcels that cost the same by what shipping itself says."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from chassis import semconv
+from chassis.errors import DomainError
+from chassis.money import Money
+from chassis.telemetry import Telemetry
+from checkout_service.domain import Address, CartLine, QuoteRefused
+from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.wire import address_to_wire, lines_to_wire, money_from_wire
+from shop import shipping_pb2, shipping_pb2_grpc
+
+TTL_SECONDS = 60.0
+MAX_QUOTES = 10_000
+
+DEPENDS_ON = ("quote-depends-on", "country,pieces")
+"""Trailing metadata of a quote that is the same for all parcels to its country with as many pieces in total."""
+
+
+class ShippingQuotes:
+    """Quotes of shipping. One that has DEPENDS_ON is reused for a minute while shipping serves.
+
+    While it does not, every quote is a call, which fails: an order that cannot be shipped now must not be charged.
+
+    Args:
+        is_serving: returns whether a replica of shipping is connected and healthy.
+    """
+
+    def __init__(
+        self, stub: shipping_pb2_grpc.ShippingServiceStub, is_serving: Callable[[], bool], telemetry: Telemetry
+    ) -> None:
+        self._stub = stub
+        self._is_serving = is_serving
+        self._quotes: dict[tuple[str, int], tuple[Money, float]] = {}
+        self._lookups = telemetry.counter(semconv.CACHE_LOOKUPS)
+        self._hit, self._miss = (
+            ((semconv.CACHE_NAME, "quotes"), (semconv.CACHE_RESULT, result)) for result in ("hit", "miss")
+        )
+
+    async def quote(self, address: Address, lines: Sequence[CartLine]) -> Money:
+        """Return the cost of shipping. Raises QuoteRefused, DependencyUnavailable, PeerBroken."""
+        key = (address.country, sum(line.quantity for line in lines))
+        cost, expires_at = self._quotes.get(key, (None, 0.0))
+        if cost is not None and asyncio.get_running_loop().time() < expires_at and self._is_serving():
+            self._lookups.add(1, self._hit)
+            return cost
+        self._lookups.add(1, self._miss)
+        request = shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
+        call = self._stub.GetQuote(request)
+        try:
+            response = await call
+        except READ_REFUSALS as error:
+            raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
+        except DomainError as error:
+            raise DependencyUnavailable("shipping") from error
+        cost = money_from_wire(response.cost_usd)
+        if DEPENDS_ON in tuple(await call.trailing_metadata() or ()):
+            self._store(key, cost)
+        return cost
+
+    def _store(self, key: tuple[str, int], cost: Money) -> None:
+        if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
+            del self._quotes[next(iter(self._quotes))]
+        self._quotes[key] = (cost, asyncio.get_running_loop().time() + TTL_SECONDS)
