@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -7,31 +8,50 @@ import pytest
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis import client, propagation
+from chassis.telemetry import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_testkit.serving import Recorded, connect, serve
 
 PROPAGATOR = TraceContextTextMapPropagator()
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+UNSAMPLED = f"00-{TRACE}-{SPAN}-00"
+OTHER_UNSAMPLED = f"00-{TRACE[::-1]}-{SPAN}-00"
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 SESSION = {"session.id": "5f3a", "synthetic_request": "true"}
 BAGGAGE = "session.id=5f3a,synthetic_request=true,experiment=blue"
 
 
 class Carts(cart_pb2_grpc.CartServiceServicer):
-    """GetCart calls the next service, if there is one; the last returns the baggage that it receives."""
+    """GetCart calls the next service, if there is one; the last returns the baggage that it receives.
+
+    Attributes:
+        received: the trace contexts of the calls so far.
+        add_baggage: a member that GetCart adds and sends in a second call.
+    """
 
     def __init__(self, following: Any = None) -> None:
         self.following = following
+        self.received: list[str] = []
+        self.add_baggage = ""
 
     async def GetCart(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> cart_pb2.Cart:
-        if self.following is not None:
-            return cart_pb2.Cart(user_id=(await self.following.GetCart(request)).user_id)
-        received = dict(context.invocation_metadata() or ())
-        return cart_pb2.Cart(user_id=str(received.get("baggage", "")))
+        metadata = dict(context.invocation_metadata() or ())
+        self.received.append(str(metadata.get("traceparent", "")))
+        if self.following is None:
+            return cart_pb2.Cart(user_id=str(metadata.get("baggage", "")))
+        reply = await self.following.GetCart(request)
+        if self.add_baggage:
+            propagation.add_baggage(self.add_baggage, "added")
+            reply = await self.following.GetCart(request)
+        return cart_pb2.Cart(user_id=reply.user_id)
 
     async def AddItem(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> empty_pb2.Empty:
         return empty_pb2.Empty()
@@ -40,15 +60,23 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
 
+@asynccontextmanager
+async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Channel, Carts, Carts]]:
+    """Serve a service that calls another one; yield a channel to the first, and both."""
+    second = Carts()
+    async with serve((REGISTER, second), telemetry=telemetry) as last:
+        between = client.channel(last, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+        first = Carts(cart_pb2_grpc.CartServiceStub(between))
+        async with connect((REGISTER, first), telemetry=telemetry) as channel:
+            yield channel, first, second
+        await between.close()
+
+
 @pytest.fixture
 async def chain(recorded: Recorded) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a service that calls another one."""
-    telemetry = recorded.telemetry
-    async with serve((REGISTER, Carts()), telemetry=telemetry) as last:
-        between = client.channel(last, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
-        async with connect((REGISTER, Carts(cart_pb2_grpc.CartServiceStub(between))), telemetry=telemetry) as channel:
-            yield channel
-        await between.close()
+    async with serving_chain(recorded.telemetry) as (channel, _, _):
+        yield channel
 
 
 async def call(channel: grpc.aio.Channel, **metadata: str) -> str:
@@ -74,6 +102,33 @@ async def test_session_and_synthetic_mark_are_attributes_of_every_span(
 
 async def test_without_baggage_no_header_is_sent(chain: grpc.aio.Channel) -> None:
     assert await call(chain) == ""
+
+
+async def test_an_unsampled_trace_passes_through_without_spans(recorded: Recorded) -> None:
+    async with serving_chain(recorded.telemetry) as (channel, first, second):
+        assert await call(channel, traceparent=UNSAMPLED, baggage="experiment=blue") == "experiment=blue"
+        assert (first.received, second.received) == ([UNSAMPLED], [UNSAMPLED])
+        assert await call(channel, traceparent=OTHER_UNSAMPLED) == ""
+        assert second.received == [UNSAMPLED, OTHER_UNSAMPLED]
+    assert recorded.spans() == []
+
+
+async def test_baggage_that_a_service_adds_to_an_unsampled_trace_is_sent(recorded: Recorded) -> None:
+    async with serving_chain(recorded.telemetry) as (channel, first, second):
+        first.add_baggage = "experiment"
+        assert await call(channel, traceparent=UNSAMPLED) == "experiment=added"
+        assert second.received == [UNSAMPLED, UNSAMPLED]
+
+
+async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trace() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(ALWAYS_ON)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    async with serving_chain(Telemetry(provider.get_tracer("test"), follows_parents=False)) as (channel, _, second):
+        await call(channel, traceparent=UNSAMPLED)
+        assert second.received[0].startswith(f"00-{TRACE}-")
+        assert second.received[0].endswith("-01")
+    assert len(exporter.get_finished_spans()) == 3
 
 
 @pytest.mark.parametrize("header", ["session.id=" + "x" * 2048, "session.id", "=5f3a", ";,;", "session.id=\u00e4"])

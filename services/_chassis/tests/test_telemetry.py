@@ -107,6 +107,19 @@ def test_a_span_follows_the_decision_of_its_parent_if_the_sampler_does(
 
 @pytest.mark.usefixtures("collector")
 @pytest.mark.parametrize(
+    ("sampler", "follows"), [("parentbased_traceidratio", True), ("always_on", False), ("traceidratio", False)]
+)
+def test_calls_of_unsampled_traces_need_no_spans_if_the_sampler_follows_parents(
+    monkeypatch: pytest.MonkeyPatch, sampler: str, follows: bool
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    telemetry = otlp.configure("cart")
+    telemetry.shutdown()
+    assert telemetry.follows_parents is follows
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize(
     ("sampler", "is_recorded"), [("parentbased_always_on", True), ("parentbased_always_off", False)]
 )
 def test_the_sampler_decides_about_a_span_without_a_parent(

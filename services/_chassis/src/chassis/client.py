@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
 import grpc
@@ -114,11 +114,12 @@ class _Method:
         self.name = name
         self.raw = raw
         self.timeout_seconds = timeout_seconds
-        self.tracer = telemetry.tracer
-        self.propagation = telemetry.propagation
+        self._tracer = telemetry.tracer
+        self._follows_parents = telemetry.follows_parents
+        self._propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
-        self.span_attributes: dict[str, str | int] = {
+        self._span_attributes: dict[str, str | int] = {
             semconv.RPC_SYSTEM: "grpc",
             semconv.RPC_METHOD: name,
             semconv.SERVER_ADDRESS: host or target,
@@ -140,15 +141,26 @@ class _Method:
             raise DeadlineExceeded(f"no time left to call {self.name}")
         return min(timeout_seconds, remaining)
 
-    def record(self, span: Span, code: str, seconds: float) -> None:
+    def start_span(self) -> tuple[Span | None, Mapping[str, str]]:
+        """Start the span of a call; None if its trace is not sampled. Return it with the headers of the call."""
+        if self._follows_parents and (headers := self._propagation.unsampled_headers()) is not None:
+            return None, headers
+        attributes = {**self._span_attributes, **baggage_attributes()}
+        span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
+        return span, self._propagation.inject(span)
+
+    def record(self, span: Span | None, code: str, seconds: float) -> None:
         """End the span and record the duration."""
+        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
+        if span is None:
+            self.durations.record(seconds, attributes)
+            return
         if span.is_recording():
             span.set_attribute(semconv.RPC_STATUS, code)
             if code != "OK":
                 span.set_attribute(semconv.ERROR_TYPE, code)
                 span.set_status(StatusCode.ERROR)
         span.end()
-        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
         self.durations.record(seconds, attributes, span.get_span_context())
 
     def _add_metric_attributes(self, code: str) -> Attributes:
@@ -156,7 +168,7 @@ class _Method:
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, self.name),
             (semconv.RPC_STATUS, code),
-            (semconv.SERVER_ADDRESS, self.span_attributes[semconv.SERVER_ADDRESS]),
+            (semconv.SERVER_ADDRESS, self._span_attributes[semconv.SERVER_ADDRESS]),
             *(((semconv.ERROR_TYPE, code),) if code != "OK" else ()),
         )
         return self._metric_attributes[code]
@@ -182,19 +194,18 @@ class _Call:
     async def _run(self) -> Any:
         method = self._method
         timeout_seconds = method.limit_to_deadline(self._timeout_seconds)
-        span = method.tracer.start_span(
-            method.name, None, SpanKind.CLIENT, {**method.span_attributes, **baggage_attributes()}
-        )
+        span, headers = method.start_span()
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = (*self._metadata, *method.propagation.inject(span).items())
+            metadata = (*self._metadata, *headers.items())
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             return await self._raw
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             domain_error = from_rpc_error(error)
-            span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
+            if span is not None:
+                span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
             raise domain_error from None  # AioRpcError's own text may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"

@@ -84,6 +84,7 @@ def start_export(service_name: str, settings: OtlpSettings, propagation: Propaga
         histograms,
         {dropped.metric.name: dropped},
         propagation=propagation,
+        follows_parents=tracers.follows_parents,
         is_exported=True,
         shutdown=shutdown,
     )

@@ -36,6 +36,11 @@ class TracerProvider(trace.TracerProvider):
         self._export = export
         self._tracers: dict[InstrumentationScope, Tracer] = {}
 
+    @property
+    def follows_parents(self) -> bool:
+        """Whether no span of an unsampled trace is sampled."""
+        return isinstance(self._sdk.sampler, ParentBased)
+
     @override
     def get_tracer(
         self,

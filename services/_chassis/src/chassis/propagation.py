@@ -7,6 +7,7 @@ members named in BAGGAGE_ATTRIBUTES also become attributes of each span.
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
@@ -64,6 +65,10 @@ def inject(span: Span) -> dict[str, str]:
     return headers
 
 
+_NOTHING_KNOWN: tuple[Context | None, None] = (None, None)
+_unsampled_headers: ContextVar[tuple[Context, Mapping[str, str] | None]] = ContextVar("unsampled_headers")
+
+
 @dataclass(frozen=True)
 class Propagation:
     """The headers with which trace context and baggage pass from one process to the next.
@@ -77,6 +82,24 @@ class Propagation:
     headers: frozenset[str]
     extract: Callable[[Mapping[str, str]], Context]
     inject: Callable[[Span], dict[str, str]]
+
+    def unsampled_headers(self) -> Mapping[str, str] | None:
+        """Return the headers of a call from the current context; None if that is not part of an unsampled trace.
+
+        Such calls have no spans, so all of them have the same headers, which are made once.
+        """
+        current = otel_context.get_current()
+        known, headers = _unsampled_headers.get(_NOTHING_KNOWN)
+        if known is not current:
+            headers = self.inject(trace.get_current_span(current)) if is_unsampled(current) else None
+            _unsampled_headers.set((current, headers))
+        return headers
+
+
+def is_unsampled(context: Context) -> bool:
+    """Return whether the context is part of a trace that is not sampled."""
+    span = trace.get_current_span(context).get_span_context()
+    return span.is_valid and not span.trace_flags.sampled
 
 
 W3C = Propagation(_W3C_HEADERS, extract, inject)

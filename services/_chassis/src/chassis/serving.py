@@ -24,7 +24,7 @@ from chassis import calls, semconv
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
 from chassis.metrics import Attributes
-from chassis.propagation import baggage_attributes
+from chassis.propagation import baggage_attributes, is_unsampled
 from chassis.status import code_of, recorded_reason, to_status
 from chassis.telemetry import Telemetry
 from chassis.text import text_check
@@ -144,6 +144,7 @@ class _Method:
         self._handler = handler
         self._decode = decode
         self._tracer = telemetry.tracer
+        self._follows_parents = telemetry.follows_parents
         self._propagation = telemetry.propagation
         self._durations = telemetry.histogram(semconv.RPC_SERVER_DURATION)
         self._retried = telemetry.counter(semconv.RETRIED_REQUESTS)
@@ -190,7 +191,10 @@ class _Method:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self) -> Span:
-        """Start the call's span and make it current. Never detached: each call runs in a task of its own."""
+        """Start the call's span and make it current; if its trace is not sampled, the caller's span is.
+
+        Never detached: each call runs in a task of its own.
+        """
         headers: dict[str, str] = {}
         known = self._propagation.headers
         for key, value in calls.metadata.get():
@@ -198,11 +202,11 @@ class _Method:
                 headers[key] = str(value)
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        attributes = {**self._span_attributes}
-        parent = Context()
-        if headers:
-            parent = self._propagation.extract(headers)
-            attributes.update(baggage_attributes(parent))
+        parent = self._propagation.extract(headers) if headers else Context()
+        if self._follows_parents and headers and is_unsampled(parent):
+            otel_context.attach(parent)
+            return trace.get_current_span(parent)
+        attributes = {**self._span_attributes, **baggage_attributes(parent)}
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span

@@ -19,7 +19,11 @@ Read = Callable[[], Iterable[tuple[float, Attributes]]]
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing."""
+    """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing.
+
+    Attributes:
+        follows_parents: no span of an unsampled trace is sampled, so that none needs to be started.
+    """
 
     tracer: Tracer = field(default_factory=NoOpTracer)
     meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
@@ -27,6 +31,7 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
+    follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None
 
