@@ -75,7 +75,7 @@ class Money:
     @property
     def nanos(self) -> int:
         """The remainder after the whole units, with the sign of the amount."""
-        return self.total_nanos - self.units * NANOS_PER_UNIT
+        return abs(self.total_nanos) % NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     def __add__(self, other: "Money") -> "Money":
         if self.currency_code != other.currency_code:
