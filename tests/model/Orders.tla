@@ -334,6 +334,15 @@ SendKinds(s, id, kinds) ==
     /\ cart' = IF "empty_cart" \in kinds THEN Remove(<<s, id>>) ELSE cart
     /\ sent' = [sent EXCEPT ![s] = [k \in Kinds |-> IF k \in kinds THEN "sent" ELSE @[k]]]
 
+\* Begins with the update to SHIPPED, and may take effect before it or without it.
+begin_removal(t) ==
+    LET task == tasks[t] IN
+    /\ Outbox
+    /\ \/ task.pc = "Update" /\ task.to = "SHIPPED"
+       \/ task.pc = "Ship" /\ Without = "shipment before removal"
+    /\ cart' = Remove(<<task.scope, task.id>>)
+    /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
+
 \* By the task of the order, which may have lost its row in the meantime.
 Send(t) ==
     LET task == tasks[t] IN
@@ -473,7 +482,7 @@ Next ==
         \/ \E r \in Requests : take_over(t, r)
         \/ \E s \in Scopes : claim_expired(t, s)
         \/ Charge(t) \/ Resolve(t) \/ ResolveReused(t) \/ Ship(t) \/ ResolveShipment(t) \/ Void(t)
-        \/ Update(t) \/ restore(t) \/ Send(t)
+        \/ Update(t) \/ restore(t) \/ begin_removal(t) \/ Send(t)
         \/ Die(t) \/ Delay(t)
     \/ \E s \in Scopes :
         \/ \E k \in Kinds : claim_outbox(s, k) \/ settle(s, k) \/ DieUnsettled(s, k)
@@ -524,6 +533,9 @@ ShippedOrdersHaveItems == \A s \in Scopes : Outbox /\ journal[s].state = "SHIPPE
 DoneOrdersAreNotified ==
     \A s \in Scopes : journal[s].state = "DONE" =>
         LET order == <<s, journal[s].id>> IN order \in mailed /\ order \in cart.removed
+
+\* Whatever becomes of the order, what left the cart was shipped.
+RemovedItemsAreShipped == \A order \in cart.removed : \E k \in Shipped : <<k[1], k[2]>> = order
 
 AddedItemsRemain == cart.quantity >= cart.added
 =============================================================================

@@ -10,7 +10,7 @@ ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "Placed
 ONE_CART = ("OneChargeACart", "OneShipmentACart")
 RELEASED = ("ReleasedOrdersAreNotCharged", "PlacedOrdersHaveTheirContent")
 REFUSED = ("RefusedOrdersAreNotCharged",)
-NOTIFIED = ("ShippedOrdersHaveItems", "DoneOrdersAreNotified", "AddedItemsRemain")
+NOTIFIED = ("ShippedOrdersHaveItems", "DoneOrdersAreNotified", "RemovedItemsAreShipped", "AddedItemsRemain")
 
 ONE_REQUEST = Configuration(ALWAYS + ONE_CART + RELEASED, settles=True)
 MALFORMED = replace(ONE_REQUEST, malformed=("ann",))
@@ -77,6 +77,10 @@ SAFEGUARDS = {
         "PlacedOrdersHaveTheirContent",
     ),
     "settle's lock": (replace(OUTBOX, failovers=False, without="settle's lock"), "ShippedOrdersHaveItems"),
+    "shipment before removal": (
+        replace(OUTBOX, failovers=False, without="shipment before removal"),
+        "RemovedItemsAreShipped",
+    ),
     "one removal an order": (
         replace(OUTBOX, failovers=False, without="one removal an order"),
         "AddedItemsRemain",

@@ -348,10 +348,10 @@ DEVICES = (
     Device(
         "an item leaves the outbox after it was sent",
         f"{_CHECKOUT}/outbox.py",
-        "        try:\n            if kind == EMAIL:\n                await self._mailer.confirm(placed)\n",
-        "        try:\n            if kind == EMAIL:\n"
-        '                self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
-        "                await self._mailer.confirm(placed)\n",
+        "        if kind == EMAIL:\n            await self._mailer.confirm(placed)\n",
+        "        if kind == EMAIL:\n"
+        '            self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
+        "            await self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
         MANY_LATE,
     ),
@@ -398,6 +398,22 @@ DEVICES = (
             "test_service.py::test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review",
         ),
         OPERATORS,
+    ),
+    Device(
+        "a cart is emptied once its order is shipped",
+        f"{_CHECKOUT}/executor.py",
+        "            case saga.Ship():\n",
+        "            case saga.Ship():\n                self._outbox.begin_removal(PlacedOrder(order, str()))\n",
+        _tests("checkout", "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped"),
+        REFUSALS,
+    ),
+    Device(
+        "a quote is reused only while shipping serves",
+        f"{_CHECKOUT}/peers/shipping_quotes.py",
+        " and self._is_serving():",
+        ":",
+        _tests("checkout", "test_shipping_quotes.py::test_no_quote_is_reused_while_shipping_does_not_serve"),
+        Prove(impossible="an order that is charged while shipping is down is shipped later"),
     ),
     Device(
         "a cart is emptied by its etag",

@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import grpc
 import pytest
@@ -19,7 +22,10 @@ from chassis.errors import (
 )
 from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
+from checkout_service.domain import Transition
+from checkout_service.journal.opening import open_journal
 from checkout_service.peers import internal_service
+from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
@@ -131,6 +137,70 @@ async def test_the_confirmation_shows_the_same_order_as_the_response(
     placed = await checkout.place(request_of())
     (mail,) = await wait_until(lambda: peers.email.sent)
     assert (mail.email, mail.order) == ("ann@mail.example", placed.response.order)
+
+
+Update = Callable[[Claim, Transition], Awaitable[bool]]
+
+
+def opening_with_update(changed: Callable[[Update, Claim, Transition], Awaitable[bool]]) -> Callable[..., Any]:
+    """Open the journal with another `update`, which is given the original one."""
+
+    @asynccontextmanager
+    async def opening(*arguments: Any, **options: Any) -> AsyncIterator[Journal]:
+        async with open_journal(*arguments, **options) as journal:
+            with mock.patch.object(journal, "update", partial(changed, journal.update)):
+                yield journal
+
+    return opening
+
+
+async def test_the_cart_is_emptied_while_the_shipment_is_recorded(
+    start: Start, peers: FakePeers, request_of: Request
+) -> None:
+    async def update_after_the_removal(update: Update, claim: Claim, transition: Transition) -> bool:
+        await until_called(peers.ordered_cart, "RemoveAllOrdered")
+        return await update(claim, transition)
+
+    open_waiting_journal = opening_with_update(update_after_the_removal)
+    async with peers.serving() as address, start(address, open_journal=open_waiting_journal) as checkout:
+        await checkout.place(request_of())
+        assert peers.cart.lines.get("ann", {}) == {}
+        await until_states(checkout, "DONE")
+
+
+async def test_no_cart_is_emptied_before_its_order_is_shipped(
+    checkout: Checkout, peers: FakePeers, request_of: Request
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    await refusal(checkout.place(request_of()))
+    assert peers.ordered_cart.calls["RemoveAllOrdered"] == 0
+    assert peers.cart.lines["ann"] == {"mug": 2}
+
+
+@pytest.mark.parametrize("failed_removals", [0, 1])
+async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipped_is_finished(
+    start: Start, peers: FakePeers, request_of: Request, failed_removals: int
+) -> None:
+    peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(DOWN, times=failed_removals)
+    failures = iter([JournalUnavailable("down")])
+
+    async def fail_once(update: Update, claim: Claim, transition: Transition) -> bool:
+        await until_called(peers.ordered_cart, "RemoveAllOrdered")
+        for failure in failures:
+            raise failure
+        return await update(claim, transition)
+
+    open_failing_journal = opening_with_update(fail_once)
+    async with (
+        peers.serving() as address,
+        start(address, open_journal=open_failing_journal, lease_seconds=0.5) as checkout,
+    ):
+        error = await refusal(checkout.place(request_of(), within=1.0))
+        assert error.reason == "ORDER_IN_PROGRESS"
+        peers.cart.fill("ann", pan=1)
+        await until_states(checkout, "DONE")
+        assert peers.cart.lines["ann"] == {"pan": 1}
+        assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_the_ordered_cart_is_emptied(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:

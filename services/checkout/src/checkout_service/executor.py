@@ -56,7 +56,8 @@ class Run:
 
     Attributes:
         claim: advances with each attempt.
-        placed: the order to answer with, as soon as it is shipped.
+        placed: the order to answer with, as soon as it is recorded as shipped.
+        removal: of its items from its cart, in progress from the moment of its shipment.
         recorded: the order is in the journal.
         task: raises DomainError only if the order is not in the journal.
     """
@@ -64,6 +65,7 @@ class Run:
     def __init__(self, work: Work) -> None:
         self.claim = work.claim
         self.placed: PlacedOrder | None = None
+        self.removal: asyncio.Task[None] | None = None
         self.recorded = work.new is None
         self.retry_until = asyncio.get_running_loop().time() + work.retry_seconds
         self.last_reason = ""
@@ -181,8 +183,8 @@ class Executor:
                 performing = self._shipping.resolve(claim.ship_key)
             case saga.Update(transition):
                 performing = self._update(run, work, transition)
-            case saga.Send() if run.placed is not None:
-                performing = self._outbox.send_now(run.placed)
+            case saga.Send() if run.placed is not None and run.removal is not None:
+                performing = self._outbox.send_now(run.placed, run.removal)
         if performing is None:
             raise AssertionError(f"{command} is not possible with this work")
         return await performing
@@ -195,6 +197,10 @@ class Executor:
         return True
 
     async def _update(self, run: Run, work: Work, transition: Transition) -> bool:
+        placed = PlacedOrder(work.order, transition.tracking_id) if transition.after is State.SHIPPED else None
+        if placed is not None:
+            # Whatever becomes of the record, the items were shipped: the next worker ships them under the same key.
+            run.removal = self._outbox.begin_removal(placed)
         updated = await self._journal.update(run.claim, transition)
         if not updated and transition.after in RESTORABLE and await self._restore(run, work):
             updated = await self._journal.update(run.claim, transition)
@@ -204,8 +210,8 @@ class Executor:
         if transition.after is State.CHARGING:
             run.claim = run.claim.next_attempt()
             return True
-        if transition.after is State.SHIPPED:
-            run.placed = PlacedOrder(work.order, transition.tracking_id)
+        if placed is not None:
+            run.placed = placed
             self._metrics.record_placed(work.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self._metrics.record_change(work.order.order_id, transition.after, reason)

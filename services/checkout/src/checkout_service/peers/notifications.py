@@ -1,5 +1,6 @@
 """The clients of what follows a placed order: its confirmation, and the removal of its items from the cart."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from typing_extensions import override
@@ -43,7 +44,10 @@ class EmailClient(Mailer):
         await self._batches.send(placed)
 
     async def _accept(self, batch: Sequence[PlacedOrder]) -> Sequence[DomainError | None]:
-        request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=map(_confirmation_to_wire, batch))
+        request = confirmations_pb2.AcceptConfirmationsRequest()
+        for placed in batch:
+            request.confirmations.append(_confirmation_to_wire(placed))
+            await asyncio.sleep(0)  # no order in progress waits until all are converted
         response = await self._confirmations.AcceptConfirmations(request)
         return _errors(len(batch), ((refused.index, refused.reason) for refused in response.refused))
 
