@@ -36,9 +36,9 @@ _CARD = payment_pb2.CreditCardInfo(
     credit_card_expiration_year=2040,
     credit_card_expiration_month=1,
 )
-_ADDRESS = address_pb2.Address(
-    street_address="1 Long Road", city="Bremen", state="HB", country="Germany", zip_code=28195
-)
+# Shipping's quotes depend on the country and the quantity, and checkout caches them: orders have 24 combinations.
+_COUNTRIES = ("Germany", "United States", "Canada", "Norway", "Japan", "Brazil", "India", "France")
+_QUANTITIES = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -90,22 +90,26 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
     """Fill a cart for each order; return the orders' requests."""
     users = [uuid.uuid4().hex for _ in range(shape.orders)]
     products = list(islice(cycle(await product_ids(shop)), shape.lines))
-    waiting = iter(users)
+    waiting = zip(users, cycle(_QUANTITIES), strict=False)
     async with grpc.aio.insecure_channel(shop["cart"].address) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
 
         async def fill() -> None:
-            for user in waiting:
+            for user, quantity in waiting:
                 for product in products:
-                    item = cart_pb2.CartItem(product_id=product, quantity=2)
+                    item = cart_pb2.CartItem(product_id=product, quantity=quantity)
                     await stub.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item))
 
         await asyncio.gather(*(fill() for _ in range(_CARTS_AT_ONCE)))
     return [
         checkout_pb2.PlaceOrderRequest(
-            user_id=user, user_currency="EUR", address=_ADDRESS, email="bench@example.com", credit_card=_CARD
+            user_id=user,
+            user_currency="EUR",
+            address=address_pb2.Address(street_address="1 Long Road", city="Anywhere", country=country, zip_code=28195),
+            email="bench@example.com",
+            credit_card=_CARD,
         )
-        for user in users
+        for user, country in zip(users, cycle(_COUNTRIES), strict=False)
     ]
 
 

@@ -101,7 +101,7 @@ class _Channel:
         raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
         return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
 
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:  # noqa: FBT001, FBT002 - gRPC's
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
         return self._raw.get_state(try_to_connect)
 

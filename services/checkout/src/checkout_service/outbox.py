@@ -152,9 +152,7 @@ class Outbox:
         except TimeoutError:
             log.warning("settling the outbox takes too long")
 
-    async def _try_once(
-        self, kind: str, placed: PlacedOrder, delivery: Awaitable[None], within_seconds: float
-    ) -> None:
+    async def _try_once(self, kind: str, placed: PlacedOrder, delivery: Awaitable[None], within_seconds: float) -> None:
         """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
