@@ -66,7 +66,7 @@ async def test_an_order_that_cannot_be_priced_is_refused_soon_and_never_charged(
         assert not any(order.user_id == intent.user_id for order in await journal_orders(testbed))
 
 
-async def test_a_known_quote_does_not_charge_an_order_that_cannot_be_shipped_now(testbed: FaultTestbed) -> None:
+async def test_a_cached_quote_does_not_charge_an_order_that_cannot_be_shipped_now(testbed: FaultTestbed) -> None:
     await testbed.configure()
     first, second = testbed.new_intent(max_tries=1), testbed.new_intent(max_tries=1)
     assert outcomes_of(await testbed.place_orders(first)) == [ClientOutcome.PLACED]

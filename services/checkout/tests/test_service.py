@@ -121,7 +121,7 @@ async def test_a_second_order_uses_cached_prices(checkout: Checkout, peers: Fake
     assert (peers.catalog.calls["GetProduct"], peers.currency.calls["Convert"]) == (1, 2)
 
 
-async def test_a_second_order_uses_a_quote_that_shipping_allows_to_reuse(
+async def test_a_second_order_reuses_the_quote_of_the_first(
     checkout: Checkout, peers: FakePeers, request_of: Request
 ) -> None:
     peers.shipping.quote_depends_on = "country,pieces"

@@ -1,4 +1,4 @@
-"""Quotes that shipping allows to reuse, and when they are."""
+"""Which quotes of shipping are reused, and when."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

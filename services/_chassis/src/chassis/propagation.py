@@ -65,8 +65,9 @@ def inject(span: Span) -> dict[str, str]:
     return headers
 
 
-_NOTHING_KNOWN: tuple[Context | None, None] = (None, None)
-_unsampled_headers: ContextVar[tuple[Context, Mapping[str, str] | None]] = ContextVar("unsampled_headers")
+_unsampled_headers: ContextVar[tuple[Context | None, Mapping[str, str] | None]] = ContextVar(
+    "unsampled_headers", default=(None, None)
+)
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ class Propagation:
         Such calls have no spans, so all of them have the same headers, which are made once.
         """
         current = otel_context.get_current()
-        known, headers = _unsampled_headers.get(_NOTHING_KNOWN)
-        if known is not current:
+        cached_for, headers = _unsampled_headers.get()
+        if cached_for is not current:
             headers = self.inject(trace.get_current_span(current)) if is_unsampled(current) else None
             _unsampled_headers.set((current, headers))
         return headers

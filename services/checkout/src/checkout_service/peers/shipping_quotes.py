@@ -1,4 +1,4 @@
-"""Quotes of shipping, reused for parcels that cost the same by what shipping itself says."""
+"""Quotes of shipping, reused for parcels that cost the same according to shipping."""
 
 import asyncio
 from collections.abc import Callable, Sequence
