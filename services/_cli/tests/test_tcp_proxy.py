@@ -137,3 +137,12 @@ async def test_duplicate_delivers_requests_twice_and_responses_once(echo: EchoSe
             await echo.wait_for_lines(2)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.readline(), 0.2)
+
+
+async def test_a_connection_that_is_accepted_while_the_proxy_closes_is_reset(echo: EchoServer) -> None:
+    async with proxy_to(echo) as proxy:
+        proxy.set_mode("blackhole")
+        await proxy.close()
+        async with connect_to(proxy) as (reader, _):
+            with pytest.raises(ConnectionResetError):
+                await asyncio.wait_for(reader.read(1), WAIT_SECONDS)

@@ -45,6 +45,7 @@ class TcpProxy:
     connections: int = 0
     _open: dict[asyncio.Task[None], _Connection] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
 
     def set_mode(self, mode: Mode, delay_seconds: float = 0.0) -> None:
         self.mode, self.delay_seconds = mode, delay_seconds
@@ -82,7 +83,7 @@ class TcpProxy:
             raise AssertionError
         connection = self._open[task] = _Connection([writer])
         try:
-            if self.mode != "reset":
+            if self.mode != "reset" and not self._closed:
                 await self._forward(reader, connection)
         except OSError:
             pass  # nothing listens at the target
@@ -91,7 +92,8 @@ class TcpProxy:
             _reset(*connection.writers)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, also those that were accepted and are not forwarded yet."""
+        self._closed = True
         tasks = list(self._open)
         for task in tasks:
             task.cancel()
