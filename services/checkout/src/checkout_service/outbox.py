@@ -48,8 +48,7 @@ MAX_FAILURES = 100
 _SETTLE_SECONDS = 0.25
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# Of ten orders: their transaction takes 2 ms, for which orders in progress may have to wait; that of fifty takes 10.
-_SETTLED_AT_ONCE = 20
+_BATCH = 100
 
 
 class Outbox:
@@ -125,7 +124,7 @@ class Outbox:
     async def settle(self) -> None:
         """Record sent items as finished. If the journal is unavailable, they are settled next time."""
         while self._sent:
-            batch = [self._sent.popleft() for _ in range(min(len(self._sent), _SETTLED_AT_ONCE))]
+            batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self._failpoints.reach(SETTLE[0])
                 done = await self._journal.settle(batch)
