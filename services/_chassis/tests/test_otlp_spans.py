@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -162,6 +162,12 @@ def start(tracer: trace.Tracer, parent: SpanContext | None, links: Any, **argume
 
 
 @given(starts, calls, st.sampled_from(sorted(LIMITS)), st.sampled_from(SAMPLERS))
+@example(
+    {"name": "one", "kind": SpanKind.INTERNAL, "attributes": None, "links": None, "parent": None},
+    [("set_attributes", {"a": StatusCode.OK})],
+    "lengths",
+    SAMPLERS[0],
+)
 @settings(max_examples=300)
 def test_any_calls_are_exported_as_those_on_a_span_of_the_sdk(
     arguments: dict[str, Any], sequence: list[tuple[Any, ...]], limits: str, sampler: dict[str, str]

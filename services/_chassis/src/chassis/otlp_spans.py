@@ -169,10 +169,9 @@ class Span(trace.Span):
             for key, value in attributes.items():
                 self.set_attribute(key, value)
         elif not self._has_ended("set_attributes"):
-            cleaned = BoundedAttributes(attributes=attributes)
             self.attributes = bounded = self._bounded(self.attributes)
-            bounded.update(cleaned)
-            bounded.dropped += cleaned.dropped
+            # As the SDK's span does. One by one they would be cleaned twice: a text made of another type, and then cut.
+            bounded._set_items(attributes)  # noqa: SLF001
 
     @override
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
