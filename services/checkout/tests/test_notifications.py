@@ -4,19 +4,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
+from typing_extensions import override
 
 from chassis import semconv
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from chassis.failpoints import Failpoints
 from chassis.telemetry import Telemetry
+from checkout_service.background import Turns
 from checkout_service.domain import PlacedOrder
+from checkout_service.journal.opening import open_journal
+from checkout_service.metrics import OrderMetrics
+from checkout_service.outbox import Outbox
 from checkout_service.peers import notifications
 from checkout_service.peers.notifications import CartClient, EmailClient
-from checkout_service.ports import NewOrder
+from checkout_service.ports import CartClearer, Mailer, NewOrder
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
@@ -214,3 +221,35 @@ async def removing(peers: FakePeers) -> AsyncIterator[CartClient]:
 
 async def until_called(peers: FakePeers, calls: int) -> None:
     await wait_until(lambda: peers.ordered_cart.calls["RemoveAllOrdered"] == calls)
+
+
+async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
+    database_url: str, placed: Placed
+) -> None:
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    class FailingCart(CartClearer):
+        @override
+        async def remove_ordered(self, placed: PlacedOrder) -> None:
+            begun.set()
+            await released.wait()
+            raise Unavailable("down")
+
+    telemetry = Telemetry()
+    async with open_journal(database_url, worker="one") as journal:
+        outbox = Outbox(
+            journal,
+            mock.create_autospec(Mailer),
+            FailingCart(),
+            Turns(),
+            metrics=OrderMetrics(telemetry),
+            telemetry=telemetry,
+            failpoints=Failpoints(),
+        )
+        removal = outbox.begin_removal(placed("ann@mail.example"))
+        await begun.wait()
+        closing = asyncio.create_task(outbox.close())
+        await asyncio.sleep(0)
+        released.set()
+        await closing
+        assert isinstance(removal.exception(), Unavailable)

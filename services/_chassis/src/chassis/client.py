@@ -101,9 +101,9 @@ class _Channel:
         raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
         return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
 
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+    def get_state(self) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
-        return self._raw.get_state(try_to_connect)
+        return self._raw.get_state()
 
     async def close(self, grace: float | None = None) -> None:
         await self._raw.close(grace)

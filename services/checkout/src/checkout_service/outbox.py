@@ -118,7 +118,7 @@ class Outbox:
         """Settle the items sent last. If that fails, they are sent again, without a second effect."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
-                await asyncio.gather(*self._sending)
+                await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_unexpected_errors(self.settle(), "settling the outbox failed")
 
     async def settle(self) -> None:
