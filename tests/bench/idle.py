@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench.measure import cpu_seconds
-from bench.noise import cpu_seconds_by_process
+from bench.measure import cpu_seconds, with_descendants
 from bench.rounds import Figures, Rows, interleaved, row
 from shop_cli.local.health import is_serving
 from shop_cli.local.run_file import read_run
@@ -29,10 +28,11 @@ async def measure(number_of_rounds: int) -> Rows:
 
 
 async def _round(pid: int) -> Figures:
-    before, before_alone = cpu_seconds_by_process({"": pid})[""], cpu_seconds([pid])
+    pids = with_descendants(pid)
+    before, before_alone = cpu_seconds(pids), cpu_seconds([pid])
     await asyncio.sleep(SECONDS)
     return {
-        "cpu_milliseconds_a_second": (cpu_seconds_by_process({"": pid})[""] - before) / SECONDS * 1000,
+        "cpu_milliseconds_a_second": (cpu_seconds(pids) - before) / SECONDS * 1000,
         "of_shop_up_itself": (cpu_seconds([pid]) - before_alone) / SECONDS * 1000,
     }
 

@@ -1,8 +1,12 @@
 """The arithmetic of the benchmarks."""
 
+import subprocess
+import sys
+
 import pytest
 
 from bench import costs, rounds
+from bench.measure import cpu_seconds, with_descendants
 from bench.noise import Noise, stolen_seconds, tree_seconds
 from bench.rounds import NOISE, Figures, Spread, interleaved, ratio
 
@@ -67,3 +71,20 @@ def test_a_tree_has_the_time_of_all_descendants_and_of_those_that_ended() -> Non
 def test_a_threads_time_is_divided_as_its_samples_are() -> None:
     found = costs.divide(10, {1: 6.0, 2: 3.0}, {1: {"logs": 0.5, "telemetry": 0.5}})
     assert found == {"logs": 3.0, "telemetry": 3.0, "gRPC's own threads": 3.0, "other": 1.0}
+
+
+def test_the_cpu_time_of_processes_is_exact_and_has_that_of_descendants() -> None:
+    # The shell does not become its last command, because one follows.
+    command = [
+        "sh",
+        "-c",
+        f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.25: pass\nprint(1, flush=True)\ninput()'; :",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        pids = with_descendants(shell.pid)
+        assert len(pids) == 2
+        assert cpu_seconds(pids[:1]) < 0.25 <= cpu_seconds(pids) < 0.5
+        shell.stdin.write(b"\n")
