@@ -33,6 +33,7 @@ def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     for name, function in functions.items():
         connection.create_function(name, 0, function)
