@@ -24,6 +24,7 @@ from chassis.status import from_rpc_error
 from checkout_service import outbox, placing
 from checkout_service.domain import Transition
 from checkout_service.journal.opening import open_journal
+from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
@@ -757,6 +758,58 @@ async def test_without_a_key_the_cart_identifies_the_order(
     first = await checkout.place(request_of())
     again = await checkout.place(request_of())
     assert (again.replayed, again.response) == (True, first.response)
+
+
+async def test_without_a_key_a_new_order_is_not_looked_for_in_the_journal(
+    checkout: Checkout, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(_self: SqlJournal, _scope: str) -> None:
+        pytest.fail("a new order pays for a read")
+
+    monkeypatch.setattr(SqlJournal, "find", find)
+    assert not (await checkout.place(request_of())).replayed
+
+
+@pytest.mark.parametrize(("peer", "method"), READS[1:])
+async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quotes(
+    peers: FakePeers, start: Start, request_of: Request, peer: str, method: str
+) -> None:
+    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
+    async with peers.serving() as address, start(address) as one, start(address) as without_caches:
+        first = await one.place(request_of())
+        getattr(peers, peer).faults[method] = Fault(DOWN)
+        again = await without_caches.place(request_of())
+        assert (again.replayed, again.response) == (True, first.response)
+        error = await refusal(without_caches.place(request_of(credit_card=OTHER_CARD)))
+        assert error.reason == "CART_ORDERED"
+
+
+async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
+    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "_POLL_SECONDS", 60.0)
+    gate = peers.payment.hold("Charge")
+    first = asyncio.create_task(checkout.place(request_of()))
+    await until_called(peers.payment, "Charge")
+    again = [asyncio.create_task(checkout.place(request_of())) for _ in range(2)]
+    await until_called(peers.cart, "GetCart", times=3)
+    await asyncio.sleep(0.3)
+    gate.set()
+    assert [(await each).replayed for each in again] == [True, True]
+    assert not (await first).replayed
+
+
+async def test_without_a_key_a_refused_order_of_another_request_is_begun_again(
+    peers: FakePeers, start: Start, request_of: Request
+) -> None:
+    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=2)
+    async with peers.serving() as address, start(address) as one, start(address) as two:
+        await refusal(one.place(request_of()))
+        assert (await refusal(two.place(request_of(credit_card=OTHER_CARD)))).reason == "CARD_EXPIRED"
+        placed = await one.place(request_of(email="bob@mail.example"))
+        assert not placed.replayed
+        assert len(await one.listed()) == 1
+    assert len(peers.payment.captured) == 1
 
 
 async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from chassis import calls
-from chassis.errors import IdempotencyKeyReused
+from chassis.errors import DomainError, IdempotencyKeyReused
 from chassis.failpoints import Failpoints
 from chassis.hmac_keys import HmacKeys
 from checkout_service import saga
@@ -115,12 +115,23 @@ class OrderPlacer:
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await self._read_cart(request.user_id, read_until)
         if scope is None:
+            if not cart.lines:
+                return await self._join(await self._find_emptied_by(pending, cart), pending)
             scope = self._scope_of_cart(request.user_id, cart)
-            existing = await self._find_by_cart(scope, cart, pending)
-            if existing is not None and pending.is_of(existing):
-                return await self._join(existing, pending)
-        new = await self._quote(scope, pending, address, cart, read_until)
-        return await self._begin(new, card, pending, existing)
+            # Any other repeat is noticed by the insert: a new order is not to pay for a read.
+            if order_id_of(scope) in self._executor.running:
+                existing = await self._find_by_cart(scope, pending)
+                if existing is not None and pending.is_of(existing):
+                    return await self._join(existing, pending)
+        try:
+            new = await self._quote(scope, pending, address, cart, read_until)
+        except DomainError:
+            # A repeat whose order was placed before, when there were quotes.
+            existing = None if pending.has_key else await self._find_by_cart(scope, pending)
+            if existing is None or not pending.is_of(existing):
+                raise
+            return await self._join(existing, pending)
+        return await self._begin(new, card, pending)
 
     async def _read_cart(self, user_id: str, until: float) -> Cart:
         try:
@@ -137,21 +148,21 @@ class OrderPlacer:
         # Earlier releases counted the orders of a cart; 0 is the first.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
-    async def _find_by_cart(self, scope: str, cart: Cart, pending: _PendingRequest) -> Entry | None:
+    async def _find_emptied_by(self, pending: _PendingRequest, cart: Cart) -> Entry:
+        """Return the order of this request that has emptied the cart. Raises CartEmpty if there is none."""
+        # Only the cart service can prove that it was this request.
+        etag = cart.ordered_etag
+        existing = await self._journal.find_of_cart(pending.request.user_id, etag) if etag else None
+        if existing is None or not pending.is_of(existing):
+            raise CartEmpty("the cart is empty")
+        return existing
+
+    async def _find_by_cart(self, scope: str, pending: _PendingRequest) -> Entry | None:
         """Return the cart's order. It is another request's only if that one was refused or abandoned."""
-        if not cart.lines:
-            # Only the cart service can prove that it was this request that emptied the cart.
-            existing = await self._find_of_cart(pending, cart.ordered_etag)
-            if existing is None or not pending.is_of(existing):
-                raise CartEmpty("the cart is empty")
-            return existing
         existing = await self._journal.find(scope)
         if existing is not None and not pending.is_of(existing) and existing.state not in RELEASED_CART:
             raise _cart_conflict(existing)
         return existing
-
-    async def _find_of_cart(self, pending: _PendingRequest, cart_etag: str | None) -> Entry | None:
-        return await self._journal.find_of_cart(pending.request.user_id, cart_etag) if cart_etag else None
 
     async def _quote(
         self, scope: str, pending: _PendingRequest, address: Address, cart: Cart, until: float
@@ -168,7 +179,9 @@ class OrderPlacer:
         await self._failpoints.reach(QUOTED)
         return NewOrder(scope, pending.fingerprints[0], order, current_traceparent())
 
-    async def _begin(self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None) -> Placement:
+    async def _begin(
+        self, new: NewOrder, card: Card, pending: _PendingRequest, released: Entry | None = None
+    ) -> Placement:
         """Begin the order; `released`: an earlier request's order of the same scope, which this one replaces."""
         run: Run | None
         result: SagaResult | None = None
@@ -185,17 +198,21 @@ class OrderPlacer:
             if result in {None, SagaResult.UNFINISHED}:
                 raise OrderInProgress(new.order.order_id)
         refused = result is SagaResult.SETTLED
-        return await self._join(await self._find_preceding(new, pending), pending, replayed=not refused)
+        existing = await self._find_preceding(new, pending)
+        if not refused and not pending.is_of(existing):
+            return await self._begin(new, card, pending, existing)
+        return await self._join(existing, pending, replayed=not refused)
 
     async def _find_preceding(self, new: NewOrder, pending: _PendingRequest) -> Entry:
-        """Return the order of the same request that was recorded instead of this one.
+        """Return the order of the same scope that was recorded instead of this one.
 
-        Raises the conflict with another request's order, and OrderInProgress if the journal has lost the order.
+        It is another request's only if that one was refused or abandoned. Raises the conflict with another request's
+        order, and OrderInProgress if the journal has lost the order.
         """
         existing = await self._journal.find(new.scope)
         if existing is not None and pending.has_key:
             return _require_same_request(existing, pending)
-        if existing is not None and pending.is_of(existing):
+        if existing is not None and (pending.is_of(existing) or existing.state in RELEASED_CART):
             return existing
         holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
         if holder is None:
