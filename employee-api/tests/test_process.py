@@ -73,7 +73,7 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
         input="secret\n",
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=25,  # less than the services of the shop wait for their database
         check=False,
     )
 

@@ -48,7 +48,9 @@ def _run(arguments: argparse.Namespace) -> None:
     elif arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
     else:
-        http_server.run("employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS)
+        http_server.run(
+            "employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS
+        )
 
 
 def _migrate(url: str) -> None:

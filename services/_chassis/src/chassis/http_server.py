@@ -16,6 +16,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from chassis.asgi_server import AsgiServer
+from chassis.database import CONNECT_TIMEOUT_SECONDS
 from chassis.errors import DomainError
 from chassis.http_protocol import ConnectionLimits
 from chassis.http_serving import ObservedApplication, Probes
@@ -88,7 +89,12 @@ Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIA
 
 
 def run(
-    name: str, settings_type: type[HttpSettingsT], build: Build[HttpSettingsT], *, migrations: Path | None = None
+    name: str,
+    settings_type: type[HttpSettingsT],
+    build: Build[HttpSettingsT],
+    *,
+    migrations: Path | None = None,
+    connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
@@ -100,13 +106,14 @@ def run(
         build: a context manager that opens stores, channels and tasks and yields the application; it exits after the
             drain. The application gets no lifespan events.
         migrations: folder of the service's migrations, if it has a database.
+        connect_seconds: how long to wait at the start for PostgreSQL to accept a connection.
     """
 
     async def serve(settings: HttpSettingsT, telemetry: Telemetry) -> None:
         service = HttpService(settings, telemetry)
         await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
 
-    run_process(name, settings_type, serve, migrations=migrations)
+    run_process(name, settings_type, serve, migrations=migrations, connect_seconds=connect_seconds)
 
 
 @asynccontextmanager

@@ -32,6 +32,7 @@ def run_process(
     serve: Callable[[SettingsT, Telemetry], Coroutine[Any, Any, None]],
     *,
     migrations: Path | None = None,
+    connect_seconds: float = database.CONNECT_TIMEOUT_SECONDS,
 ) -> None:
     """Run `serve` in a configured process; exit with one line per OSError that it raises.
 
@@ -42,17 +43,18 @@ def run_process(
         settings_type: its settings, read from the environment.
         serve: returns when the process is to end; see `serve_until_stopped`.
         migrations: folder of the service's migrations, if it has a database.
+        connect_seconds: how long to wait for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:
-            database.migrate(load_database_url(settings_type), migrations)
+            database.migrate(load_database_url(settings_type), migrations, connect_seconds=connect_seconds)
         except database.DatabaseUnusable as error:
             sys.exit(str(error))
         return
     _schedule_as_batch_work()
     settings = load(settings_type)
     if migrations is not None:
-        _migrate(load_database_url(settings_type), migrations)
+        _migrate(load_database_url(settings_type), migrations, connect_seconds)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger)
     if migrations is not None:
@@ -68,13 +70,13 @@ def run_process(
         sys.exit("; ".join(problems))
 
 
-def _migrate(url: str, migrations: Path) -> None:
+def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
     """Run pending migrations in another process, by `migrate`; exit with its error if it fails.
 
     SQLAlchemy and Alembic would take 22 MiB of this one until it ends.
     """
     try:
-        pending = database.needs_migration(url, migrations)
+        pending = database.needs_migration(url, migrations, connect_seconds=connect_seconds)
     except database.DatabaseUnusable as error:
         sys.exit(str(error))
     if pending and subprocess.run([sys.executable, *sys.orig_argv[1:], "migrate"], check=False).returncode:  # noqa: S603
