@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bench.measure import cpu_seconds, with_descendants
+from bench.measure import cpu_seconds
+from bench.noise import with_descendants
 from bench.rounds import Figures, Rows, interleaved, row
 from shop_cli.local.health import is_serving
 from shop_cli.local.run_file import read_run

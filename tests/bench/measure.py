@@ -32,15 +32,6 @@ def _cpu_clock(pid: int) -> int:
     return (~pid << 3) | _SCHEDULER_CLOCK
 
 
-def with_descendants(pid: int) -> list[int]:
-    """Return a process and all that it has started, directly or not, and that still run."""
-    found = [pid]
-    for parent in found:
-        for path in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
-    return found
-
-
 def resident_megabytes(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
 

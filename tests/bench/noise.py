@@ -3,7 +3,7 @@
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,11 @@ class Noise:
     def percent(self) -> float:
         """Return the average use so far in percent of one core."""
         return max(0.0, (_others_seconds() - self._seconds) / (time.monotonic() - self._at) * 100)
+
+
+def with_descendants(pid: int) -> list[int]:
+    """Return a process and all that it has started, directly or not, and that still run."""
+    return tree(_all_stats(), pid)
 
 
 def cpu_seconds_by_process(pids: Mapping[str, int]) -> dict[str, float]:
@@ -52,18 +57,28 @@ def stolen_seconds(stat: str) -> float:
     return int(stat.split()[8]) / _CLOCK_TICKS
 
 
-def tree_seconds(stats: Iterable[str], root: int) -> float:
+def tree_seconds(stats: Collection[str], root: int) -> float:
     """Return the CPU time of a process and its descendants, from the contents of all files /proc/PID/stat."""
+    # A process's own, and that of children that have ended.
+    ticks = {_pid(stat): sum(map(int, _fields(stat)[11:15])) for stat in stats}
+    return sum(ticks.get(pid, 0) for pid in tree(stats, root)) / _CLOCK_TICKS
+
+
+def tree(stats: Collection[str], root: int) -> list[int]:
+    """Return a process and its descendants, from the contents of all files /proc/PID/stat."""
     children: dict[int, list[int]] = defaultdict(list)
-    ticks: dict[int, int] = {}
     for stat in stats:
-        pid = int(stat.split(" ", 1)[0])
-        fields = stat.rpartition(")")[2].split()
-        children[int(fields[1])].append(pid)
-        ticks[pid] = sum(map(int, fields[11:15]))  # its own, and that of children that have ended
-    found, rest = 0, [root]
-    while rest:
-        pid = rest.pop()
-        found += ticks.get(pid, 0)
-        rest += children[pid]
-    return found / _CLOCK_TICKS
+        children[int(_fields(stat)[1])].append(_pid(stat))
+    found = [root]
+    for parent in found:
+        found += children[parent]
+    return found
+
+
+def _pid(stat: str) -> int:
+    return int(stat.split(" ", 1)[0])
+
+
+def _fields(stat: str) -> list[str]:
+    """Return what follows the process's name, which may contain anything."""
+    return stat.rpartition(")")[2].split()

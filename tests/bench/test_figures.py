@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from bench import costs, rounds
-from bench.measure import cpu_seconds, with_descendants
-from bench.noise import Noise, stolen_seconds, tree_seconds
+from bench.measure import cpu_seconds
+from bench.noise import Noise, stolen_seconds, tree_seconds, with_descendants
 from bench.rounds import NOISE, Figures, Spread, interleaved, ratio
 
 

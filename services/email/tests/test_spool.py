@@ -4,6 +4,7 @@ import asyncio
 import re
 import sqlite3
 import time
+import tracemalloc
 from contextlib import closing
 
 import psycopg
@@ -241,6 +242,23 @@ async def test_a_restart_on_sqlite_releases_what_the_process_had_claimed(sqlite_
     async with open_spool(sqlite_url) as spool:
         assert await spool.give_up_overdue() == ["sending"]
         assert (await claim(spool)).letter_id == "claimed"
+
+
+async def test_a_restart_on_sqlite_takes_no_memory_for_each_letter_that_waits(sqlite_url: str) -> None:
+    database.migrate(sqlite_url, MIGRATIONS)
+    insert = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO letters "
+        "(letter_id, state, recipient, message, attempt, deferrals, reason, due_at, accepted_at, changed_at) "
+        "SELECT 'letter ' || i, 'QUEUED', 'ann@mail.example', '', 0, 0, '', 1, 1, 1 FROM n"
+    )
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute(insert)
+    tracemalloc.start()
+    try:
+        async with open_spool(sqlite_url):
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_working_spool_passes_its_check(spool: Spool) -> None:

@@ -119,16 +119,13 @@ class OrderPlacer:
                 return await self._join(await self._find_emptied_by(pending, cart), pending)
             scope = self._scope_of_cart(request.user_id, cart)
             # Any other repeat is noticed by the insert: a new order is not to pay for a read.
-            if order_id_of(scope) in self._executor.running:
-                existing = await self._find_by_cart(scope, pending)
-                if existing is not None and pending.is_of(existing):
-                    return await self._join(existing, pending)
+            if order_id_of(scope) in self._executor.running and (existing := await self._find_own(scope, pending)):
+                return await self._join(existing, pending)
         try:
             new = await self._quote(scope, pending, address, cart, read_until)
         except DomainError:
-            # A repeat whose order was placed before, when there were quotes.
-            existing = None if pending.has_key else await self._find_by_cart(scope, pending)
-            if existing is None or not pending.is_of(existing):
+            # It may be a repeat of an order that was placed when there were quotes.
+            if pending.has_key or not (existing := await self._find_own(scope, pending)):
                 raise
             return await self._join(existing, pending)
         return await self._begin(new, card, pending)
@@ -157,12 +154,14 @@ class OrderPlacer:
             raise CartEmpty("the cart is empty")
         return existing
 
-    async def _find_by_cart(self, scope: str, pending: _PendingRequest) -> Entry | None:
-        """Return the cart's order. It is another request's only if that one was refused or abandoned."""
+    async def _find_own(self, scope: str, pending: _PendingRequest) -> Entry | None:
+        """Return the cart's order if this request began it. Raises the conflict with one that holds the cart."""
         existing = await self._journal.find(scope)
-        if existing is not None and not pending.is_of(existing) and existing.state not in RELEASED_CART:
+        if existing is None or pending.is_of(existing):
+            return existing
+        if existing.state not in RELEASED_CART:
             raise _cart_conflict(existing)
-        return existing
+        return None
 
     async def _quote(
         self, scope: str, pending: _PendingRequest, address: Address, cart: Cart, until: float
@@ -199,7 +198,7 @@ class OrderPlacer:
                 raise OrderInProgress(new.order.order_id)
         refused = result is SagaResult.SETTLED
         existing = await self._find_preceding(new, pending)
-        if not refused and not pending.is_of(existing):
+        if not refused and not pending.is_of(existing):  # another request's, which was refused or abandoned
             return await self._begin(new, card, pending, existing)
         return await self._join(existing, pending, replayed=not refused)
 
