@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -426,6 +427,24 @@ async def test_several_orders_are_settled_together(journal: Journal, new_order: 
     order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
     sent = [Sent(order_id, kind, "sent") for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
     assert sorted(await journal.settle(sent)) == sorted(order_ids)
+
+
+async def test_sqlite_asks_for_the_time_once_for_each_statement(
+    tmp_path: Path, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[float] = []
+
+    def now() -> float:
+        calls.append(time.time())
+        return calls[-1]
+
+    monkeypatch.setattr(sqlite, "time", SimpleNamespace(time=now))
+    async with open_journal(f"sqlite:///{tmp_path / 'journal.db'}", worker="one") as journal:
+        order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
+        sent = [Sent(order_id, kind, "sent") for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
+        calls.clear()
+        assert sorted(await journal.settle(sent)) == sorted(order_ids)
+        assert len(calls) == len([statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS])
 
 
 async def test_a_new_outbox_is_reserved_for_the_worker_that_filled_it(journal: Journal, new_order: Make) -> None:

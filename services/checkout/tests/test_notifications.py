@@ -23,7 +23,7 @@ from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers import notifications
 from checkout_service.peers.notifications import CartClient, EmailClient
-from checkout_service.ports import CartClearer, Mailer, NewOrder
+from checkout_service.ports import CartClearer, Journal, Mailer, NewOrder
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
@@ -235,17 +235,8 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
             await released.wait()
             raise Unavailable("down")
 
-    telemetry = Telemetry()
     async with open_journal(database_url, worker="one") as journal:
-        outbox = Outbox(
-            journal,
-            mock.create_autospec(Mailer),
-            FailingCart(),
-            Turns(),
-            metrics=OrderMetrics(telemetry),
-            telemetry=telemetry,
-            failpoints=Failpoints(),
-        )
+        outbox = outbox_of(journal, FailingCart())
         removal = outbox.begin_removal(placed("ann@mail.example"))
         await begun.wait()
         closing = asyncio.create_task(outbox.close())
@@ -253,3 +244,27 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
         released.set()
         await closing
         assert isinstance(removal.exception(), Unavailable)
+
+
+async def test_no_commit_settles_more_than_twenty_notifications(database_url: str, placed: Placed) -> None:
+    async with open_journal(database_url, worker="one") as journal:
+        outbox = outbox_of(journal, mock.create_autospec(CartClearer))
+        with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
+            for number in range(25):
+                order = placed(f"{number}@mail.example")
+                await outbox.send_now(order, outbox.begin_removal(order))
+            await outbox.close()
+        assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
+
+
+def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
+    telemetry = Telemetry()
+    return Outbox(
+        journal,
+        mock.create_autospec(Mailer),
+        cart_clearer,
+        Turns(),
+        metrics=OrderMetrics(telemetry),
+        telemetry=telemetry,
+        failpoints=Failpoints(),
+    )

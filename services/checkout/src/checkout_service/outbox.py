@@ -48,7 +48,8 @@ MAX_FAILURES = 100
 _SETTLE_SECONDS = 0.25
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-_BATCH = 100
+_BATCH = 20
+"""How many items are settled in one commit: no order waits longer than the commit of these."""
 
 
 class Outbox:

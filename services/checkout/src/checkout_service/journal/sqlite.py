@@ -20,7 +20,8 @@ from checkout_service.ports import JournalUnavailable
 
 # SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
 DIALECT = Dialect(
-    now="unix_time()",
+    # As a subquery it is called once for each statement, not for each row. On the thread each call waits for the loop.
+    now="(SELECT unix_time())",
     for_update="",
     skip_locked="",
     items="json_each(:items)",
