@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -51,12 +51,12 @@ class Postgres:
 
     def __init__(self, url: PostgresUrl, telemetry: Telemetry) -> None:
         self._url = url
-        self._store = _store_telemetry(url, telemetry)
+        self.store = _store_telemetry(url, telemetry)
         self._idle: list[Connection] = []  # used last is used first
         self._free = asyncio.Semaphore(_CONNECTIONS)
         self._used = self._pending = 0
         self._closing: set[asyncio.Task[None]] = set()
-        self._waits = PoolTelemetry(telemetry, self._store.name, self._use)
+        self._waits = PoolTelemetry(telemetry, self.store.name, self._use)
 
     async def fetch(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Record]:
         """Run a statement as a transaction of its own and return its rows. Raise TimeoutError as `run` does."""
@@ -66,17 +66,17 @@ class Postgres:
 
         return await self.run(work, text, within_seconds=within_seconds)
 
-    async def fetch_each(self, text: str, parameters: Sequence[Parameters]) -> list[Record]:
+    async def fetch_each(self, text: str, parameters: Sequence[Parameters], *, measured: bool = True) -> list[Record]:
         """Run a statement with each of the parameters, in one transaction; return all rows, as `fetch` does."""
-        if len(parameters) == 1:
-            return await self.fetch(text, parameters[0])
         sql, names = positional(text)
         values = [[each[name] for name in names] for each in parameters]
 
         async def work(connection: Connection) -> list[Record]:
+            if len(values) == 1:
+                return await connection.fetch(sql, *values[0])
             return await connection.fetchmany(sql, values)
 
-        return await self.run(work, text)
+        return await self.run(work, text, measured=measured)
 
     async def transaction(self, *batch: tuple[str, Parameters], texts: Sequence[str] = ()) -> list[list[Record]]:
         """Run statements in one transaction; return the rows of each, as `fetch` does.
@@ -98,7 +98,12 @@ class Postgres:
         return await self.run(work, *described)
 
     async def run(
-        self, work: Callable[[Connection], Awaitable[T]], text: str, *more: str, within_seconds: float | None = None
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        text: str,
+        *more: str,
+        within_seconds: float | None = None,
+        measured: bool = True,
     ) -> T:
         """Run the work on a connection. Raise TimeoutError when it does not finish in time.
 
@@ -107,8 +112,9 @@ class Postgres:
             text: the work's statement, for the span of each attempt.
             more: further statements of the same transaction.
             within_seconds: time limit over all attempts; ANSWER_WITHIN_SECONDS by default.
+            measured: False if its callers record it, each for itself.
         """
-        operation = sql_operation(text, *more)
+        operation = sql_operation(text, *more) if measured else None
         async with asyncio.timeout(within_seconds or ANSWER_WITHIN_SECONDS) as limit:
             while True:
                 try:
@@ -125,12 +131,12 @@ class Postgres:
         await asyncio.gather(*self._closing)
 
     async def _attempt(
-        self, work: Callable[[Connection], Awaitable[T]], operation: Operation, limit: asyncio.Timeout
+        self, work: Callable[[Connection], Awaitable[T]], operation: Operation | None, limit: asyncio.Timeout
     ) -> T:
         connection = await self._acquire()
         reusable = False
         try:
-            with self._store.measure(operation, limit):
+            with self.store.measure(operation, limit) if operation else nullcontext():
                 result = await work(connection)
             reusable = True
             return result

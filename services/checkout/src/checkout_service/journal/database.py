@@ -65,7 +65,10 @@ class Database(Protocol):
         """
 
     async def write_order(self, *batch: Statement) -> Sequence[Sequence[Row]]:
-        """Do what `write` does, for statements that write a single order: they may run on the event loop."""
+        """Do what `write` does, for a statement that writes one order and returns its row, and those that depend on it.
+
+        They may run on the event loop, or in one transaction with those of other orders.
+        """
         return await self.write(*batch)
 
     async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:

@@ -1,8 +1,8 @@
 """The journal's database in PostgreSQL: shared by several replicas."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from asyncpg import UniqueViolationError
 from typing_extensions import override
 
 from chassis.postgres import Postgres, open_postgres
+from chassis.statement_groups import StatementGroups
 from chassis.telemetry import Telemetry
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
@@ -58,6 +59,7 @@ class PostgresDatabase(Database):
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
+        self._groups = StatementGroups(server, "order_id")
         self._render = cache(join)
         self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
@@ -69,13 +71,17 @@ class PostgresDatabase(Database):
                 joined[-1].append(statement)
             else:
                 joined.append([statement])
-        try:
-            rows = iter(await self._server.transaction(*map(self._join, joined), texts=[text for text, _ in batch]))
-            return [[] if is_dependent(text) else next(rows) for text, _ in batch]
-        except UniqueViolationError as error:
-            raise UniqueViolation from error
-        except TimeoutError as error:
-            raise JournalUnavailable("the journal does not answer") from error
+        texts = [text for text, _ in batch]
+        with _raising_errors_of_the_journal():
+            rows = iter(await self._server.transaction(*map(self._join, joined), texts=texts))
+            return [[] if is_dependent(text) else next(rows) for text in texts]
+
+    @override
+    async def write_order(self, *batch: Statement) -> Sequence[Sequence[Row]]:
+        texts = [text for text, _ in batch]
+        with _raising_errors_of_the_journal():
+            row = await self._groups.fetch(*self._join(batch), texts)
+        return [[row] if row else [], *([] for _ in texts[1:])]
 
     def _join(self, statements: Sequence[Statement]) -> Statement:
         values: dict[str, Any] = {}
@@ -85,12 +91,20 @@ class PostgresDatabase(Database):
 
     @override
     async def read(self, text: str, parameters: Parameters) -> Sequence[Row]:
-        try:
+        with _raising_errors_of_the_journal():
             return await self._server.fetch(self._render(text), parameters)
-        except TimeoutError as error:
-            raise JournalUnavailable("the journal does not answer") from error
 
     @override
     async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
         async with self._reports:
             return await self.read(text, parameters)
+
+
+@contextmanager
+def _raising_errors_of_the_journal() -> Iterator[None]:
+    try:
+        yield
+    except UniqueViolationError as error:
+        raise UniqueViolation from error
+    except TimeoutError as error:
+        raise JournalUnavailable("the journal does not answer") from error
