@@ -11,6 +11,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import override
 
+import checkout_service.outbox
 from chassis import semconv
 from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
@@ -244,6 +245,29 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
         released.set()
         await closing
         assert isinstance(removal.exception(), Unavailable)
+
+
+async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
+    database_url: str, placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
+    async with open_journal(database_url, worker="one") as journal:
+        outbox = outbox_of(journal, mock.create_autospec(CartClearer))
+        with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
+            running = asyncio.create_task(outbox.run())
+            for number in range(15):
+                order = placed(f"{number}@mail.example")
+                await outbox.send_now(order, outbox.begin_removal(order))
+            await wait_until(lambda: settle.called)
+            await asyncio.sleep(0.1)
+            assert [len(call.args[0]) for call in settle.call_args_list] == [20]
+            monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
+            await outbox.send_now(order, outbox.begin_removal(order))
+            running.cancel()
+            running = asyncio.create_task(outbox.run())
+            await wait_until(lambda: len(settle.call_args_list) == 2)
+            assert len(settle.call_args.args[0]) == 12
+            running.cancel()
 
 
 async def test_no_commit_settles_more_than_twenty_notifications(database_url: str, placed: Placed) -> None:

@@ -46,6 +46,8 @@ MAX_FAILURES = 100
 """An item that fails this often is a dead letter: after about eight hours."""
 
 _SETTLE_SECONDS = 0.25
+"""How long a sent item waits to be settled, unless there is a batch before."""
+
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
 _BATCH = 20
@@ -79,6 +81,7 @@ class Outbox:
         self._failpoints = failpoints
         self._sent: deque[Sent] = deque()
         self._unsettled = asyncio.Event()
+        self._batch_complete = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
         self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
         self._workers = [
@@ -122,9 +125,9 @@ class Outbox:
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_unexpected_errors(self.settle(), "settling the outbox failed")
 
-    async def settle(self) -> None:
-        """Record sent items as finished. If the journal is unavailable, they are settled next time."""
-        while self._sent:
+    async def settle(self, at_least: int = 1) -> None:
+        """Record sent items as finished while there are so many. If the journal is unavailable, they remain."""
+        while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self._failpoints.reach(SETTLE[0])
@@ -136,19 +139,26 @@ class Outbox:
                 return
             for order_id in done:
                 self._metrics.record_change(order_id, State.DONE)
-        self._unsettled.clear()
+        if not self._sent:
+            self._unsettled.clear()
 
     async def _settle_periodically(self) -> None:
         while True:
             await self._unsettled.wait()
-            await asyncio.sleep(_SETTLE_SECONDS)
-            await log_unexpected_errors(self._settle_with_timeout(), "settling the outbox failed")
+            at_least = _BATCH
+            try:
+                async with asyncio.timeout(_SETTLE_SECONDS):
+                    await self._batch_complete.wait()
+            except TimeoutError:
+                at_least = 1
+            self._batch_complete.clear()
+            await log_unexpected_errors(self._settle_with_timeout(at_least), "settling the outbox failed")
 
-    async def _settle_with_timeout(self) -> None:
+    async def _settle_with_timeout(self, at_least: int) -> None:
         # A settlement that hangs must not block the ones after it; its items are sent again.
         try:
             async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
-                await self.settle()
+                await self.settle(at_least)
         except TimeoutError:
             log.warning("settling the outbox takes too long")
 
@@ -238,6 +248,8 @@ class Outbox:
         await self._failpoints.reach(failpoint)
         self._sent.append(Sent(placed.order.order_id, kind, step))
         self._unsettled.set()
+        if len(self._sent) == _BATCH:  # while the journal is unavailable, further items do not hasten the next try
+            self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)
