@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from chassis.collector import Batch, Collector, Waiting
+from chassis.batcher import Batch, Batcher, Waiting
 from chassis.postgres import ANSWER_WITHIN_SECONDS, Parameters, Postgres
 from chassis.postgres_connection import Record
 from chassis.store_operations import record_wait, sql_operation
@@ -46,7 +46,7 @@ class StatementGroups:
     def __init__(self, server: Postgres, key: str) -> None:
         self._server = server
         self._key = key
-        self._collector: Collector[_Statement, Record | None] = Collector(
+        self._batcher: Batcher[_Statement, Record | None] = Batcher(
             self._begin, max_items=_MAX_STATEMENTS, delay_seconds=DELAY_SECONDS, eager=True
         )
 
@@ -68,7 +68,7 @@ class StatementGroups:
         async with asyncio.timeout(ANSWER_WITHIN_SECONDS) as limit:
             with store.measure(sql_operation(*(texts or [text])), limit):
                 try:
-                    return await self._collector.add(statement)
+                    return await self._batcher.add(statement)
                 finally:
                     record_wait(store.tracer, "flush.wait", statement.arrived, statement.started)
 

@@ -9,7 +9,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
 from chassis import semconv
-from chassis.collector import Batch, Collector, Waiting
+from chassis.batcher import Batch, Batcher, Waiting
 from chassis.errors import REFUSALS, DomainError, Internal, Unimplemented
 from chassis.telemetry import Telemetry
 
@@ -53,13 +53,13 @@ class Batches(Generic[ItemT]):
         self._alone = alone
         self._tracer = telemetry.tracer
         self._absent_until = 0.0
-        self._collector: Collector[ItemT, None] = Collector(
+        self._batcher: Batcher[ItemT, None] = Batcher(
             self._begin, max_items=MAX_ITEMS, delay_seconds=delay_seconds, eager=eager
         )
 
     async def send(self, item: ItemT) -> None:
         """Return when the item is sent. Raise its error. Cancelling the caller does not stop other items."""
-        await self._collector.add(item)
+        await self._batcher.add(item)
 
     def _begin(self, batch: Batch[ItemT, None]) -> "asyncio.Task[None]":
         # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.

@@ -1,4 +1,4 @@
-"""Collects what arrives at about the same time, so that it is done together."""
+"""Batches what arrives at about the same time, so that it is done together."""
 
 import asyncio
 import contextvars
@@ -22,7 +22,7 @@ class Waiting(Generic[ItemT, ResultT]):
 Batch: TypeAlias = list[Waiting[ItemT, ResultT]]
 
 
-class Collector(Generic[ItemT, ResultT]):
+class Batcher(Generic[ItemT, ResultT]):
     """Hands items over in batches. Cancelling the caller of one does not affect the others.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chassis.collector import Batch, Collector
+from chassis.batcher import Batch, Batcher
 from shop_testkit.waiting import wait_until
 
 
@@ -34,23 +34,23 @@ Add = Callable[[int], Coroutine[Any, Any, int]]
 
 
 def eager(work: Work, *, delay_seconds: float = 60) -> Add:
-    return Collector(work.begin, max_items=3, delay_seconds=delay_seconds, eager=True).add
+    return Batcher(work.begin, max_items=3, delay_seconds=delay_seconds, eager=True).add
 
 
 async def test_items_of_the_same_moment_are_batches_of_limited_size() -> None:
     work = Work()
-    add: Add = Collector(work.begin, max_items=3, delay_seconds=0.01).add
+    add: Add = Batcher(work.begin, max_items=3, delay_seconds=0.01).add
     assert await asyncio.gather(*map(add, range(5))) == [0, 2, 4, 6, 8]
     assert work.batches == [[0, 1, 2], [3, 4]]
 
 
 async def test_an_item_waits_for_others_as_long_as_it_should() -> None:
     started = time.monotonic()
-    await Collector(Work().begin, max_items=3, delay_seconds=0.05).add(1)
+    await Batcher(Work().begin, max_items=3, delay_seconds=0.05).add(1)
     assert 0.04 < time.monotonic() - started < 2
 
 
-async def test_an_eager_collector_begins_at_once_and_then_after_each_batch() -> None:
+async def test_an_eager_batcher_begins_at_once_and_then_after_each_batch() -> None:
     work = Work()
     add = eager(work)
     assert await asyncio.gather(*map(add, range(3))) == [0, 2, 4]
@@ -69,14 +69,14 @@ async def test_a_batch_that_takes_long_delays_the_next_by_no_more_than_the_delay
 
 
 async def test_an_error_reaches_its_own_caller() -> None:
-    adding = map(Collector(Work().begin, max_items=3, delay_seconds=0).add, (1, -1))
+    adding = map(Batcher(Work().begin, max_items=3, delay_seconds=0).add, (1, -1))
     first, second = await asyncio.gather(*adding, return_exceptions=True)
     assert (first, repr(second)) == (2, "ValueError(-1)")
 
 
 async def test_an_item_whose_caller_is_cancelled_before_it_begins_is_left_out() -> None:
     work = Work()
-    add: Add = Collector(work.begin, max_items=3, delay_seconds=0.01).add
+    add: Add = Batcher(work.begin, max_items=3, delay_seconds=0.01).add
     cancelled, kept = asyncio.create_task(add(1)), asyncio.create_task(add(2))
     await asyncio.sleep(0)
     cancelled.cancel()
