@@ -513,6 +513,14 @@ DEVICES = (
         RESTARTS,
     ),
     Device(
+        "a row of a group belongs to one caller, PostgreSQL",
+        f"{_CHASSIS}/statement_groups.py",
+        " and key not in group",
+        "",
+        _tests("_chassis", "test_statement_groups.py::test_of_several_statements_for_one_row_one_gets_the_row"),
+        Prove(impossible="a replica runs an order once, whoever asks for it, so that no statement meets an equal one"),
+    ),
+    Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sqlite.py",
         '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
