@@ -21,6 +21,7 @@ from rich.table import Table
 sys.path[0] = str(Path(__file__).parents[1])
 
 from bench import checkouts, costs, ghz, interpreters  # noqa: E402
+from bench.measure import find_h2load  # noqa: E402
 from bench.rounds import NOISE_LIMIT, Rows  # noqa: E402
 from bench.sections import EXTRA, SECTIONS, SHORT, THIS, Plan  # noqa: E402
 from bench.shops import Variant  # noqa: E402
@@ -34,6 +35,7 @@ def main() -> None:
     """Measure the chosen sections and write bench.json to the repository's root."""
     options = _options()
     ghz.find()  # before anything takes time
+    find_h2load()
     costs.py_spy()
     started = time.monotonic()
     with ExitStack() as stack:

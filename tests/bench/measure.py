@@ -51,11 +51,17 @@ async def running_script(script: Path, port: int, environment: Mapping[str, str]
         await child.wait()
 
 
-async def load(address: str, method: str, request: Message, calls: int) -> float:
-    """Call a method with h2load, 64 calls in flight on 4 connections; return calls per second. All must succeed."""
+def find_h2load() -> str:
+    """Return the path of h2load. End the program if it is missing."""
     program = shutil.which("h2load")
     if program is None:
         sys.exit("make bench needs h2load (Debian and Ubuntu: apt-get install nghttp2-client)")
+    return program
+
+
+async def load(address: str, method: str, request: Message, calls: int) -> float:
+    """Call a method with h2load, 64 calls in flight on 4 connections; return calls per second. All must succeed."""
+    program = find_h2load()
     body = request.SerializeToString()
     with NamedTemporaryFile() as file:
         file.write(struct.pack(">BI", 0, len(body)) + body)

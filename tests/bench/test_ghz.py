@@ -1,4 +1,4 @@
-"""ghz's report."""
+"""ghz's report, and programs that are missing."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bench import ghz
+from bench.measure import find_h2load
 
 
 def report(*latencies: float, status: str = "OK") -> dict[str, Any]:
@@ -35,3 +36,9 @@ def test_a_missing_ghz_ends_the_benchmark_with_how_to_install_it(
         monkeypatch.setenv(name, str(tmp_path))
     with pytest.raises(SystemExit, match="go install"):
         ghz.find()
+
+
+def test_a_missing_h2load_ends_the_benchmark_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit, match="nghttp2-client"):
+        find_h2load()
