@@ -333,13 +333,14 @@ size_checkout() {
     log "sizing: what an order costs each workload, and three replicas of checkout, with a CPU limit, beside one"
     local limits=/spec/template/spec/containers/0/resources/limits/cpu replicas one
     wait_for_old_pods
-    place_orders 1200
+    place_orders 1200 48
     patch_checkout '{"op": "add", "path": "'"$limits"'", "value": "150m"}'
     for replicas in 1 3; do
         k scale "deployment/$release-checkout" --replicas="$replicas" >/dev/null
         wait_until_ready
         wait_for_old_pods
-        place_orders "$((replicas * 400))"
+        # As many in flight for each replica: the more it has, the more of them share commits and calls.
+        place_orders "$((replicas * 400))" "$((replicas * 16))"
         [[ $replicas != 1 ]] || one=$orders_a_second
     done
     patch_checkout '{"op": "remove", "path": "'"$limits"'"}'
@@ -354,9 +355,9 @@ size_checkout() {
 patch_checkout() { k patch "deployment/$release-checkout" --type=json --patch "[$1]" >/dev/null; }
 
 orders_a_second=0
-place_orders() { # ORDERS: of three lines; set orders_a_second, and print what an order costs each workload
+place_orders() { # ORDERS IN_FLIGHT: of three lines; set orders_a_second, and print what an order costs each workload
     local before after
-    run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 48
+    run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 "$2"
     for _ in $(seq 180); do [[ $(k logs e2e-orders 2>/dev/null) != *filled* ]] || break; sleep 1; done
     before=$(used)
     finish_pod e2e-orders 300 | tee "$work/orders.json"
