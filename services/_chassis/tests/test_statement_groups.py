@@ -31,8 +31,10 @@ async def server(postgres_url: str, recorded: Recorded) -> AsyncIterator[Postgre
 
 
 @pytest.fixture
-def groups(server: Postgres) -> StatementGroups:
-    return StatementGroups(server, "id")
+async def groups(server: Postgres) -> AsyncIterator[StatementGroups]:
+    opened = StatementGroups(server, "id")
+    yield opened
+    await opened.close()
 
 
 @contextmanager
@@ -170,3 +172,17 @@ async def test_each_statement_is_a_span_of_its_callers_trace(recorded: Recorded,
     statements = [span for span in spans.values() if span.name == "INSERT notes; UPDATE notes"]
     assert {spans[span.parent.span_id].name for span in statements if span.parent} == {"call a", "call b", "call c"}
     assert len(statements) == 3
+
+
+async def test_a_group_whose_callers_are_gone_is_ended_on_the_server(
+    groups: StatementGroups, server: Postgres, postgres_url: str
+) -> None:
+    await insert_all(groups, "a", "b")
+    with locked(postgres_url, "a"):
+        updates = [asyncio.create_task(groups.fetch(UPDATE, {"id": key, "text": "new"})) for key in "ab"]
+        await wait_until(lambda: server._use().used == 2 or updates[1].done())
+        for update in updates:
+            update.cancel()
+        await asyncio.gather(*updates, return_exceptions=True)
+        await groups.close()
+        assert server._use().used == 0

@@ -72,6 +72,10 @@ class StatementGroups:
                 finally:
                     record_wait(store.tracer, "flush.wait", statement.arrived, statement.started)
 
+    async def close(self) -> None:
+        """End the groups whose callers are gone, before their server is closed."""
+        await self._batcher.close()
+
     def _begin(self, batch: Batch[_Statement, Record | None]) -> "asyncio.Task[None]":
         # Each caller has a span of its own.
         return asyncio.get_running_loop().create_task(self._run(batch), context=Context())

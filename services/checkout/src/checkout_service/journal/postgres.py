@@ -51,7 +51,11 @@ def join(text: str, *dependents: str) -> str:
 async def open_postgres_database(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["PostgresDatabase"]:
     """Open a database whose tables exist; close it on leaving the context."""
     async with open_postgres(url, telemetry) as server:
-        yield PostgresDatabase(server)
+        opened = PostgresDatabase(server)
+        try:
+            yield opened
+        finally:
+            await opened.close()
 
 
 class PostgresDatabase(Database):
@@ -82,6 +86,10 @@ class PostgresDatabase(Database):
         with _raising_errors_of_the_journal():
             row = await self._groups.fetch(*self._join(batch), texts)
         return [[row] if row else [], *([] for _ in texts[1:])]
+
+    async def close(self) -> None:
+        """End what nobody awaits any more."""
+        await self._groups.close()
 
     def _join(self, statements: Sequence[Statement]) -> Statement:
         values: dict[str, Any] = {}
