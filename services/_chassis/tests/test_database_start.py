@@ -1,5 +1,6 @@
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -19,7 +20,7 @@ def upgrade() -> None:
 
 
 def forward(source: socket.socket, target: socket.socket) -> None:
-    with source, target:
+    with source, target, suppress(ConnectionError):  # an end that closes may leave the last message of the other unread
         while data := source.recv(65_536):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
