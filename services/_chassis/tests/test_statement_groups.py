@@ -148,6 +148,22 @@ async def test_a_caller_is_told_in_time_that_the_server_does_not_answer(
         assert time.monotonic() - started < 0.6
 
 
+async def test_a_statement_whose_caller_has_given_up_before_it_runs_is_left_out(
+    groups: StatementGroups, server: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert_all(groups, "a", "b")
+    monkeypatch.setattr(statement_groups, "ANSWER_WITHIN_SECONDS", 0.3)
+    with locked(postgres_url, "a"):
+        # The first is a group of its own; the third runs after the second, which waits for the lock.
+        calls = [(UPDATE, "b"), (UPDATE, "a"), (INSERT, "c")]
+        fetching = (groups.fetch(text, {"id": key, "text": "new"}) for text, key in calls)
+        outcomes = await asyncio.gather(*fetching, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [Record, TimeoutError, TimeoutError]
+    await wait_until(lambda: server._use().used == 0)
+    await asyncio.sleep(0.1)
+    assert set(await keys_by_place(server)) == {"a", "b"}
+
+
 async def test_a_cancelled_caller_does_not_stop_the_others(groups: StatementGroups, postgres_url: str) -> None:
     await insert_all(groups, "a", "b", "c")
     with locked(postgres_url, "b"):

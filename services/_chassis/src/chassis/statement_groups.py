@@ -82,7 +82,8 @@ class StatementGroups:
 
     async def _run(self, batch: Batch[_Statement, Record | None]) -> None:
         for group in self._groups(batch):
-            await self._run_group(group)
+            if waiting := [each for each in group if not each.result.done()]:  # their callers are still there
+                await self._run_group(waiting)
 
     def _groups(self, batch: Batch[_Statement, Record | None]) -> list[list[_Waiting]]:
         """Separate what cannot run together: other statements, and those of the same row, whose results would be mixed.
@@ -114,7 +115,8 @@ class StatementGroups:
         except asyncpg.PostgresError as error:
             if len(group) == 1:
                 _fail(group, error)
-            for waiting in group if len(group) > 1 else ():
+                return
+            for waiting in group:
                 await self._run_group([waiting])
         except Exception as error:  # noqa: BLE001 - it reaches every caller
             _fail(group, error)
