@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import grpc
 from google.protobuf.message import Message
+from grpc.aio import Metadata
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from chassis import calls, semconv
@@ -198,7 +199,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = (*self._metadata, *headers.items())
+            metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             return await self._raw
         except grpc.aio.AioRpcError as error:
