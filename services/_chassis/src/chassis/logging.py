@@ -35,8 +35,15 @@ _SEVERITIES = {
 }
 
 
-def configure(service_name: str, *, level: str = "info", logger: Logger | None = None) -> None:
-    """Configure logging for the process. With `logger`, also export every event over OTLP."""
+def configure(service_name: str, *, level: str = "info", logger: Logger | None = None, final: bool = False) -> None:
+    """Configure logging for the process.
+
+    Args:
+        service_name: a field of every event.
+        level: the lowest that is logged.
+        logger: also exports every event over OTLP.
+        final: loggers keep this configuration, which saves them to look it up for every event.
+    """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
@@ -52,7 +59,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=final,
     )
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 

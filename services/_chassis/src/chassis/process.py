@@ -56,7 +56,7 @@ def run_process(
     if migrations is not None:
         _migrate(load_database_url(settings_type), migrations, connect_seconds)
     telemetry = otlp.configure(name)
-    logging.configure(name, level=settings.log_level, logger=telemetry.logger)
+    logging.configure(name, level=settings.log_level, logger=telemetry.logger, final=True)
     if migrations is not None:
         observe_volume(telemetry, load_database_url(settings_type))
     problems: list[str] = []
