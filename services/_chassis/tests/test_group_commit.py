@@ -150,23 +150,3 @@ async def test_a_failure_on_the_event_loop_reaches_the_caller() -> None:
         await commits.run(-1, brief=True)
     assert await commits.run(3) == 6
     await commits.close()
-
-
-async def test_a_call_that_begins_with_the_work_is_sent_before_a_flush_on_the_event_loop() -> None:
-    disk = Disk()
-    commits = GroupCommit(disk.flush, at_once=disk.flush_at_once)
-    flushes_when_sent: list[int] = []
-
-    async def begin(tasks: int) -> None:
-        """Send after as many tasks, each of which starts the next one, as a client of the chassis and gRPC start."""
-        if tasks:
-            await asyncio.create_task(begin(tasks - 1))
-        else:
-            flushes_when_sent.append(len(disk.batches))
-
-    sending = asyncio.create_task(begin(2))
-    await commits.run(1, brief=True)
-    assert disk.threads == ["MainThread"]
-    assert flushes_when_sent == [0]
-    await sending
-    await commits.close()

@@ -1,8 +1,10 @@
 """PlaceOrder as its callers see it, over real channels, with peers that fail on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -28,6 +30,7 @@ from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.waiting import wait_until
@@ -167,6 +170,48 @@ async def test_the_cart_is_emptied_while_the_shipment_is_recorded(
         await checkout.place(request_of())
         assert peers.cart.lines.get("ann", {}) == {}
         await until_states(checkout, "DONE")
+
+
+class CartOnThreads(ordered_cart_pb2_grpc.OrderedCartServicer):
+    """A cart service that responds while the event loop of the tests is busy."""
+
+    def __init__(self) -> None:
+        self.called = threading.Event()
+
+    def RemoveAllOrdered(  # type: ignore[override]  # not a coroutine, because no event loop runs it
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: grpc.ServicerContext
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        self.called.set()
+        return ordered_cart_pb2.RemoveAllOrderedResponse()
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        server = grpc.server(ThreadPoolExecutor(1))
+        ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server(self, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(None).wait()
+
+
+async def test_the_cart_is_called_before_the_record_of_the_shipment_takes_the_event_loop(
+    start: Start, peers: FakePeers, request_of: Request
+) -> None:
+    cart = CartOnThreads()
+
+    async def update_on_the_event_loop(update: Update, claim: Claim, transition: Transition) -> bool:
+        assert cart.called.wait(timeout=10)
+        return await update(claim, transition)
+
+    open_busy_journal = opening_with_update(update_on_the_event_loop)
+    with cart.serving() as cart_address:
+        async with (
+            peers.serving() as address,
+            start(address, open_journal=open_busy_journal, cart_internal_addr=cart_address) as checkout,
+        ):
+            await checkout.place(request_of())
 
 
 async def test_no_cart_is_emptied_before_its_order_is_shipped(

@@ -19,10 +19,6 @@ from chassis.telemetry import Telemetry
 QUICK_SECONDS = 0.001
 """Work is done on the event loop while the flush before took no longer."""
 
-# Of the event loop, until it flushes. A gRPC call that begins together with the work is sent two turns later, and is so
-# served by its peer during the flush: that makes an order alone a tenth shorter.
-_TURNS = 3
-
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 
@@ -87,7 +83,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._pending.append(pending)
         if self._idle.is_set():
             self._idle.clear()
-            loop.call_soon(self._commit_after_turns, _TURNS)
+            loop.call_soon(self._commit_pending)
         try:
             return await pending.result
         finally:
@@ -98,12 +94,6 @@ class GroupCommit(Generic[WorkT, ResultT]):
         await self._idle.wait()
         self._batches.put(None)
         self._thread.join()
-
-    def _commit_after_turns(self, turns: int) -> None:
-        if turns > 1:
-            asyncio.get_running_loop().call_soon(self._commit_after_turns, turns - 1)
-        else:
-            self._commit_pending()
 
     def _commit_pending(self) -> None:
         batch, self._pending = self._pending, []
