@@ -133,6 +133,7 @@ async def run(running: Running, shape: Shape) -> Figures:
         "orders_a_second": result.calls_a_second,
         P50: result.p50_milliseconds,
         P99: result.p99_milliseconds,
+        "p99_to_p50": result.p99_milliseconds / result.p50_milliseconds,
         CPU: (running.cpu_seconds() - before) / shape.orders * 1000,
         "client_cpu_milliseconds": result.client_cpu_seconds / shape.orders * 1000,
     }
