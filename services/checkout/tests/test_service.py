@@ -30,7 +30,7 @@ from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
-from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+from shop_internal import ordered_cart_pb2
 from shop_testkit.checkout_without_journal import open_no_journal
 from shop_testkit.fake_peers import FakePeers, Fault
 from shop_testkit.waiting import wait_until
@@ -172,22 +172,23 @@ async def test_the_cart_is_emptied_while_the_shipment_is_recorded(
         await until_states(checkout, "DONE")
 
 
-class CartOnThreads(ordered_cart_pb2_grpc.OrderedCartServicer):
+class CartOnThreads:
     """A cart service that responds while the event loop of the tests is busy."""
 
     def __init__(self) -> None:
         self.called = threading.Event()
 
-    def RemoveAllOrdered(  # type: ignore[override]  # not a coroutine, because no event loop runs it
-        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: grpc.ServicerContext
-    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+    def _remove_all(self, _request: bytes, _context: grpc.ServicerContext) -> bytes:
         self.called.set()
-        return ordered_cart_pb2.RemoveAllOrderedResponse()
+        return ordered_cart_pb2.RemoveAllOrderedResponse().SerializeToString()
 
     @contextmanager
     def serving(self) -> Iterator[str]:
         server = grpc.server(ThreadPoolExecutor(1))
-        ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server(self, server)
+        method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(self._remove_all)
+        methods = {"RemoveAllOrdered": method}
+        handler = grpc.method_handlers_generic_handler("shop.internal.OrderedCart", methods)
+        server.add_generic_rpc_handlers((handler,))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         try:
