@@ -66,6 +66,18 @@ async def test_all_signals_arrive_with_the_headers(collector: Collector) -> None
     assert (collector.headers["authorization"], collector.headers["x-tenant"]) == (SECRET, "7")
 
 
+async def test_fields_of_log_records_are_cut_to_the_limit(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "3")
+    telemetry = start()
+    structlog.get_logger().info("an event", city="Berlin")
+    await wait_until(lambda: collector.records)
+    telemetry.shutdown()
+    fields = {field.key: field.value.string_value for field in collector.records[0].attributes}
+    assert fields["city"] == "Ber"
+
+
 REFUSALS: dict[str, list[tuple[grpc.StatusCode | int, str]]] = {
     "grpc": [
         (getattr(grpc.StatusCode, name), name) for name in ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "PERMISSION_DENIED")

@@ -4,18 +4,16 @@ OpenTelemetry's own wake an idle process at every interval, stop only when a col
 not count what they drop.
 """
 
-import copy
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
+from opentelemetry._logs import Logger, LogRecord
 from opentelemetry.context import Context
-from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord, ReadWriteLogRecord
-from opentelemetry.sdk.resources import Resource
 from typing_extensions import override
 
 from chassis import semconv
@@ -139,24 +137,19 @@ class BatchQueue(Generic[ItemT]):
         self._losses.report()
 
 
-class LogBatches(LogRecordProcessor):
-    """Queues log records."""
+class QueueLogger(Logger):
+    """Queues log records as they are. The SDK's logger would convert each where it is logged: see `otlp_sdk`."""
 
-    def __init__(self, queue: BatchQueue[ReadableLogRecord]) -> None:
+    def __init__(self, name: str, queue: BatchQueue[LogRecord]) -> None:
+        super().__init__(name)
         self._queue = queue
 
     @override
-    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        record = copy.copy(log_record.log_record)
+    def emit(self, record: LogRecord | None = None, **fields: Any) -> None:
+        record = record or LogRecord(**fields)
         record.context = Context()  # a queued record must not keep alive what the context of a call refers to
-        resource = log_record.resource or Resource.get_empty()
-        self._queue.add(ReadableLogRecord(record, resource, log_record.instrumentation_scope, limits=log_record.limits))
+        self._queue.add(record)
 
     @override
-    def shutdown(self) -> None:
-        """Do nothing: the owner of the queue stops it."""
-
-    @override
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return False: there is no flush but the one at the end."""
-        return False
+    def enabled(self, **_fields: Any) -> bool:
+        return True

@@ -9,7 +9,8 @@ from typing import Any, cast
 from uuid import uuid4
 
 from opentelemetry import trace
-from opentelemetry.sdk._logs import LoggerProvider, ReadableLogRecord
+from opentelemetry._logs import LogRecord
+from opentelemetry.sdk._logs import LogRecordLimits, ReadableLogRecord, ReadWriteLogRecord
 from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics import Exemplar, MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -32,7 +33,7 @@ from typing_extensions import override
 
 from chassis import semconv
 from chassis.metrics import Attributes, Counter, Histogram, Series
-from chassis.otlp_batches import BatchLimits, BatchQueue, LogBatches, Losses
+from chassis.otlp_batches import BatchLimits, BatchQueue, Losses, QueueLogger
 from chassis.otlp_exporters import FailureReasons, open_exporters
 from chassis.otlp_settings import OtlpSettings
 from chassis.otlp_spans import Span
@@ -40,6 +41,8 @@ from chassis.otlp_tracer import TracerProvider
 from chassis.process_metrics import observe_process
 from chassis.propagation import Propagation
 from chassis.telemetry import SCOPE, Telemetry
+
+_LOG_SCOPE = InstrumentationScope(SCOPE)
 
 # Kubernetes kills a pod 5 s after the time that a service takes to drain.
 _SHUTDOWN_SECONDS = 3.0
@@ -53,15 +56,13 @@ def start_export(service_name: str, settings: OtlpSettings, propagation: Propaga
     dropped = Counter(semconv.TELEMETRY_DROPPED)
     traces, metrics, logs = (Losses(signal, dropped, lambda: reasons.last) for signal in ("traces", "metrics", "logs"))
     spans = BatchQueue("spans", partial(_export_spans, exporters.spans), _span_limits(settings), traces)
-    records = BatchQueue("logs", partial(_export_logs, exporters.logs), _log_limits(settings), logs)
-
     resource = _resource(service_name)
+    export_logs = partial(_export_logs, exporters.logs, resource, LogRecordLimits())
+    records = BatchQueue("logs", export_logs, _log_limits(settings), logs)
     histograms: dict[str, Histogram] = {}
     tracers = TracerProvider(resource, spans.add)
     reader = PeriodicExportingMetricReader(ExporterWithHistograms(exporters.metrics, resource, histograms, metrics))
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
-    loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    loggers.add_log_record_processor(LogBatches(records))
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
 
     def shutdown() -> None:
@@ -80,7 +81,7 @@ def start_export(service_name: str, settings: OtlpSettings, propagation: Propaga
     telemetry = Telemetry(
         tracers.get_tracer(SCOPE),
         meters.get_meter(SCOPE),
-        loggers.get_logger(SCOPE),
+        QueueLogger(SCOPE, records),
         histograms,
         {dropped.metric.name: dropped},
         propagation=propagation,
@@ -123,8 +124,14 @@ def _export_spans(exporter: SpanExporter, spans: Sequence[Span]) -> bool:
     return exporter.export(cast("Sequence[ReadableSpan]", spans)) is SpanExportResult.SUCCESS
 
 
-def _export_logs(exporter: LogRecordExporter, records: Sequence[ReadableLogRecord]) -> bool:
-    return exporter.export(records) is LogRecordExportResult.SUCCESS
+def _export_logs(
+    exporter: LogRecordExporter, resource: Resource, limits: LogRecordLimits, records: Sequence[LogRecord]
+) -> bool:
+    readable = []
+    for record in records:
+        ReadWriteLogRecord(record, resource, limits=limits)  # cuts the record's attributes to the limits
+        readable.append(ReadableLogRecord(record, resource, _LOG_SCOPE, limits))
+    return exporter.export(readable) is LogRecordExportResult.SUCCESS
 
 
 class ExporterWithHistograms(MetricExporter):
