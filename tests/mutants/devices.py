@@ -403,7 +403,7 @@ DEVICES = (
         "a cart is emptied once its order is shipped",
         f"{_CHECKOUT}/executor.py",
         "            case saga.Ship():\n",
-        "            case saga.Ship():\n                self._outbox.begin_removal(PlacedOrder(order, ''))\n",
+        "            case saga.Ship():\n                await self._outbox.begin_removal(PlacedOrder(order, ''))\n",
         _tests("checkout", "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped"),
         REFUSALS,
     ),

@@ -236,6 +236,16 @@ def test_events_below_the_level_are_dropped(capsysbinary: pytest.CaptureFixture[
     assert capsysbinary.readouterr().out == b""
 
 
+def test_a_logger_keeps_a_final_configuration(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    logger = structlog.get_logger()
+    logging.configure("cart", final=True)
+    logger.info("charged")
+    logging.configure("payment")
+    logger.info("charged")
+    events = map(orjson.loads, capsysbinary.readouterr().out.splitlines())
+    assert [event["service"] for event in events] == ["cart", "cart"]
+
+
 @pytest.mark.parametrize("number", ["4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242"])
 def test_long_numbers_in_a_traceback_are_masked(capsysbinary: pytest.CaptureFixture[bytes], number: str) -> None:
     logging.configure("payment")

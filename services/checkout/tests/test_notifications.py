@@ -238,7 +238,7 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
 
     async with open_journal(database_url, worker="one") as journal:
         outbox = outbox_of(journal, FailingCart())
-        removal = outbox.begin_removal(placed("ann@mail.example"))
+        removal = await outbox.begin_removal(placed("ann@mail.example"))
         await begun.wait()
         closing = asyncio.create_task(outbox.close())
         await asyncio.sleep(0)
@@ -257,12 +257,12 @@ async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
             running = asyncio.create_task(outbox.run())
             for number in range(15):
                 order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, outbox.begin_removal(order))
+                await outbox.send_now(order, await outbox.begin_removal(order))
             await wait_until(lambda: settle.called)
             await asyncio.sleep(0.1)
             assert [len(call.args[0]) for call in settle.call_args_list] == [20]
             monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
-            await outbox.send_now(order, outbox.begin_removal(order))
+            await outbox.send_now(order, await outbox.begin_removal(order))
             running.cancel()
             running = asyncio.create_task(outbox.run())
             await wait_until(lambda: len(settle.call_args_list) == 2)
@@ -276,7 +276,7 @@ async def test_no_commit_settles_more_than_twenty_notifications(database_url: st
         with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
             for number in range(25):
                 order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, outbox.begin_removal(order))
+                await outbox.send_now(order, await outbox.begin_removal(order))
             await outbox.close()
         assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
 

@@ -42,7 +42,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         service_name: a field of every event.
         level: the lowest that is logged.
         logger: also exports every event over OTLP.
-        final: loggers keep this configuration, which saves them to look it up for every event.
+        final: loggers keep this configuration, instead of looking it up for every event.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [

@@ -24,10 +24,6 @@ log = structlog.get_logger()
 RETRY_SHARE_OF_LEASE = 2 / 3
 """The part of its lease that a saga with a card spends on retries before it leaves its order to recovery."""
 
-# Of the event loop, in which three tasks begin one after the other: of the removal, of its batch, of gRPC's call. What
-# follows takes the event loop until it is on disk, so that without them the cart would get the call only then.
-_TURNS_UNTIL_SENT = 3
-
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _CLOSE_WITHIN_SECONDS = 7.0
@@ -204,9 +200,7 @@ class Executor:
         placed = PlacedOrder(work.order, transition.tracking_id) if transition.after is State.SHIPPED else None
         if placed is not None:
             # Whatever becomes of the record, the items were shipped: the next worker ships them under the same key.
-            run.removal = self._outbox.begin_removal(placed)
-            for _ in range(_TURNS_UNTIL_SENT):
-                await asyncio.sleep(0)
+            run.removal = await self._outbox.begin_removal(placed)
         updated = await self._journal.update(run.claim, transition)
         if not updated and transition.after in RESTORABLE and await self._restore(run, work):
             updated = await self._journal.update(run.claim, transition)

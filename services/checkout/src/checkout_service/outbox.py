@@ -45,6 +45,10 @@ SEND_EMAIL_SECONDS = 4.0
 MAX_FAILURES = 100
 """An item that fails this often is a dead letter: after about eight hours."""
 
+# Of the event loop, in which three tasks begin one after the other: of the removal, of its batch, of gRPC's call. The
+# record of the shipment takes the event loop until it is on disk: the cart would get a call that is not sent only then.
+_TURNS_UNTIL_SENT = 3
+
 _SETTLE_SECONDS = 0.25
 """How long a sent item waits to be settled, unless there is a batch before."""
 
@@ -92,11 +96,16 @@ class Outbox:
             for failed in (False, True)
         ]
 
-    def begin_removal(self, placed: PlacedOrder) -> "asyncio.Task[None]":
-        """Begin to remove the order's items from its cart, for `send_now`. The order must be shipped."""
+    async def begin_removal(self, placed: PlacedOrder) -> "asyncio.Task[None]":
+        """Begin to remove the items of a shipped order from its cart, for `send_now`.
+
+        Returns once the call is sent, or waits for the one in progress.
+        """
         removal = self._begin(self._deliver(EMPTY_CART, placed))
         # If the order cannot be recorded as shipped, nobody awaits it: the next worker repeats it.
         removal.add_done_callback(lambda done: done.cancelled() or done.exception())
+        for _ in range(_TURNS_UNTIL_SENT):
+            await asyncio.sleep(0)
         return removal
 
     async def send_now(self, placed: PlacedOrder, removal: "asyncio.Task[None]") -> None:
