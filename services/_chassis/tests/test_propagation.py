@@ -133,7 +133,8 @@ async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trac
 
 @pytest.mark.parametrize("header", ["session.id=" + "x" * 2048, "session.id", "=5f3a", ";,;", "session.id=\u00e4"])
 def test_overlong_and_malformed_baggage_is_ignored(header: str) -> None:
-    assert propagation.baggage_attributes(propagation.extract({"baggage": header})) == {}
+    context, _ = propagation.extract({"baggage": header})
+    assert propagation.baggage_attributes(context) == {}
 
 
 def test_malformed_baggage_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -171,9 +172,11 @@ def test_baggage_that_is_added_is_an_attribute_of_the_current_span(recorded: Rec
 @pytest.mark.parametrize("others", [{}, {"tracestate": "vendor=1"}])
 def test_a_traceparent_is_read_as_opentelemetry_reads_it(traceparent: str, others: dict[str, str]) -> None:
     headers = {"traceparent": traceparent, **others}
-    contexts = propagation.extract(headers), PROPAGATOR.extract(headers, Context())
-    read, expected = (trace.get_current_span(context).get_span_context() for context in contexts)
+    context, unsampled = propagation.extract(headers)
+    contexts = context, PROPAGATOR.extract(headers, Context())
+    read, expected = (trace.get_current_span(each).get_span_context() for each in contexts)
     assert (read, read.trace_flags) == (expected, expected.trace_flags)
+    assert unsampled == (expected.is_valid and not expected.trace_flags.sampled)
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3])
@@ -233,6 +236,6 @@ def test_none_neither_reads_nor_sends_headers() -> None:
 def test_overlong_baggage_is_ignored_beside_other_propagators() -> None:
     chosen = propagation.load_propagation("b3,baggage")
     for length, expected in ((10, {"session.id": "x" * 10}), (2048, {})):
-        context = chosen.extract({"baggage": "session.id=" + "x" * length, "b3": f"{TRACE}-{SPAN}-1"})
+        context, _ = chosen.extract({"baggage": "session.id=" + "x" * length, "b3": f"{TRACE}-{SPAN}-1"})
         assert propagation.baggage_attributes(context) == expected
         assert trace.get_current_span(context).get_span_context().span_id == int(SPAN, 16)

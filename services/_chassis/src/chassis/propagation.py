@@ -29,27 +29,34 @@ _MAX_BAGGAGE_CHARACTERS = 2048
 
 _TRACE_CONTEXT = TraceContextTextMapPropagator()
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_FLAGS = tuple(map(TraceFlags, range(256)))
 _BAGGAGE = W3CBaggagePropagator()
 # It would log parts of malformed headers, which may contain anything.
 logging.getLogger("opentelemetry.baggage.propagation").setLevel(logging.ERROR)
 
 
-def extract(headers: Mapping[str, str]) -> Context:
-    """Return the context that the headers describe. Malformed headers and overlong baggage are ignored."""
-    context = _extract_trace_context(headers)
+def extract(headers: Mapping[str, str]) -> tuple[Context, bool]:
+    """Return the context that the headers describe, and whether it is part of an unsampled trace.
+
+    Malformed headers and overlong baggage are ignored.
+    """
+    context, unsampled = _extract_trace_context(headers)
     if 0 < len(headers.get("baggage", "")) <= _MAX_BAGGAGE_CHARACTERS:
-        return _BAGGAGE.extract(headers, context)
-    return context
+        return _BAGGAGE.extract(headers, context), unsampled
+    return context, unsampled
 
 
-def _extract_trace_context(headers: Mapping[str, str]) -> Context:
+def _extract_trace_context(headers: Mapping[str, str]) -> tuple[Context, bool]:
     match = None if "tracestate" in headers else _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     if match is None:
-        return _TRACE_CONTEXT.extract(headers, Context())
-    # What the propagator does for the usual header: in 2.9 µs instead of 4.5.
-    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
-    parent = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
-    return trace.set_span_in_context(NonRecordingSpan(parent), Context()) if parent.is_valid else Context()
+        context = _TRACE_CONTEXT.extract(headers, Context())
+        return context, is_unsampled(context)
+    # What the propagator and is_unsampled do for the usual header: in half the time, 2 µs, or 20 where code is cold.
+    trace_id, span_id, flags = match.groups()
+    parent = SpanContext(int(trace_id, 16), int(span_id, 16), True, _FLAGS[int(flags, 16)])
+    if not parent.is_valid:
+        return Context(), False
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context()), not parent.trace_flags.sampled
 
 
 def inject(span: Span) -> dict[str, str]:
@@ -76,12 +83,13 @@ class Propagation:
 
     Attributes:
         headers: names of all headers that `extract` reads, in lower case.
-        extract: returns the context that headers describe; ignores malformed ones and overlong baggage.
+        extract: returns the context that headers describe, and whether it is part of an unsampled trace; ignores
+            malformed ones and overlong baggage.
         inject: returns the headers of a call with this client span, and with the baggage of the current context.
     """
 
     headers: frozenset[str]
-    extract: Callable[[Mapping[str, str]], Context]
+    extract: Callable[[Mapping[str, str]], tuple[Context, bool]]
     inject: Callable[[Span], dict[str, str]]
 
     def unsampled_headers(self) -> Mapping[str, str] | None:
@@ -117,7 +125,7 @@ def load_propagation(names: str) -> Propagation:
     if "none" in chosen:
         if len(chosen) > 1:
             raise ValueError("none excludes all other propagators")
-        return Propagation(frozenset(), lambda _headers: Context(), lambda _span: {})
+        return Propagation(frozenset(), lambda _headers: (Context(), False), lambda _span: {})
     return _composite(CompositePropagator([_load_propagator(name) for name in chosen]))
 
 
@@ -130,10 +138,11 @@ def _load_propagator(name: str) -> TextMapPropagator:
 
 
 def _composite(propagator: CompositePropagator) -> Propagation:
-    def extract_context(headers: Mapping[str, str]) -> Context:
+    def extract_context(headers: Mapping[str, str]) -> tuple[Context, bool]:
         if len(headers.get("baggage", "")) > _MAX_BAGGAGE_CHARACTERS:
             headers = {name: value for name, value in headers.items() if name != "baggage"}
-        return propagator.extract(headers, Context())
+        context = propagator.extract(headers, Context())
+        return context, is_unsampled(context)
 
     def inject_span(span: Span) -> dict[str, str]:
         headers: dict[str, str] = {}

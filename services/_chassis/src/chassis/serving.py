@@ -24,7 +24,7 @@ from chassis import calls, semconv
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
 from chassis.metrics import Attributes
-from chassis.propagation import baggage_attributes, is_unsampled
+from chassis.propagation import baggage_attributes
 from chassis.status import code_of, recorded_reason, to_status
 from chassis.telemetry import Telemetry
 from chassis.text import text_check
@@ -191,7 +191,7 @@ class _Method:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self) -> Span:
-        """Start the call's span and make it current; if its trace is not sampled, the caller's span is.
+        """Start the call's span and make it current; if its trace is not sampled, the caller's span is current instead.
 
         Never detached: each call runs in a task of its own.
         """
@@ -202,10 +202,10 @@ class _Method:
                 headers[key] = str(value)
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        parent = self._propagation.extract(headers) if headers else Context()
-        if self._follows_parents and headers and is_unsampled(parent):
+        parent, unsampled = self._propagation.extract(headers) if headers else (Context(), False)
+        if unsampled and self._follows_parents:
             otel_context.attach(parent)
-            return trace.get_current_span(parent)
+            return trace.INVALID_SPAN
         attributes = {**self._span_attributes, **baggage_attributes(parent)}
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
