@@ -13,6 +13,7 @@ from payment_service.domain import (
     ChargeNotFound,
     ChargeRequest,
     ChargeVoided,
+    Entry,
     Ledger,
     PaymentProcessor,
     State,
@@ -55,6 +56,10 @@ async def test_a_repeated_charge_returns_the_first_one(processor: PaymentProcess
 async def test_another_key_makes_another_charge(processor: PaymentProcessor, make_request: MakeRequest) -> None:
     first, second = await processor.charge("one", make_request()), await processor.charge("two", make_request())
     assert first.transaction_id != second.transaction_id
+
+
+def test_a_key_has_the_same_transaction_id_in_every_release() -> None:
+    assert Entry("key", State.CHARGED).transaction_id == "5cfa7e53-ea52-506a-84f5-3cf26caec591"
 
 
 @pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"cvv": 321}])

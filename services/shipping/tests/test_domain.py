@@ -152,6 +152,10 @@ async def test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost(p
     assert (await before.ship("key", parcel())).tracking_id == (await after.ship("key", parcel())).tracking_id
 
 
+def test_a_key_has_the_same_tracking_id_in_every_release() -> None:
+    assert Entry("key").tracking_id == "SHOP-3BC9C88BDDAA5DB1BEE21F9E9A374EC3"
+
+
 def test_tracking_ids_of_different_keys_differ() -> None:
     assert len({Entry(str(number)).tracking_id for number in range(1000)}) == 1000
 

@@ -10,6 +10,7 @@ from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.fields import limit_text, require_between, require_email_address, require_text
 from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, is_currency_code, total
+from chassis.uuids import format_uuid
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256
@@ -223,8 +224,7 @@ def order_id_of(scope: str) -> str:
 
     A journal that has lost the order gives it the same id again, and with it the same keys at payment and shipping.
     """
-    digest = int.from_bytes(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
-    return str(uuid.UUID(int=digest & ~(0xF << 76 | 3 << 62) | 8 << 76 | 2 << 62))
+    return format_uuid(hashlib.sha256(f"order\0{scope}".encode()).digest(), version=8)
 
 
 def charge_key(order_id: str, attempt: int) -> str:

@@ -1,6 +1,6 @@
 """The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
 
-import uuid
+import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -75,7 +75,7 @@ class Claim:
 
 def new_owner() -> str:
     """Return a random owner."""
-    return uuid.uuid4().hex
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)

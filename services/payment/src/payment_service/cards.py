@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from functools import cached_property
 
 from stdnum import luhn
 
@@ -68,7 +69,7 @@ class Decline(StrEnum):
     CARD_EXPIRED = "CARD_EXPIRED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Card:
     """A card as the caller sent it, not validated. Number and cvv are excluded from its repr.
 
@@ -84,7 +85,7 @@ class Card:
     year: int
     month: int
 
-    @property
+    @cached_property
     def digits(self) -> str:
         """The number without separators."""
         return self.number.translate(_SEPARATORS)
@@ -104,9 +105,9 @@ def check_format(card: Card, path: str) -> None:
         raise InvalidArgument.field(f"{path}.credit_card_cvv", "must lie between 0 and 9999")
 
 
-def decline_reason(card: Card, accepted: Collection[Brand], today: date) -> Decline | None:
-    """Return why a well-formed card is declined; None if it can be charged."""
-    if brand_of(card.digits) not in accepted:
+def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand], today: date) -> Decline | None:
+    """Return why a well-formed card of a brand is declined; None if it can be charged."""
+    if brand not in accepted:
         return Decline.BRAND_NOT_ACCEPTED
     if (card.year, card.month) < (today.year, today.month):
         return Decline.CARD_EXPIRED

@@ -10,16 +10,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
 from chassis.hmac_keys import HmacKeys
 from chassis.money import Money, parse_money
 from chassis.paging import Position
+from chassis.uuids import NameUuids
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
-_TRANSACTIONS = uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47")
+_TRANSACTION_IDS = NameUuids(uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47"))
 
 
 class CardDeclined(FailedPrecondition):
@@ -75,7 +77,7 @@ class Payment:
     request_fingerprint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """The ledger's entry for a key.
 
@@ -89,10 +91,10 @@ class Entry:
     payment: Payment | None = None
     reason: str | None = None
 
-    @property
+    @cached_property
     def transaction_id(self) -> str:
         """Derived from the key, so that it is the same even after the ledger was lost."""
-        return str(uuid.uuid5(_TRANSACTIONS, self.key))
+        return _TRANSACTION_IDS.of(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class PaymentProcessor:
         cards.check_format(request.card, "credit_card")
         brand = cards.brand_of(request.card.digits)
         payment = Payment(amount, card_hmac, self.hmac_keys.current_id, brand, request.fingerprint)
-        decline = cards.decline_reason(request.card, self.accepted_brands, self.today())
+        decline = cards.decline_reason(request.card, brand, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
     def _card_hmacs(self, card: Card) -> list[bytes]:

@@ -8,18 +8,20 @@ its key was fenced fails.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.fields import limit_text, require_between
 from chassis.money import Money
 from chassis.paging import Position
+from chassis.uuids import NameUuids
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
 _MAX_INT32 = 2**31 - 1
 # Tracking ids derive from it: never change it.
-_TRACKING_ID_NAMESPACE = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
+_TRACKING_IDS = NameUuids(uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e"))
 
 
 class ManifestUnavailable(Unavailable):
@@ -133,17 +135,17 @@ def normalize_country(country: str) -> str:
     return " ".join(country.casefold().replace(".", "").split())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """The manifest's entry for a key: a shipment, or a fence if there is no parcel."""
 
     key: str
     parcel: Parcel | None = None
 
-    @property
+    @cached_property
     def tracking_id(self) -> str:
         """Derived from the key, so that it is the same even after the manifest was lost."""
-        return f"SHOP-{uuid.uuid5(_TRACKING_ID_NAMESPACE, self.key).hex.upper()}"
+        return f"SHOP-{_TRACKING_IDS.of(self.key).replace('-', '').upper()}"
 
 
 @dataclass(frozen=True, slots=True)
