@@ -348,10 +348,10 @@ DEVICES = (
     Device(
         "an item leaves the outbox after it was sent",
         f"{_CHECKOUT}/outbox.py",
-        "        if kind == EMAIL:\n            await self._mailer.confirm(placed)\n",
+        "        if kind == EMAIL:\n            return self._mailer.confirm(placed)\n",
         "        if kind == EMAIL:\n"
         '            self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
-        "            await self._mailer.confirm(placed)\n",
+        "            return self._mailer.confirm(placed)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
         MANY_LATE,
     ),

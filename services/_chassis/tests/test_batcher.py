@@ -1,7 +1,6 @@
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -30,7 +29,7 @@ class Work:
                 waiting.result.set_result(2 * waiting.item)
 
 
-Add = Callable[[int], Coroutine[Any, Any, int]]
+Add = Callable[[int], asyncio.Future[int]]
 
 
 def eager(work: Work, *, delay_seconds: float = 60) -> Add:
@@ -62,7 +61,7 @@ async def test_a_batch_that_takes_long_delays_the_next_by_no_more_than_the_delay
     work = Work()
     add = eager(work, delay_seconds=0.01)
     work.free.clear()
-    adding = [asyncio.create_task(add(number)) for number in range(2)]
+    adding = [add(number) for number in range(2)]
     await wait_until(lambda: work.batches == [[0], [1]])
     work.free.set()
     assert await asyncio.gather(*adding) == [0, 2]
@@ -77,7 +76,7 @@ async def test_an_error_reaches_its_own_caller() -> None:
 async def test_an_item_whose_caller_is_cancelled_before_it_begins_is_left_out() -> None:
     work = Work()
     add: Add = Batcher(work.begin, max_items=3, delay_seconds=0.01).add
-    cancelled, kept = asyncio.create_task(add(1)), asyncio.create_task(add(2))
+    cancelled, kept = add(1), add(2)
     await asyncio.sleep(0)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -90,7 +89,7 @@ async def test_closing_cancels_what_waits_and_what_is_processed() -> None:
     work = Work()
     work.free.clear()
     batcher: Batcher[int, int] = Batcher(work.begin, max_items=3, delay_seconds=0.01, eager=True)
-    adding = [asyncio.create_task(batcher.add(number)) for number in range(3)]
+    adding = [batcher.add(number) for number in range(3)]
     await asyncio.sleep(0)
     await batcher.close()
     adding[0].cancel()

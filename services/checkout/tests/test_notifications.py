@@ -157,8 +157,8 @@ async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(pee
 async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peers: FakePeers, placed: Placed) -> None:
     gate = peers.confirmations.hold("AcceptConfirmations")
     async with client_of(peers) as client:
-        cancelled = asyncio.create_task(client.confirm(placed("a@mail.example")))
-        other = asyncio.create_task(client.confirm(placed("b@mail.example")))
+        cancelled = asyncio.ensure_future(client.confirm(placed("a@mail.example")))
+        other = asyncio.ensure_future(client.confirm(placed("b@mail.example")))
         async with asyncio.timeout(20):
             while not peers.confirmations.calls["AcceptConfirmations"]:  # noqa: ASYNC110 - counted by the peer
                 await asyncio.sleep(0.01)
@@ -174,9 +174,9 @@ async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_toget
     monkeypatch.setattr(notifications, "CART_SECONDS", 3600.0)
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
-        first = asyncio.create_task(client.remove_ordered(removals[0]))
+        first = asyncio.ensure_future(client.remove_ordered(removals[0]))
         await until_called(peers, 1)
-        others = [asyncio.create_task(client.remove_ordered(each)) for each in removals[1:]]
+        others = [asyncio.ensure_future(client.remove_ordered(each)) for each in removals[1:]]
         await asyncio.sleep(0)  # they wait now
         gate.set()
         await asyncio.gather(first, *others)
@@ -189,9 +189,9 @@ async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(
 ) -> None:
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
-        calls = [asyncio.create_task(client.remove_ordered(removals[0]))]
+        calls = [asyncio.ensure_future(client.remove_ordered(removals[0]))]
         await until_called(peers, 1)
-        calls += [asyncio.create_task(client.remove_ordered(each)) for each in removals[1:]]
+        calls += [asyncio.ensure_future(client.remove_ordered(each)) for each in removals[1:]]
         await until_called(peers, 2)
         gate.set()
         await asyncio.gather(*calls)
@@ -252,7 +252,7 @@ async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
 ) -> None:
     monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
     async with open_journal(database_url, worker="one") as journal:
-        outbox = outbox_of(journal, mock.create_autospec(CartClearer))
+        outbox = outbox_of(journal, Accepting())
         with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
             running = asyncio.create_task(outbox.run())
             for number in range(15):
@@ -272,7 +272,7 @@ async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
 
 async def test_no_commit_settles_more_than_twenty_notifications(database_url: str, placed: Placed) -> None:
     async with open_journal(database_url, worker="one") as journal:
-        outbox = outbox_of(journal, mock.create_autospec(CartClearer))
+        outbox = outbox_of(journal, Accepting())
         with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
             for number in range(25):
                 order = placed(f"{number}@mail.example")
@@ -281,11 +281,19 @@ async def test_no_commit_settles_more_than_twenty_notifications(database_url: st
         assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
 
 
+class Accepting(Mailer, CartClearer):
+    @override
+    async def confirm(self, placed: PlacedOrder) -> None: ...
+
+    @override
+    async def remove_ordered(self, placed: PlacedOrder) -> None: ...
+
+
 def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
     telemetry = Telemetry()
     return Outbox(
         journal,
-        mock.create_autospec(Mailer),
+        Accepting(),
         cart_clearer,
         Turns(),
         metrics=OrderMetrics(telemetry),

@@ -48,8 +48,8 @@ class Batcher(Generic[ItemT, ResultT]):
         self._begun: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def add(self, item: ItemT) -> ResultT:
-        """Return the item's result, or raise its error."""
+    def add(self, item: ItemT) -> asyncio.Future[ResultT]:
+        """Return the future of the item's result."""
         loop = asyncio.get_running_loop()
         waiting: Waiting[ItemT, ResultT] = Waiting(item, loop.create_future())
         self._waiting.append(waiting)
@@ -57,7 +57,7 @@ class Batcher(Generic[ItemT, ResultT]):
             self._begin_all()
         elif self._timer is None:
             self._timer = loop.call_later(self._delay_seconds, self._begin_all)
-        return await waiting.result
+        return waiting.result
 
     async def close(self) -> None:
         """Cancel what is waiting or processed. Nobody may await it any more, except to be cancelled."""

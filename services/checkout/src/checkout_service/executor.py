@@ -65,7 +65,7 @@ class Run:
     def __init__(self, work: Work) -> None:
         self.claim = work.claim
         self.placed: PlacedOrder | None = None
-        self.removal: asyncio.Task[None] | None = None
+        self.removal: asyncio.Future[None] | None = None
         self.recorded = work.new is None
         self.retry_until = asyncio.get_running_loop().time() + work.retry_seconds
         self.last_reason = ""

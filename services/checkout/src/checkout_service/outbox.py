@@ -2,11 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import structlog
 from opentelemetry.context import Context
@@ -45,9 +44,9 @@ SEND_EMAIL_SECONDS = 4.0
 MAX_FAILURES = 100
 """An item that fails this often is a dead letter: after about eight hours."""
 
-# Of the event loop, in which three tasks begin one after the other: of the removal, of its batch, of gRPC's call. The
-# record of the shipment takes the event loop until it is on disk: the cart would get a call that is not sent only then.
-_TURNS_UNTIL_SENT = 3
+# Of the event loop, in which two tasks begin one after the other: of the removal's batch and of gRPC's call. The record
+# of the shipment takes the event loop until it is on disk: the cart would get a call that is not sent only then.
+_TURNS_UNTIL_SENT = 2
 
 _SETTLE_SECONDS = 0.25
 """How long a sent item waits to be settled, unless there is a batch before."""
@@ -86,7 +85,7 @@ class Outbox:
         self._sent: deque[Sent] = deque()
         self._unsettled = asyncio.Event()
         self._batch_complete = asyncio.Event()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Future[None]] = set()
         self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
         self._workers = [
             QueueWorker(
@@ -96,29 +95,28 @@ class Outbox:
             for failed in (False, True)
         ]
 
-    async def begin_removal(self, placed: PlacedOrder) -> "asyncio.Task[None]":
+    async def begin_removal(self, placed: PlacedOrder) -> asyncio.Future[None]:
         """Begin to remove the items of a shipped order from its cart, for `send_now`.
 
         Returns once the call is sent, or waits for the one in progress.
         """
-        removal = self._begin(self._deliver(EMPTY_CART, placed))
+        removal = self._track(asyncio.ensure_future(self._deliver(EMPTY_CART, placed)))
         # If the order cannot be recorded as shipped, nobody awaits it: the next worker repeats it.
         removal.add_done_callback(lambda done: done.cancelled() or done.exception())
         for _ in range(_TURNS_UNTIL_SENT):
             await asyncio.sleep(0)
         return removal
 
-    async def send_now(self, placed: PlacedOrder, removal: "asyncio.Task[None]") -> None:
+    async def send_now(self, placed: PlacedOrder, removal: asyncio.Future[None]) -> None:
         """Wait for the removal, and begin to send the order's confirmation. A failed item remains here."""
         email = self._deliver(EMAIL, placed)
-        self._begin(self._try_once(EMAIL, placed, email, SEND_EMAIL_SECONDS))
+        self._track(asyncio.create_task(self._try_once(EMAIL, placed, email, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, placed, removal, SEND_NOW_SECONDS)
 
-    def _begin(self, sending: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(sending)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-        return task
+    def _track(self, sending: asyncio.Future[None]) -> asyncio.Future[None]:
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        return sending
 
     async def run(self) -> None:
         """Send items that are due and settle sent ones, until cancelled."""
@@ -234,12 +232,11 @@ class Outbox:
                 span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
 
-    async def _deliver(self, kind: str, placed: PlacedOrder) -> None:
-        """Send one item to its peer. Raises DomainError."""
+    def _deliver(self, kind: str, placed: PlacedOrder) -> Awaitable[None]:
+        """Begin to send one item to its peer. What it returns raises DomainError."""
         if kind == EMAIL:
-            await self._mailer.confirm(placed)
-        else:
-            await self._cart_clearer.remove_ordered(placed)
+            return self._mailer.confirm(placed)
+        return self._cart_clearer.remove_ordered(placed)
 
     async def _finish(self, kind: str, placed: PlacedOrder, delivery: Awaitable[None]) -> None:
         """Await the delivery of an item, which is a dead letter if its peer refuses it for good.

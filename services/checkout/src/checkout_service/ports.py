@@ -1,7 +1,7 @@
 """The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -349,12 +349,15 @@ class Shipping(Protocol):
 class Mailer(Protocol):
     """Sends order confirmations."""
 
-    async def confirm(self, placed: PlacedOrder) -> None:
-        """Mail the confirmation; a repeated one is the same e-mail. Raises DomainError."""
+    def confirm(self, placed: PlacedOrder) -> Awaitable[None]:
+        """Begin to mail the confirmation; a repeated one is the same e-mail. What it returns raises DomainError."""
 
 
 class CartClearer(Protocol):
     """Removes ordered items from carts."""
 
-    async def remove_ordered(self, placed: PlacedOrder) -> None:
-        """Remove what the order bought from its user's cart; a repeat has no effect. Raises DomainError."""
+    def remove_ordered(self, placed: PlacedOrder) -> Awaitable[None]:
+        """Begin to remove what the order bought from its user's cart; a repeat has no effect.
+
+        What it returns raises DomainError.
+        """

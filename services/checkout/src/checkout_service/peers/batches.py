@@ -57,9 +57,9 @@ class Batches(Generic[ItemT]):
             self._begin, max_items=MAX_ITEMS, delay_seconds=delay_seconds, eager=eager
         )
 
-    async def send(self, item: ItemT) -> None:
-        """Return when the item is sent. Raise its error. Cancelling the caller does not stop other items."""
-        await self._batcher.add(item)
+    def send(self, item: ItemT) -> asyncio.Future[None]:
+        """Return a future that ends when the item is sent, or has its error. To cancel it does not stop other items."""
+        return self._batcher.add(item)
 
     def _begin(self, batch: Batch[ItemT, None]) -> "asyncio.Task[None]":
         # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.

@@ -1,7 +1,6 @@
 """The clients of what follows a placed order: its confirmation, and the removal of its items from the cart."""
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 from typing_extensions import override
 
@@ -40,19 +39,19 @@ class EmailClient(Mailer):
         self._batches = Batches("confirmations", self._accept, self._send, telemetry, delay_seconds=EMAIL_SECONDS)
 
     @override
-    async def confirm(self, placed: PlacedOrder) -> None:
-        await self._batches.send(placed)
+    def confirm(self, placed: PlacedOrder) -> Awaitable[None]:
+        confirmation = email_pb2.SendOrderConfirmationRequest(
+            email=placed.order.email, order=placed_order_to_wire(placed)
+        )
+        return self._batches.send(confirmation)
 
-    async def _accept(self, batch: Sequence[PlacedOrder]) -> Sequence[DomainError | None]:
-        request = confirmations_pb2.AcceptConfirmationsRequest()
-        for placed in batch:
-            request.confirmations.append(_confirmation_to_wire(placed))
-            await asyncio.sleep(0)  # no order in progress waits until all are converted
+    async def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Sequence[DomainError | None]:
+        request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=batch)
         response = await self._confirmations.AcceptConfirmations(request)
         return _errors(len(batch), ((refused.index, refused.reason) for refused in response.refused))
 
-    async def _send(self, placed: PlacedOrder) -> None:
-        await self._emails.SendOrderConfirmation(_confirmation_to_wire(placed))
+    async def _send(self, confirmation: email_pb2.SendOrderConfirmationRequest) -> None:
+        await self._emails.SendOrderConfirmation(confirmation)
 
 
 class CartClient(CartClearer):
@@ -76,8 +75,8 @@ class CartClient(CartClearer):
         )
 
     @override
-    async def remove_ordered(self, placed: PlacedOrder) -> None:
-        await self._batches.send(placed)
+    def remove_ordered(self, placed: PlacedOrder) -> Awaitable[None]:
+        return self._batches.send(placed)
 
     async def _remove_all(self, batch: Sequence[PlacedOrder]) -> Sequence[DomainError | None]:
         request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))
@@ -94,10 +93,6 @@ class CartClient(CartClearer):
     async def _empty(self, user_id: str, etag: str) -> None:
         metadata = (("if-match", etag),) if etag else ()
         await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=user_id), metadata=metadata)
-
-
-def _confirmation_to_wire(placed: PlacedOrder) -> email_pb2.SendOrderConfirmationRequest:
-    return email_pb2.SendOrderConfirmationRequest(email=placed.order.email, order=placed_order_to_wire(placed))
 
 
 def _removal_to_wire(placed: PlacedOrder) -> ordered_cart_pb2.RemoveOrderedRequest:
