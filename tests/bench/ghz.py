@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
-from statistics import median, quantiles
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -22,11 +21,14 @@ _TIMEOUT = "30s"
 
 @dataclass(frozen=True)
 class Result:
-    """What ghz reports of one run."""
+    """What ghz reports of one run.
+
+    Attributes:
+        milliseconds: that each call took, in the order in which they ended.
+    """
 
     calls_a_second: float
-    p50_milliseconds: float
-    p99_milliseconds: float
+    milliseconds: Sequence[float]
     client_cpu_seconds: float
 
 
@@ -69,8 +71,7 @@ def parse(report: dict[str, Any], calls: int, client_cpu_seconds: float) -> Resu
     """Return the figures of ghz's JSON report. End the program unless all calls succeeded."""
     if report["statusCodeDistribution"] != {"OK": calls}:
         sys.exit(f"ghz: {calls} calls, {report['statusCodeDistribution']}: {report['errorDistribution']}")
-    milliseconds = [each["latency"] / 1e6 for each in report["details"]]
-    return Result(report["rps"], median(milliseconds), quantiles(milliseconds, n=100)[98], client_cpu_seconds)
+    return Result(report["rps"], [each["latency"] / 1e6 for each in report["details"]], client_cpu_seconds)
 
 
 def _children_cpu_seconds() -> float:

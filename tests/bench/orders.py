@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
+from statistics import median, quantiles
 
 import grpc
 
@@ -30,6 +31,9 @@ CPU, P50, P99 = "cpu_milliseconds", "p50_milliseconds", "p99_milliseconds"
 _CARTS_AT_ONCE = 8
 # Confirmations and telemetry in the background are part of the cost of orders, filling carts is not.
 _BACKGROUND_SECONDS = 1.0
+_TURNS = 5
+# After which the outbox of a shop is empty, so that the next one is alone.
+_SETTLED_SECONDS = 0.3
 _CARD = payment_pb2.CreditCardInfo(
     credit_card_number="4242424242424242",
     credit_card_cvv=123,
@@ -68,8 +72,11 @@ async def compare(
         await run(running, Shape(9, 16, 200))
     rows: Rows = {}
     for shape in shapes:
-        measurements = {name: partial(run, running, shape) for name, running in shops.items()}
-        made = await rounds.interleaved(measurements, number_of_rounds)
+        if shape.in_flight == 1:
+            made = await rounds.in_turns(partial(run_in_turns, shops, shape), number_of_rounds)
+        else:
+            measurements = {name: partial(run, running, shape) for name, running in shops.items()}
+            made = await rounds.interleaved(measurements, number_of_rounds)
         for name, figures in made.items():
             ratios = _ratios(figures, made[baselines[name]]) if name in baselines else {}
             rows[f"{shape}: {name}"] = rounds.row(figures) | ratios
@@ -118,22 +125,61 @@ async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], 
 
 
 async def run(running: Running, shape: Shape) -> Figures:
-    """Place orders; return their figures, CPU per order over all servers and the client's apart.
-
-    One order of each kind comes first and does not count: as in steady traffic, prices and quotes are cached then.
-    """
-    first = await prepare(running.shop, replace(shape, orders=len(_COUNTRIES) * len(_QUANTITIES)))
-    requests = await prepare(running.shop, shape)
-    await place(running.shop, first, shape.in_flight)
+    """Place orders; return their figures, CPU per order over all servers and the client's apart."""
+    requests = await _prepare_warm(running, shape)
     await asyncio.sleep(_BACKGROUND_SECONDS / 2)
     before = running.cpu_seconds()
     result = await place(running.shop, requests, shape.in_flight)
     await asyncio.sleep(_BACKGROUND_SECONDS)
+    return _figures([result], running.cpu_seconds() - before, result.milliseconds)
+
+
+async def run_in_turns(shops: Mapping[str, Running], shape: Shape) -> dict[str, Figures]:
+    """Place the orders of all shops, a few of one and then a few of the next; return the figures of each shop.
+
+    The speed of a shared machine changes within seconds, as much as what is compared differs.
+    """
+    a_turn = shape.orders // _TURNS + 1  # the first one does not count: it waits for a connection
+    waiting = {
+        name: await _prepare_warm(running, replace(shape, orders=_TURNS * a_turn)) for name, running in shops.items()
+    }
+    await asyncio.sleep(_BACKGROUND_SECONDS / 2)
+    before = {name: running.cpu_seconds() for name, running in shops.items()}
+    results: dict[str, list[ghz.Result]] = {name: [] for name in shops}
+    for turn in range(_TURNS):
+        names = list(shops)
+        for name in reversed(names) if turn % 2 else names:
+            requests = waiting[name][turn * a_turn : (turn + 1) * a_turn]
+            results[name].append(await place(shops[name].shop, requests, shape.in_flight))
+            await asyncio.sleep(_SETTLED_SECONDS)
+    await asyncio.sleep(_BACKGROUND_SECONDS)
     return {
-        "orders_a_second": result.calls_a_second,
-        P50: result.p50_milliseconds,
-        P99: result.p99_milliseconds,
-        "p99_to_p50": result.p99_milliseconds / result.p50_milliseconds,
-        CPU: (running.cpu_seconds() - before) / shape.orders * 1000,
-        "client_cpu_milliseconds": result.client_cpu_seconds / shape.orders * 1000,
+        name: _figures(
+            results[name],
+            running.cpu_seconds() - before[name],
+            [each for result in results[name] for each in result.milliseconds[1:]],
+        )
+        for name, running in shops.items()
+    }
+
+
+async def _prepare_warm(running: Running, shape: Shape) -> list[checkout_pb2.PlaceOrderRequest]:
+    """Prepare orders, and place one of each kind before: as in steady traffic, prices and quotes are cached then."""
+    first = await prepare(running.shop, replace(shape, orders=len(_COUNTRIES) * len(_QUANTITIES)))
+    requests = await prepare(running.shop, shape)
+    await place(running.shop, first, shape.in_flight)
+    return requests
+
+
+def _figures(results: Sequence[ghz.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
+    """Return the figures of a shop's orders, of which so many milliseconds count."""
+    orders = sum(len(result.milliseconds) for result in results)
+    p50, p99 = median(milliseconds), quantiles(milliseconds, n=100)[98]
+    return {
+        "orders_a_second": orders / sum(len(result.milliseconds) / result.calls_a_second for result in results),
+        P50: p50,
+        P99: p99,
+        "p99_to_p50": p99 / p50,
+        CPU: cpu_seconds / orders * 1000,
+        "client_cpu_milliseconds": sum(result.client_cpu_seconds for result in results) / orders * 1000,
     }

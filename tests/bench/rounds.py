@@ -1,9 +1,10 @@
 """Interleaved rounds: what is compared is measured in turns, so that a change of the machine's speed affects all."""
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Self
+from typing import Self, TypeVar
 
 from bench.noise import Noise
 
@@ -12,6 +13,7 @@ NOISE = "noise_percent"
 NOISE_LIMIT = 10.0
 _REPETITIONS = 1
 
+MadeT = TypeVar("MadeT")
 Figures = dict[str, float]
 Measurement = Callable[[], Awaitable[Figures]]
 
@@ -43,18 +45,31 @@ async def interleaved(measurements: Mapping[str, Measurement], rounds: int) -> d
     for number in range(rounds):
         names = list(measurements)
         for name in reversed(names) if number % 2 else names:
-            made[name].append(await quietly(measurements[name]))
+            figures, noise = await quietly(measurements[name])
+            made[name].append({**figures, NOISE: noise})
     return made
 
 
-async def quietly(measurement: Measurement) -> Figures:
-    """Make a measurement, again while other work disturbs it; return the figures and the noise beside them."""
-    attempts: list[Figures] = []
-    while len(attempts) <= _REPETITIONS and not (attempts and attempts[-1][NOISE] <= NOISE_LIMIT):
+async def in_turns(
+    measurement: Callable[[], Awaitable[Mapping[str, Figures]]], rounds: int
+) -> dict[str, list[Figures]]:
+    """Make a measurement, in which what is compared takes turns, so many times; return the figures of each round."""
+    made: dict[str, list[Figures]] = defaultdict(list)
+    for _ in range(rounds):
+        found, noise = await quietly(measurement)
+        for name, figures in found.items():
+            made[name].append({**figures, NOISE: noise})
+    return made
+
+
+async def quietly(measurement: Callable[[], Awaitable[MadeT]]) -> tuple[MadeT, float]:
+    """Make a measurement, again while other work disturbs it; return it and the noise meanwhile."""
+    attempts: list[tuple[MadeT, float]] = []
+    while len(attempts) <= _REPETITIONS and not (attempts and attempts[-1][1] <= NOISE_LIMIT):
         noise = Noise()
-        figures = await measurement()
-        attempts.append({**figures, NOISE: noise.percent()})
-    return min(attempts, key=lambda figures: figures[NOISE])
+        made = await measurement()
+        attempts.append((made, noise.percent()))
+    return min(attempts, key=lambda attempt: attempt[1])
 
 
 def row(rounds: Sequence[Figures]) -> Row:

@@ -45,7 +45,7 @@ async def test_of_a_noisy_round_and_its_repetition_the_quieter_one_counts(monkey
     async def measure() -> Figures:
         return {"value": next(values)}
 
-    assert await rounds.quietly(measure) == {"value": 2.0, NOISE: 20.0}
+    assert await rounds.quietly(measure) == ({"value": 2.0}, 20.0)
 
 
 async def test_a_quiet_round_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,20 @@ async def test_a_quiet_round_is_not_repeated(monkeypatch: pytest.MonkeyPatch) ->
     async def measure() -> Figures:
         return {"value": next(values)}
 
-    assert await rounds.quietly(measure) == {"value": 1.0, NOISE: 1.0}
+    assert await rounds.quietly(measure) == ({"value": 1.0}, 1.0)
+
+
+async def test_what_takes_turns_has_the_noise_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = iter([1.0, 2.0])
+    monkeypatch.setattr(Noise, "percent", lambda _self: next(noise))
+
+    async def measure() -> dict[str, Figures]:
+        return {"a": {"value": 1}, "b": {"value": 2}}
+
+    assert await rounds.in_turns(measure, 2) == {
+        "a": [{"value": 1, NOISE: 1.0}, {"value": 1, NOISE: 2.0}],
+        "b": [{"value": 2, NOISE: 1.0}, {"value": 2, NOISE: 2.0}],
+    }
 
 
 def test_time_that_the_hypervisor_takes_is_read() -> None:
