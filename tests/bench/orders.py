@@ -31,7 +31,7 @@ CPU, P50, P99 = "cpu_milliseconds", "p50_milliseconds", "p99_milliseconds"
 _CARTS_AT_ONCE = 8
 # Confirmations and telemetry in the background are part of the cost of orders, filling carts is not.
 _BACKGROUND_SECONDS = 1.0
-_TURNS = 5
+_TURNS = 4
 # After which the outbox of a shop is empty, so that the next one is alone.
 _SETTLED_SECONDS = 0.3
 _CARD = payment_pb2.CreditCardInfo(
