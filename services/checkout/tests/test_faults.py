@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,8 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.ports import Journal, JournalUnavailable, NewOrder
 from shop import checkout_pb2
 from shop_testkit.fake_peers import FakePeers
+
+_TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
@@ -116,7 +119,12 @@ class RefusedConnections:
 
     def __enter__(self) -> None:
         self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
-        self._admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (self._name,))
+        # A connection that was opened just before is listed a moment later.
+        quiet_until = time.monotonic() + 0.2
+        while time.monotonic() < quiet_until:
+            if self._admin.execute(_TERMINATE_ALL, (self._name,)).fetchall():
+                quiet_until = time.monotonic() + 0.2
+            time.sleep(0.01)
 
     def __exit__(self, *_: object) -> None:
         self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
