@@ -131,7 +131,7 @@ async def run(running: Running, shape: Shape) -> Figures:
     before = running.cpu_seconds()
     result = await place(running.shop, requests, shape.in_flight)
     await asyncio.sleep(_BACKGROUND_SECONDS)
-    return _figures([result], running.cpu_seconds() - before, result.milliseconds)
+    return figures_of([result], running.cpu_seconds() - before, result.milliseconds)
 
 
 async def run_in_turns(shops: Mapping[str, Running], shape: Shape) -> dict[str, Figures]:
@@ -154,7 +154,7 @@ async def run_in_turns(shops: Mapping[str, Running], shape: Shape) -> dict[str, 
             await asyncio.sleep(_SETTLED_SECONDS)
     await asyncio.sleep(_BACKGROUND_SECONDS)
     return {
-        name: _figures(
+        name: figures_of(
             results[name],
             running.cpu_seconds() - before[name],
             [each for result in results[name] for each in result.milliseconds[1:]],
@@ -171,8 +171,14 @@ async def _prepare_warm(running: Running, shape: Shape) -> list[checkout_pb2.Pla
     return requests
 
 
-def _figures(results: Sequence[ghz.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
-    """Return the figures of a shop's orders, of which so many milliseconds count."""
+def figures_of(results: Sequence[ghz.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
+    """Return the figures of a shop's orders.
+
+    Args:
+        results: of all its orders.
+        cpu_seconds: of all servers meanwhile.
+        milliseconds: that the orders took whose latency counts.
+    """
     orders = sum(len(result.milliseconds) for result in results)
     p50, p99 = median(milliseconds), quantiles(milliseconds, n=100)[98]
     return {

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bench import costs, rounds
+from bench import costs, ghz, orders, rounds
 from bench.measure import cpu_seconds
 from bench.noise import Noise, stolen_seconds, tree_seconds, with_descendants
 from bench.rounds import NOISE, Figures, Spread, interleaved, ratio
@@ -69,6 +69,14 @@ async def test_what_takes_turns_has_the_noise_of_its_round(monkeypatch: pytest.M
         "a": [{"value": 1, NOISE: 1.0}, {"value": 1, NOISE: 2.0}],
         "b": [{"value": 2, NOISE: 1.0}, {"value": 2, NOISE: 2.0}],
     }
+
+
+def test_the_figures_of_orders_are_those_of_all_their_runs() -> None:
+    runs = [ghz.Result(100, range(50), 0.5), ghz.Result(50, range(50), 0.5)]
+    found = orders.figures_of(runs, 0.3, range(1, 100))
+    assert (found[orders.P50], found[orders.P99], found["p99_to_p50"]) == (50, 99, 99 / 50)
+    assert found["orders_a_second"] == pytest.approx(100 / 1.5)
+    assert (found[orders.CPU], found["client_cpu_milliseconds"]) == (3, 10)
 
 
 def test_time_that_the_hypervisor_takes_is_read() -> None:

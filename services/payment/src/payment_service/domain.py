@@ -21,6 +21,7 @@ from chassis.uuids import NameUuids
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
+# Transaction ids derive from it: never change it.
 _TRANSACTION_IDS = NameUuids(uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47"))
 
 
