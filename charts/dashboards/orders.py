@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import signals_of
 from dashboards.panels import Limits, Query, graph, number

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from dashboards.frame import Section, new_dashboard
 from dashboards.links import to_service
 from dashboards.panels import Column, Limits, Query, graph, number, table

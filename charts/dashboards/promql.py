@@ -1,8 +1,8 @@
-"""Parts of PromQL queries over the metrics of `chassis.semconv`."""
+"""Parts of PromQL queries over the metrics of `chassis.telemetry.semconv`."""
 
-from chassis import semconv
-from chassis.semconv import Kind, Metric
-from chassis.serving import _SERVER_FAULTS
+from chassis.rpc.serving import _SERVER_FAULTS
+from chassis.telemetry import semconv
+from chassis.telemetry.semconv import Kind, Metric
 
 SERVICE = "service_name"
 INSTANCE = "service_instance_id"

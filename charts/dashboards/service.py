@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders.dashboard import AnnotationQuery
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from dashboards import service_internals
 from dashboards.frame import Section, new_dashboard, service_variable
 from dashboards.links import signals_of

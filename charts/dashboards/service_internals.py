@@ -1,6 +1,6 @@
 """Inside one service: its stores and its processes."""
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from dashboards.frame import Section
 from dashboards.links import signals_of
 from dashboards.panels import Limits, Query, graph

@@ -9,9 +9,9 @@ from alembic.config import Config
 from psycopg import sql
 from sqlalchemy import make_url
 
-from chassis import database
+from chassis.sql import database
 from employee_api.database import MIGRATIONS
-from shop_testkit.employee_api import Api, Clock, StartApi, api_starter
+from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
 
 
 @pytest.fixture

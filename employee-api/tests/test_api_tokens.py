@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from employee_api.access import Scope
 from employee_api.models import ApiToken
-from shop_testkit.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
-from shop_testkit.employee_api import Api, StartApi
+from shop_lab.world.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
+from shop_lab.world.employee_api import Api, StartApi
 
 TOKENS = "/api/auth/tokens"
 ALL_SCOPES = [str(scope) for scope in Scope]

@@ -6,11 +6,11 @@ import httpx2
 import pytest
 from sqlalchemy import func, select
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.models import Session
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 MANAGEMENT_ROLES = ("ceo", "cto", "manager")
 NO_SESSION = (401, {"error": "Authentication required"})

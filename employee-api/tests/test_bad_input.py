@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 LOGIN, REGISTER, USERS = "/api/auth/login", "/api/auth/register", "/api/auth/users"
 TEXTS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_testkit.employee_api import LOCAL, PASSWORD, StartApi, serving
+from shop_lab.world.employee_api import LOCAL, PASSWORD, StartApi, serving
 
 CONFIGURATION = "{package_name_override: employee_client, post_hooks: []}"
 PROGRAM = """

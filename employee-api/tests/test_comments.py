@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 STAFF = {"author": "employee", "other": "employee", "manager": "manager"}

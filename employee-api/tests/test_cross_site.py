@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from chassis import semconv
 from chassis.settings import load
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.settings import EmployeeApiSettings
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 APP = "https://app.example.com"
 NEW_USER = {"name": "Ada", "email": "ada@x", "password": PASSWORD}

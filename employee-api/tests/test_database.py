@@ -9,7 +9,7 @@ from employee_api.clock import utc_now
 from employee_api.database import shared_transaction
 from employee_api.users.errors import EmailTaken
 from employee_api.users.repository import NewUser, UserRepository
-from shop_testkit.employee_api import Api
+from shop_lab.world.employee_api import Api
 
 
 def new_user(email: str) -> NewUser:

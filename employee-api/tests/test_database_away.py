@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from chassis import database
+from chassis.sql import database
 from employee_api.database import is_away
 from employee_api.settings import DatabaseAwayStatus, EmployeeApiSettings
-from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
-from shop_testkit.settings import load_settings
+from shop_kit.settings import load_settings
+from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})

@@ -12,8 +12,8 @@ from playwright.async_api import Browser
 from employee_api.http.docs.guide import every_error
 from employee_api.http.problems import error_anchor
 from employee_api.settings import AuthMode
-from shop_testkit.browser import accessibility_violations, open_tab, overflow, running_browser
-from shop_testkit.employee_api import LOCAL, Api, StartApi, serving
+from shop_lab.world.browser import accessibility_violations, open_tab, overflow, running_browser
+from shop_lab.world.employee_api import LOCAL, Api, StartApi, serving
 
 
 async def test_the_root_leads_to_the_page(api_on_sqlite: Api) -> None:

@@ -7,7 +7,7 @@ from employee_api.errors import PreconditionFailed
 from employee_api.http.etags import etag, is_unchanged, require_match
 from employee_api.http.operations import Call
 from employee_api.schemas import Error
-from shop_testkit.employee_api import Api
+from shop_lab.world.employee_api import Api
 
 OLD, NEW = Error(error="old"), Error(error="new")
 

@@ -21,7 +21,7 @@ from employee_api.access import SESSION_COOKIE
 from employee_api.http.docs.curl import SERVER
 from employee_api.http.openapi_examples import EXAMPLE_ID
 from employee_api.settings import AuthMode
-from shop_testkit.employee_api import LOCAL, Api, StartApi, serving
+from shop_lab.world.employee_api import LOCAL, Api, StartApi, serving
 
 
 def examples(part: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

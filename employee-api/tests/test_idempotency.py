@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from sqlmodel import col
 
 from employee_api.models import StoredResponse, User
-from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 USERS, TASKS = "/api/auth/users", "/api/tasks"
 NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
 from employee_api.failure_counts import network
 from employee_api.models import Device, FailureCount
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 EMAIL = "ada@x"
 

@@ -6,11 +6,11 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import column, create_engine, insert, inspect, literal_column, make_url, table
 
-from chassis import database
+from chassis.sql import database
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
 from employee_api.users.repository import NewUser, UserRepository
-from shop_testkit.employee_api import Api
+from shop_lab.world.employee_api import Api
 
 TABLES = {
     "activities",

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from shop_testkit.employee_api import Api, Clock
-from shop_testkit.employee_model.machine import MODES
-from shop_testkit.employee_model.model import describes_every_operation
-from shop_testkit.employee_model.people_rules import CredentialRules, PeopleRules
-from shop_testkit.employee_model.twins import SeededRandomness, Twins, start
-from shop_testkit.employee_model.work_rules import WorkRules
+from shop_lab.world.employee_api import Api, Clock
+from shop_lab.world.employee_model.machine import MODES
+from shop_lab.world.employee_model.model import describes_every_operation
+from shop_lab.world.employee_model.people_rules import CredentialRules, PeopleRules
+from shop_lab.world.employee_model.twins import SeededRandomness, Twins, start
+from shop_lab.world.employee_model.work_rules import WorkRules
 
 REQUESTS = int(os.environ.get("EMPLOYEE_API_MODEL_REQUESTS", "0"))
 DEFAULT_REQUESTS = 2000

@@ -22,15 +22,15 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from chassis import database
-from chassis.http_server import HttpService
-from chassis.telemetry import Telemetry
+from chassis.http.server import HttpService
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
 from employee_api.health import check_database
 from employee_api.http.openapi_examples import EXAMPLE_ID
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from shop_testkit.employee_api import PASSWORD, Api, StartApi, password_hasher
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi, password_hasher
 
 CHECKS = [
     not_a_server_error,

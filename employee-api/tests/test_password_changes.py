@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from employee_api.access import SESSION_COOKIE
 from employee_api.models import Session, SingleUseLink
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 NEW = "nine brown otters swim"
 OWN, RESET, LOGIN = "/api/auth/me/password", "/api/auth/password-reset", "/api/auth/login"

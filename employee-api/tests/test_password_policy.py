@@ -9,8 +9,8 @@ from sqlmodel import col
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.models import User
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from shop_testkit.employee_api import PASSWORD, Api, StartApi, password_hasher
-from shop_testkit.settings import load_settings
+from shop_kit.settings import load_settings
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi, password_hasher
 
 COMPOSED, DECOMPOSED = "caf\u00e9 au lait noir", "cafe\u0301 au lait noir"
 REGISTER, LOGIN = "/api/auth/register", "/api/auth/login"

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from shop_testkit.employee_api import Api, StartApi
+from shop_lab.world.employee_api import Api, StartApi
 
 PROBLEM = "application/problem+json"
 SECRET = "do-not-repeat-me"  # a value that no error may contain

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from employee_api.access import SESSION_COOKIE
-from shop_testkit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

@@ -10,11 +10,11 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.models import SingleUseLink
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 REGISTER, INVITATIONS, LOGIN = "/api/auth/register", "/api/auth/invitations", "/api/auth/login"
 CLOSED = (403, {"error": "Registration is closed"})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 
 async def register(api: Api, number: int, **headers: str) -> Any:

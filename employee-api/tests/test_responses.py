@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis.http_server import serving
+from chassis.http.server import serving
 from employee_api.exports.streaming import CsvExporter
 from employee_api.http.compression import Compression
-from shop_testkit.employee_api import PASSWORD, Api
+from shop_lab.world.employee_api import PASSWORD, Api
 
 NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
 

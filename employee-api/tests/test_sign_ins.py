@@ -6,10 +6,10 @@ import structlog
 from opentelemetry.trace import SpanKind
 from sqlalchemy import func, select
 
-from chassis import logging as chassis_logging
+from chassis.telemetry import logging as chassis_logging
 from employee_api.models import SignIn
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
-from shop_testkit.serving import Recorded
+from shop_kit.serving import Recorded
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 USER_AGENT = "Firefox"
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from shop_testkit.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 ASSIGN = "/api/tasks/assign"

@@ -10,7 +10,7 @@ from sqlalchemy import literal, select
 
 from employee_api.tasks.schemas import TaskSort
 from employee_api.tasks.search import LowerCase, unicode_lower
-from shop_testkit.employee_api import Api
+from shop_lab.world.employee_api import Api
 
 UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, select
 
 from employee_api.models import Comment
-from shop_testkit.employee_api import Api
+from shop_lab.world.employee_api import Api
 
 UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 STATUSES = "must be 'todo', 'in_progress', 'review' or 'done'"

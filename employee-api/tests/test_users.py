@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from employee_api.models import Comment, Task, User
 from employee_api.users.rules import COLORS
-from shop_testkit.employee_api import PASSWORD, Api
+from shop_lab.world.employee_api import PASSWORD, Api
 
 USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
 

@@ -9,8 +9,8 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from shop_cli.local.workspace import discover
-from shop_testkit.browser import Tab, open_tab, running_browser
-from shop_testkit.running_shop import RunningShop, running_shop
+from shop_lab.world.browser import Tab, open_tab, running_browser
+from shop_lab.world.running_shop import RunningShop, running_shop
 
 OpenTab = Callable[..., Awaitable[Tab]]
 

@@ -12,9 +12,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from shop_cli.local.run_file import Run, read_run
-from shop_cli.prove.ledgers import read_charges
-from shop_testkit.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
-from shop_testkit.card_leaks import random_card
+from shop_kit.card_leaks import random_card
+from shop_lab.world.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_lab.world.ledgers import read_charges
 
 START_SECONDS = 90
 SOON = 60_000

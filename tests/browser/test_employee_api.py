@@ -12,12 +12,12 @@ from sqlalchemy import select
 from sqlmodel import col
 from starlette.responses import HTMLResponse
 
-from chassis import database
-from chassis.http_server import HttpService, HttpServiceSettings, serving
-from chassis.telemetry import Telemetry
+from chassis.http.server import HttpService, HttpServiceSettings, serving
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from employee_api.database import MIGRATIONS
 from employee_api.models import Task
-from shop_testkit.employee_api import PASSWORD, Api, Clock, api_starter
+from shop_lab.world.employee_api import PASSWORD, Api, Clock, api_starter
 
 LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 LOG_IN = """

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import expect
 
-from shop_cli.prove.ledgers import read_charges
-from shop_testkit.browser import Tab
-from shop_testkit.card_leaks import random_card
-from shop_testkit.running_shop import RunningShop
+from shop_kit.card_leaks import random_card
+from shop_lab.world.browser import Tab
+from shop_lab.world.ledgers import read_charges
+from shop_lab.world.running_shop import RunningShop
 
 SOON = 60_000
 """Milliseconds in which everything recovers, on a busy machine too."""

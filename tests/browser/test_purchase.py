@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 from playwright.async_api import Page, expect
 
-from shop_cli.prove.ledgers import read_charges
 from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_testkit.browser import Tab, checkout_fields
-from shop_testkit.card_leaks import leaked_cards, random_card
-from shop_testkit.running_shop import RunningShop
+from shop_kit.card_leaks import leaked_cards, random_card
+from shop_lab.world.browser import Tab, checkout_fields
+from shop_lab.world.ledgers import read_charges
+from shop_lab.world.running_shop import RunningShop
 
 MAX_STOPS = 80
 """Elements that the Tab key reaches on a page, with room to spare."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from chassis import semconv
+from chassis.telemetry import semconv
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE.parents[1] / "charts" / "shop"

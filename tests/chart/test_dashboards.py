@@ -14,8 +14,8 @@ import promql_parser as promql
 import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from chassis import semconv
-from chassis.semconv import Kind, Metric
+from chassis.telemetry import semconv
+from chassis.telemetry.semconv import Kind, Metric
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "charts/shop/dashboards").glob("*.json"))

@@ -48,7 +48,7 @@ def artifacts() -> dict[str, dict[str, Any]]:
 def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
     switches = inherited({})["GRPC_EXPERIMENTS"]
     assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
-    assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "services/_testkit/src/shop_testkit/plugin.py").read_text()
+    assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "tests/kit/src/shop_kit/plugin.py").read_text()
 
 
 def test_images_contain_the_bytecode_that_they_run() -> None:

@@ -20,8 +20,8 @@ import redis.asyncio
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
-from chassis.postgres_connection import ServerUnreachable, connect
-from chassis.postgres_url import PostgresUrl
+from chassis.sql.postgres_connection import ServerUnreachable, connect
+from chassis.sql.url import PostgresUrl
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")

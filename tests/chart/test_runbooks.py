@@ -9,7 +9,7 @@ import pytest
 import typer.main
 import yaml
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from shop_cli.__main__ import app
 
 ROOT = Path(__file__).resolve().parents[2]

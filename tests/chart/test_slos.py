@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from chassis import semconv
-from chassis.serving import _SERVER_FAULTS
+from chassis.rpc.serving import _SERVER_FAULTS
+from chassis.telemetry import semconv
 
 CALLS = "rpc_server_call_duration_seconds_count"
 PROTOS = Path(__file__).resolve().parents[2] / "protos" / "shop"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chassis import semconv
+from chassis.telemetry import semconv
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

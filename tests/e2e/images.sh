@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 builder=${BUILDER:-$(command -v docker || command -v podman)}
 registry=${REGISTRY:-not-published.invalid/shop} tag=${TAG:-0.1.0}
 max_bytes=$((225 * 1000 * 1000)) max_bytes_of_load_generator=$((250 * 1000 * 1000))
-interpreter=services/_testkit/src/shop_testkit/interpreter.py
+interpreter=tests/lab/src/shop_lab/world/interpreter.py
 pinned_base=$(sed -n 's/^ARG BASE=//p' Dockerfile)
 mapfile -t services < <(make --silent list-images | cut -d ' ' -f 1)
 images=("${services[@]}")

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import grpc
 
-from chassis.client import channel
 from chassis.errors import DomainError
-from chassis.smoke import SmokeCall, send
+from chassis.rpc.client import channel
+from chassis.rpc.smoke import SmokeCall, send
 
 WARM_UP_SECONDS = 60
 

@@ -18,9 +18,9 @@ from typing import cast
 
 import grpc
 
-from chassis.client import channel
 from chassis.errors import DomainError
-from chassis.smoke import SmokeCall
+from chassis.rpc.client import channel
+from chassis.rpc.smoke import SmokeCall
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest

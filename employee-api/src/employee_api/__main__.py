@@ -13,10 +13,12 @@ from getpass import getpass
 import structlog
 from starlette.applications import Starlette
 
-from chassis import database, http_server, logging
 from chassis.errors import DomainError
-from chassis.http_server import HttpService
+from chassis.http import server as http_server
+from chassis.http.server import HttpService
 from chassis.settings import load, load_database_url
+from chassis.sql import database
+from chassis.telemetry import logging
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
 from employee_api.clock import utc_now

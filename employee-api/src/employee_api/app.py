@@ -7,7 +7,7 @@ from datetime import timedelta
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from employee_api.activities.endpoints import ActivityEndpoints
 from employee_api.activities.repository import ActivityRepository
 from employee_api.auth.api_tokens import ApiTokenRepository

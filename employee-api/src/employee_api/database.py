@@ -1,4 +1,4 @@
-"""The migrations, transactions, and connections for worker threads; `chassis.database` opens the pool and migrates."""
+"""Migrations, transactions, and connections for worker threads; `chassis.sql.database` opens the pool and migrates."""
 
 import sqlite3
 import sys

@@ -7,8 +7,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from typing_extensions import override
 
-from chassis import database
 from chassis.errors import Unavailable
+from chassis.sql import database
 from employee_api.database import MIGRATIONS
 from employee_api.http.inputs import NoInput
 from employee_api.http.operations import OperationDescription

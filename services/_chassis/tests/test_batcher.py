@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chassis.batcher import Batch, Batcher
-from shop_testkit.waiting import wait_until
+from chassis.rpc.batcher import Batch, Batcher
+from shop_kit.waiting import wait_until
 
 
 class Work:

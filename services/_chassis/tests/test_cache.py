@@ -3,8 +3,8 @@ from collections import defaultdict
 
 import pytest
 
-from chassis import calls
-from chassis.cache import TtlCache
+from chassis.rpc import calls
+from chassis.rpc.cache import TtlCache
 
 
 class Source:

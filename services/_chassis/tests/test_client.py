@@ -6,10 +6,12 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis import calls, client, errors, semconv
+from chassis import errors
+from chassis.rpc import calls, client
+from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_testkit.serving import Recorded, serve
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import Recorded, serve
+from shop_kit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis import database
+from chassis.sql import database
 
 FIRST = """
 revision = "0001"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psycopg
 
-from chassis import database
+from chassis.sql import database
 
 MIGRATION = """
 from alembic import op

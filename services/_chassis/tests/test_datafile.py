@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from chassis.datafile import DataFile
+from chassis.values.datafile import DataFile
 
 
 def write(path: Path, text: str, *, modified: int) -> None:

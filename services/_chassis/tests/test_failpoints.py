@@ -6,7 +6,7 @@ import pytest
 
 from chassis.failpoints import FailpointReached, Failpoints
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_testkit.serving import serve
+from shop_kit.serving import serve
 
 
 async def test_a_failpoint_that_is_not_enabled_does_nothing() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from chassis import fields
 from chassis.errors import InvalidArgument
+from chassis.values import fields
 
 
 def test_lengths_count_code_points() -> None:

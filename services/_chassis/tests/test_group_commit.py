@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from chassis import group_commit
-from chassis.group_commit import GroupCommit
+from chassis.sql import group_commit
+from chassis.sql.group_commit import GroupCommit
 
 
 class Disk:

@@ -2,7 +2,7 @@ import hmac
 
 import pytest
 
-from chassis.hmac_keys import HmacKeys
+from chassis.values.keys import HmacKeys
 
 OLD, NEW = "o" * 32, "n" * 32
 

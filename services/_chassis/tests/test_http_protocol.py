@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from chassis import http_server, semconv
-from chassis.http_server import HttpService, HttpServiceSettings
-from chassis.telemetry import Telemetry
-from shop_testkit.waiting import wait_until
+from chassis.http import server as http_server
+from chassis.http.server import HttpService, HttpServiceSettings
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.waiting import wait_until
 
 GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 PROBE = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"

@@ -16,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from chassis import errors, http_server, propagation, semconv
-from chassis import logging as chassis_logging
-from chassis.http_server import HttpService, HttpServiceSettings
-from chassis.telemetry import Telemetry
-from shop_testkit.serving import Recorded
+from chassis import errors
+from chassis.http import server as http_server
+from chassis.http.server import HttpService, HttpServiceSettings
+from chassis.telemetry import logging as chassis_logging
+from chassis.telemetry import propagation, semconv
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.serving import Recorded
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}

@@ -9,9 +9,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from chassis import errors, server
+from chassis import errors
+from chassis.rpc import server
 from chassis.settings import ServiceSettings
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from shop import ad_pb2, ad_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 

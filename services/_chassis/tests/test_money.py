@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.money import (
+from chassis.values.money import (
     MAX_UNITS,
     AmountOutOfRange,
     Money,

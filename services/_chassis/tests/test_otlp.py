@@ -12,10 +12,10 @@ import pytest
 import structlog
 from opentelemetry import trace
 
-from chassis import logging, otlp
-from chassis.telemetry import Telemetry
-from shop_testkit.collector import Collector, grpc_collector, http_collector
-from shop_testkit.waiting import wait_until
+from chassis.telemetry import logging, otlp
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.collector import Collector, grpc_collector, http_collector
+from shop_kit.waiting import wait_until
 
 SECRET = "Bearer 0123456789abcdef"
 PROTOCOLS = {"grpc": grpc_collector, "http/protobuf": http_collector}
@@ -236,7 +236,7 @@ def test_a_process_whose_package_has_no_metadata_has_no_version(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)  # as in the images, which have only the sources of the project's packages
 
-    monkeypatch.setattr("chassis.otlp_sdk.version", version)
+    monkeypatch.setattr("chassis.telemetry.otlp_sdk.version", version)
     start().shutdown()
     assert "service.version" not in resource_of(collector)
 

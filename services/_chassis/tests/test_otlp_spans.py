@@ -31,10 +31,10 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from chassis.otlp_encoder import encode
-from chassis.otlp_exporters import open_exporters
-from chassis.otlp_spans import Span as LeanSpan
-from chassis.otlp_tracer import TracerProvider
+from chassis.telemetry.otlp_encoder import encode
+from chassis.telemetry.otlp_exporters import open_exporters
+from chassis.telemetry.otlp_spans import Span as LeanSpan
+from chassis.telemetry.otlp_tracer import TracerProvider
 
 RESOURCE = Resource({"service.name": "cart"})
 STATE = TraceState([("vendor", "1"), ("other", "2")])

@@ -4,8 +4,8 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument
-from chassis.paging import Position, next_page_token, parse_position
-from chassis.wire import parse_wire_time, time_to_wire
+from chassis.rpc.wire import parse_wire_time, time_to_wire
+from chassis.values.paging import Position, next_page_token, parse_position
 
 
 @dataclass(frozen=True)

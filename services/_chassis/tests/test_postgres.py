@@ -11,11 +11,11 @@ import asyncpg
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.postgres import Postgres, open_postgres
-from chassis.postgres_connection import Connection, ServerUnreachable, connect
-from chassis.postgres_url import PostgresUrl
-from shop_testkit.waiting import wait_until
+from chassis.sql import database
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.sql.postgres_connection import Connection, ServerUnreachable, connect
+from chassis.sql.url import PostgresUrl
+from shop_kit.waiting import wait_until
 
 SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id INT PRIMARY KEY, text TEXT NOT NULL)"
@@ -274,7 +274,7 @@ def test_a_serving_process_imports_neither_psycopg_nor_sqlalchemy(postgres_url: 
     program = f"""
 import asyncio, json, sys
 from pathlib import Path
-from chassis import database, postgres
+from chassis.sql import database, postgres
 
 async def main():
     database.validate_url({postgres_url!r})

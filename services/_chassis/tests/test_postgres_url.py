@@ -1,6 +1,6 @@
 import pytest
 
-from chassis.postgres_url import PostgresUrl
+from chassis.sql.url import PostgresUrl
 
 
 def test_the_parts_of_a_url_are_decoded() -> None:

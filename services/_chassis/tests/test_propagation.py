@@ -15,10 +15,11 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from chassis import client, propagation
-from chassis.telemetry import Telemetry
+from chassis.rpc import client
+from chassis.telemetry import propagation
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_testkit.serving import Recorded, connect, serve
+from shop_kit.serving import Recorded, connect, serve
 
 PROPAGATOR = TraceContextTextMapPropagator()
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

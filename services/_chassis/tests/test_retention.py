@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from chassis import retention
 from chassis.errors import Unavailable
-from chassis.retention import Retention
-from shop_testkit.waiting import wait_until
+from chassis.sql import retention
+from chassis.sql.retention import Retention
+from shop_kit.waiting import wait_until
 
 
 class Rows:

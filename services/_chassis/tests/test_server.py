@@ -15,9 +15,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from chassis import errors, server
+from chassis import errors
+from chassis.rpc import server
 from chassis.settings import ServiceSettings
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -27,7 +28,7 @@ PROGRAM = """
 import asyncio
 import gc
 from contextlib import asynccontextmanager
-from chassis.server import run
+from chassis.rpc.server import run
 from chassis.settings import ServiceSettings
 from shop import cart_pb2, cart_pb2_grpc
 

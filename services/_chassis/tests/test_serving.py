@@ -12,11 +12,13 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoi
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
-from chassis import calls, errors, semconv
-from chassis.telemetry import Telemetry
+from chassis import errors
+from chassis.rpc import calls
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_testkit.serving import Recorded, connect, serve
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import Recorded, connect, serve
+from shop_kit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]

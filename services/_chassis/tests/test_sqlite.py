@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chassis import group_commit
-from chassis.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
-from shop_testkit.waiting import wait_until
+from chassis.sql import group_commit
+from chassis.sql.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
+from shop_kit.waiting import wait_until
 
 CREATE = "CREATE TABLE numbers (number INTEGER)"
 INSERT = "INSERT INTO numbers VALUES (1)"

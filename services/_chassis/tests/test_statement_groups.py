@@ -8,12 +8,12 @@ import asyncpg
 import psycopg
 import pytest
 
-from chassis import statement_groups
-from chassis.postgres import Postgres, open_postgres
-from chassis.postgres_connection import Record
-from chassis.statement_groups import StatementGroups
-from shop_testkit.serving import Recorded
-from shop_testkit.waiting import wait_until
+from chassis.sql import statement_groups
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.sql.postgres_connection import Record
+from chassis.sql.statement_groups import StatementGroups
+from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
 
 CREATE = "CREATE TABLE notes (id TEXT PRIMARY KEY, text TEXT NOT NULL)"
 INSERT = """

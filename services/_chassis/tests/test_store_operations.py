@@ -15,16 +15,17 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
-from chassis import group_commit, semconv
-from chassis.cache import TtlCache
-from chassis.group_commit import GroupCommit
-from chassis.metrics import Attributes
-from chassis.postgres import Postgres, open_postgres
-from chassis.postgres_connection import Connection
-from chassis.sqlite import SqliteWriter
-from chassis.store_operations import record_wait, sql_operation
-from shop_testkit.serving import Recorded
-from shop_testkit.waiting import wait_until
+from chassis.rpc.cache import TtlCache
+from chassis.sql import group_commit
+from chassis.sql.group_commit import GroupCommit
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.sql.postgres_connection import Connection
+from chassis.sql.sqlite import SqliteWriter
+from chassis.telemetry import semconv
+from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.store_operations import record_wait, sql_operation
+from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
 
 SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id SERIAL PRIMARY KEY, text TEXT)"

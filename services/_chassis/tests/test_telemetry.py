@@ -19,12 +19,12 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
-from chassis import logging, otlp, process_metrics, semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import logging, otlp, process_metrics, semconv
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_testkit.collector import Collector, grpc_collector
-from shop_testkit.serving import connect
-from shop_testkit.waiting import wait_until
+from shop_kit.collector import Collector, grpc_collector
+from shop_kit.serving import connect
+from shop_kit.waiting import wait_until
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

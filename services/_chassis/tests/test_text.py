@@ -5,7 +5,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from chassis.errors import InvalidArgument
-from chassis.text import text_check
+from chassis.values.text import text_check
 from shop import ad_pb2, address_pb2, cart_pb2, checkout_pb2, shipping_pb2
 
 Address = address_pb2.Address

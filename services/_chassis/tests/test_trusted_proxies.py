@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from chassis.http_server import HttpService, HttpServiceSettings
-from chassis.telemetry import Telemetry
-from shop_testkit.settings import load_settings
+from chassis.http.server import HttpService, HttpServiceSettings
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.settings import load_settings
 
 
 async def show_client(request: Request) -> Response:

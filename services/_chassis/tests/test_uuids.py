@@ -2,7 +2,7 @@ import uuid
 
 import pytest
 
-from chassis.uuids import NameUuids, format_uuid
+from chassis.values.uuids import NameUuids, format_uuid
 
 
 @pytest.mark.parametrize("name", ["", "order:1", "käse", "x" * 300, *map(str, range(50))])

@@ -6,9 +6,9 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from chassis.sqlite import connect
-from chassis.telemetry import Telemetry
-from chassis.volume import observe_volume
+from chassis.sql.sqlite import connect
+from chassis.sql.volume import observe_volume
+from chassis.telemetry.instruments import Telemetry
 
 
 def exported(url: str) -> dict[str, float]:

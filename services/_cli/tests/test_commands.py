@@ -24,7 +24,7 @@ from shop import (
 from shop_cli.__main__ import main
 from shop_cli.output.printing import console
 from shop_internal import letter_spool_pb2, letter_spool_pb2_grpc, orders_pb2, orders_pb2_grpc
-from shop_testkit.serving import serve
+from shop_kit.serving import serve
 
 Run = Callable[..., Awaitable[tuple[int, str, str]]]
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shop_testkit.fake_storefront import FakeStorefront, serving
-from shop_testkit.waiting import wait_until
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_storefront import FakeStorefront, serving
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from chassis import otlp
+from chassis.telemetry import otlp
 from shop_cli.local.otlp_receiver import exporting_to, receiving
 
 

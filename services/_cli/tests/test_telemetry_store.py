@@ -6,7 +6,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery, tree_order
 
 NOW = 1_800_000_000

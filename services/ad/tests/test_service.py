@@ -8,10 +8,10 @@ import pytest
 from ad_service.domain import Inventory
 from ad_service.service import AdService
 from ad_service.store import parse_ads
-from chassis.datafile import DataFile
+from chassis.values.datafile import DataFile
 from shop import ad_pb2
 from shop.ad_pb2_grpc import AdServiceStub, add_AdServiceServicer_to_server
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 PAN = {"redirect_url": "/product/pan", "text": "Pans", "contexts": ["kitchen"]}
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}

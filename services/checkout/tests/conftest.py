@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis import server
-from chassis.money import Money
-from chassis.telemetry import Telemetry
+from chassis.rpc import server
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import Address, Order, OrderLine, order_id_of
@@ -20,8 +20,8 @@ from checkout_service.peers import channels
 from checkout_service.ports import Journal, NewOrder
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
-from shop_testkit.fake_peers import FakePeers
-from shop_testkit.settings import load_settings
+from shop_kit.settings import load_settings
+from shop_lab.world.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr", "email_internal_addr")

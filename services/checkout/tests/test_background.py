@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chassis import retention
 from chassis.errors import Internal, Unavailable, Unimplemented
-from chassis.wire import money_to_wire
+from chassis.rpc.wire import money_to_wire
+from chassis.sql import retention
 from checkout_service import background, outbox, recovery
 from checkout_service.background import CircuitBreaker, Circuits, QueueWorker, Turns
 from checkout_service.domain import State, Transition
@@ -19,8 +19,8 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Journal, JournalUnavailable, NewOrder
 from shop import payment_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.waiting import wait_until
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Make = Callable[..., NewOrder]
 Checkout = Any

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.hmac_keys import HmacKeys
-from chassis.money import MAX_UNITS, Money
+from chassis.values.keys import HmacKeys
+from chassis.values.money import MAX_UNITS, Money
 from checkout_service.domain import (
     Address,
     Card,

@@ -12,11 +12,11 @@ import grpc
 import psycopg
 import pytest
 
-from chassis import postgres, sqlite
+from chassis.sql import postgres, sqlite
 from checkout_service.journal.opening import open_journal
 from checkout_service.ports import Journal, JournalUnavailable, NewOrder
 from shop import checkout_pb2
-from shop_testkit.fake_peers import FakePeers
+from shop_lab.world.fake_peers import FakePeers
 
 _TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 

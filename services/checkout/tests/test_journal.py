@@ -16,16 +16,17 @@ import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
 
-from chassis import database, semconv
 from chassis.errors import FieldViolation
-from chassis.money import MAX_UNITS, Money
+from chassis.sql import database
+from chassis.telemetry import semconv
+from chassis.values.money import MAX_UNITS, Money
 from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, Refusal, State, Transition
 from checkout_service.journal import sql, sqlite, statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.journal.sqlite import open_sqlite_database
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, NewOrder, OutboxItem, Sent
-from shop_testkit.serving import Recorded
+from shop_kit.serving import Recorded
 
 Make = Callable[..., NewOrder]
 

@@ -6,9 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
 from shop import checkout_pb2
-from shop_testkit.fake_peers import FakePeers
+from shop_lab.world.fake_peers import FakePeers
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

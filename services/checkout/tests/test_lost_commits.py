@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from chassis.errors import DomainError, FailedPrecondition, Unavailable
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
 from checkout_service import background
 from shop import checkout_pb2, payment_pb2
-from shop_testkit.fake_peers import FakePeers, Fault
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 RunSql = Callable[[str], None]

@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext
 
-from chassis import semconv
 from chassis.errors import FailedPrecondition, Unavailable
-from chassis.metrics import Attributes
-from chassis.money import Money
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes
+from chassis.values.money import Money
 from checkout_service import background
 from checkout_service.domain import State
 from checkout_service.journal import sql
@@ -29,9 +29,9 @@ from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
 from shop import checkout_pb2
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.serving import Recorded
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

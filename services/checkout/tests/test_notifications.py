@@ -12,11 +12,11 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import override
 
 import checkout_service.outbox
-from chassis import semconv
-from chassis.client import channel
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
 from chassis.failpoints import Failpoints
-from chassis.telemetry import Telemetry
+from chassis.rpc.client import channel
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.background import Turns
 from checkout_service.domain import PlacedOrder
 from checkout_service.journal.opening import open_journal
@@ -29,9 +29,9 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.serving import Recorded
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Placed = Callable[[str], PlacedOrder]
 

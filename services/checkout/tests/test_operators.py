@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.errors import FailedPrecondition, Unavailable
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import OrderMetrics
@@ -20,9 +20,9 @@ from checkout_service.peers import internal_service
 from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from shop import checkout_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.serving import Recorded
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

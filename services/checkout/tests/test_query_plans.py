@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.postgres import open_postgres
+from chassis.sql import database
+from chassis.sql.postgres import open_postgres
 from checkout_service.domain import State
 from checkout_service.journal import postgres, sqlite, statements
 from checkout_service.journal.opening import MIGRATIONS

@@ -1,6 +1,6 @@
 import pytest
 
-from chassis.money import Money
+from chassis.values.money import Money
 from checkout_service.reconciliation.rules import (
     Charge,
     CompleteSince,

@@ -13,8 +13,8 @@ from checkout_service.journal import sql
 from checkout_service.ports import Journal, NewOrder
 from shop import checkout_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.serving import Recorded
+from shop_kit.serving import Recorded
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

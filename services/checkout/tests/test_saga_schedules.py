@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from chassis import database
-from chassis.money import Money
+from chassis.sql import database
+from chassis.values.money import Money
 from checkout_service import saga
 from checkout_service.domain import (
     OPEN,

@@ -7,12 +7,12 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis import paging
-from chassis.paging import Position
+from chassis.values import paging
+from chassis.values.paging import Position
 from checkout_service.ports import Journal, NewOrder
 from shop import checkout_pb2
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import FakePeers
+from shop_lab.world.fake_peers import FakePeers
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

@@ -12,9 +12,9 @@ import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
 from shop import checkout_pb2, payment_pb2
-from shop_testkit.card_leaks import leaked_cards
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.serving import Recorded
+from shop_kit.card_leaks import leaked_cards
+from shop_kit.serving import Recorded
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

@@ -22,7 +22,7 @@ from chassis.errors import (
     Unavailable,
     Unimplemented,
 )
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
 from checkout_service import outbox, placing
 from checkout_service.domain import Transition
 from checkout_service.journal.opening import open_journal
@@ -31,9 +31,9 @@ from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_internal import ordered_cart_pb2
-from shop_testkit.checkout_without_journal import open_no_journal
-from shop_testkit.fake_peers import FakePeers, Fault
-from shop_testkit.waiting import wait_until
+from shop_kit.waiting import wait_until
+from shop_lab.world.checkout_without_journal import open_no_journal
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any

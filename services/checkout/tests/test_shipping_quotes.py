@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from chassis import semconv
-from chassis.client import channel
 from chassis.errors import InvalidArgument
-from chassis.money import Money
-from chassis.telemetry import Telemetry
+from chassis.rpc.client import channel
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money
 from checkout_service.domain import Address, CartLine, QuoteRefused
 from checkout_service.peers import shipping_quotes
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_testkit.fake_peers import FakePeers, Fault
+from shop_lab.world.fake_peers import FakePeers, Fault
 
 COST = Money("USD", 4_995_000_000)
 BREMEN = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)

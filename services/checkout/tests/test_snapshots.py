@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.money import Money
-from chassis.wire import money_to_wire
+from chassis.rpc.wire import money_to_wire
+from chassis.sql import database
+from chassis.values.money import Money
 from checkout_service import background
 from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
 from checkout_service.journal import snapshots
@@ -22,7 +22,7 @@ from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import placed_order_to_wire
 from checkout_service.ports import NewOrder
 from shop import checkout_pb2, payment_pb2
-from shop_testkit.fake_peers import FakePeers
+from shop_lab.world.fake_peers import FakePeers
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]

@@ -13,14 +13,14 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from chassis.server import Service, serving
-from chassis.telemetry import Telemetry
+from chassis.rpc.server import Service, serving
+from chassis.telemetry.instruments import Telemetry
 from currency_service.__main__ import Settings, build
 from currency_service.clients import MAX_BYTES, RatesFeed
 from currency_service.domain import Rates
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.empty_pb2 import Empty
-from shop_testkit.settings import load_settings
+from shop_kit.settings import load_settings
 
 FALLBACK_DAY = date(2024, 12, 31)
 FRESH = (

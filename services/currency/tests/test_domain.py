@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from chassis.money import MAX_UNITS, MIN_UNITS, NANOS_PER_UNIT, AmountOutOfRange, Money
+from chassis.values.money import MAX_UNITS, MIN_UNITS, NANOS_PER_UNIT, AmountOutOfRange, Money
 from currency_service.domain import CurrencyNotSupported, Rates
 
 DAY = date(2024, 12, 31)

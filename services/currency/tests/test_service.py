@@ -7,13 +7,13 @@ import grpc
 import pytest
 
 from chassis.errors import InvalidArgument
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
 from currency_service.domain import Rates
 from currency_service.service import CurrencyService
 from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub, add_CurrencyServiceServicer_to_server
 from shop.money_pb2 import Money
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 INT64_MAX = 2**63 - 1
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from chassis.datafile import DataFile
-from chassis.money import Money
+from chassis.values.datafile import DataFile
+from chassis.values.money import Money
 from currency_service.__main__ import Settings
 from currency_service.store import parse_rates
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from email_service.clients import Relay, SmtpRelay, parse_relay
 from email_service.letters import Attempt, Letter, Outcome
-from shop_testkit.mail_relay import Inbox, relay
-from shop_testkit.serving import Recorded
+from shop_kit.serving import Recorded
+from shop_lab.world.smtp_server import Inbox, relay
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
 LETTER = Letter("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)

@@ -12,9 +12,9 @@ from typing_extensions import override
 
 from chassis.errors import InvalidArgument
 from chassis.failpoints import Failpoints
-from chassis.server import Service, serving
-from chassis.status import from_rpc_error
-from chassis.telemetry import Telemetry
+from chassis.rpc.server import Service, serving
+from chassis.rpc.status import from_rpc_error
+from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
 from email_service.confirmations import Confirmations
@@ -39,8 +39,8 @@ from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest, RefusedC
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.mail_records_pb2 import FindMailsRequest, GetMailRequest
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
-from shop_testkit.serving import connect
-from shop_testkit.settings import load_settings
+from shop_kit.serving import connect
+from shop_kit.settings import load_settings
 
 SENDER = Sender("Shop", "orders@shop.example")
 ORDER_IDS = ("o-1", "o-2", "o-3")

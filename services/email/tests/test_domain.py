@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import InvalidArgument
-from chassis.fields import require_email_address
-from chassis.money import MAX_UNITS, AmountOutOfRange, Money
+from chassis.values.fields import require_email_address
+from chassis.values.money import MAX_UNITS, AmountOutOfRange, Money
 from email_service.domain import Address, ConfirmationEmail, Line, Order
 
 ADDRESS = Address("1 Main Street", "Springfield", "IL", "US", 62704)

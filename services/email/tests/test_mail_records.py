@@ -13,7 +13,7 @@ from email_service.mime import parse_sender
 from email_service.spooling import SpooledMailer
 from shop_internal import mail_records_pb2
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub, add_MailRecordsServicer_to_server
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 SENDER = parse_sender("Shop <orders@shop.example>")
 EMAIL = ConfirmationEmail("order/1", "ann@mail.example", "Your order", "text", "<p>text</p>")

@@ -6,15 +6,15 @@ from contextlib import aclosing
 
 import pytest
 
-from chassis.client import channel
 from chassis.errors import Unavailable
+from chassis.rpc.client import channel
 from email_service import product_names
 from email_service.product_names import CatalogNames
 from shop import product_catalog_pb2_grpc
-from shop_testkit.fake_peers import Fault
-from shop_testkit.fake_peers.reads import FakeCatalog
-from shop_testkit.serving import serve
-from shop_testkit.waiting import wait_until
+from shop_kit.serving import serve
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import Fault
+from shop_lab.world.fake_peers.reads import FakeCatalog
 
 NAMES = {"mug": "Stoneware mug", "cup": "", "lamp": "", "rug": ""}
 

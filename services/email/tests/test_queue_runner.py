@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chassis.failpoints import Failpoints
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
 from email_service.clients import Relay, SmtpRelay
 from email_service.domain import ConfirmationEmail
@@ -19,8 +19,8 @@ from email_service.mime import Sender
 from email_service.queue_runner import QueueRunner, letter_delay_seconds, relay_delay_seconds
 from email_service.spool.opening import open_spool
 from email_service.spooling import SpooledMailer
-from shop_testkit.mail_relay import Inbox, relay
-from shop_testkit.waiting import wait_until
+from shop_kit.waiting import wait_until
+from shop_lab.world.smtp_server import Inbox, relay
 
 SENDER = Sender("Shop", "orders@shop.example")
 EMAIL = ConfirmationEmail("o-1", "jane@example.com", "Your order o-1", "Hello\n.\n", "<p>Hello</p>\n")

@@ -1,6 +1,6 @@
 import pytest
 
-from chassis.money import Money
+from chassis.values.money import Money
 from email_service.domain import Address, ConfirmationEmail, Line, Order
 from email_service.rendering import ConfirmationTemplates
 

@@ -10,10 +10,10 @@ from typing_extensions import override
 
 from chassis.errors import InvalidArgument
 from chassis.failpoints import Failpoints
-from chassis.server import Service, serving
+from chassis.rpc.server import Service, serving
+from chassis.rpc.status import from_rpc_error
 from chassis.settings import load
-from chassis.status import from_rpc_error
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
 from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
@@ -30,13 +30,13 @@ from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
-from shop_testkit import mail_relay
-from shop_testkit import serving as testkit_serving
-from shop_testkit.fake_peers.reads import FakeCatalog
-from shop_testkit.mail_relay import Inbox
-from shop_testkit.serving import connect
-from shop_testkit.settings import load_settings
-from shop_testkit.waiting import wait_until
+from shop_kit import serving as testkit_serving
+from shop_kit.serving import connect
+from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
+from shop_lab.world import smtp_server as mail_relay
+from shop_lab.world.fake_peers.reads import FakeCatalog
+from shop_lab.world.smtp_server import Inbox
 
 
 def euros(units: int, nanos: int = 0) -> Money:

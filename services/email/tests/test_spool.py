@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
 
-from chassis import database
+from chassis.sql import database
 from email_service.letters import Letter, LetterState, NewLetter, Spool
 from email_service.spool import sql, sqlite, statements
 from email_service.spool.opening import MIGRATIONS, open_spool
-from shop_testkit.serving import Recorded
+from shop_kit.serving import Recorded
 
 QUEUED, SENDING, SENT = LetterState.QUEUED, LetterState.SENDING, LetterState.SENT
 IN_DOUBT, REFUSED = LetterState.IN_DOUBT, LetterState.REFUSED

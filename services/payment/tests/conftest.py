@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from chassis import database
+from chassis.sql import database
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Ledger
 from payment_service.ledger.opening import MIGRATIONS, open_ledger

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
-from chassis.hmac_keys import HmacKeys
+from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import (
     CardDeclined,

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.hmac_keys import HmacKeys
+from chassis.sql import database
+from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, PaymentProcessor, State
 from payment_service.ledger.opening import MIGRATIONS, open_ledger

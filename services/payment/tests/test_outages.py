@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.money import Money
+from chassis.sql import database
+from chassis.values.money import Money
 from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, State
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
 from payment_service.ledger.sqlite import open_sqlite_ledger
@@ -62,7 +62,7 @@ def file_of(url: str) -> Path:
 async def test_a_file_locked_by_another_process_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
     async with open_ledger(sqlite_url) as ledger:
         with closing(sqlite3.connect(file_of(sqlite_url), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -118,7 +118,7 @@ def server() -> Iterator[Server]:
 
 async def test_a_charge_waits_for_a_restarting_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine may need longer to start a server.
-    monkeypatch.setattr("chassis.postgres.ANSWER_WITHIN_SECONDS", 60)
+    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 60)
     async with open_ledger(server.url) as ledger:
         await ledger.record(Entry("before", State.CHARGED, PAYMENT))
         server.crash()

@@ -15,13 +15,13 @@ import grpc
 import pytest
 
 from chassis.failpoints import Failpoints
-from chassis.hmac_keys import HmacKeys
+from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import Ledger, PaymentProcessor
 from payment_service.service import PaymentService
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
-from shop_testkit.serving import Recorded, serve
+from shop_kit.serving import Recorded, serve
 
 VISA = "4929530463957262"
 AMEX = "371449635398431"

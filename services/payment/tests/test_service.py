@@ -10,10 +10,10 @@ import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from chassis import paging
 from chassis.failpoints import Failpoints
-from chassis.hmac_keys import HmacKeys
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
+from chassis.values import paging
+from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
@@ -23,7 +23,7 @@ from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 KEYS = HmacKeys.parse("k" * 32)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from chassis.money import Money
+from chassis.values.money import Money
 from product_catalog_service.domain import Catalog, Product, ProductNotFound
 
 

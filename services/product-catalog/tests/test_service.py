@@ -5,10 +5,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from chassis.datafile import DataFile
-from chassis.server import Service, serving
-from chassis.status import from_rpc_error
-from chassis.telemetry import Telemetry
+from chassis.rpc.server import Service, serving
+from chassis.rpc.status import from_rpc_error
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.datafile import DataFile
 from product_catalog_service.__main__ import Settings, build
 from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
@@ -17,7 +17,7 @@ from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceStub,
     add_ProductCatalogServiceServicer_to_server,
 )
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 MUG = {
     "id": "mug",

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from chassis.datafile import DataFile
-from chassis.money import Money
+from chassis.values.datafile import DataFile
+from chassis.values.money import Money
 from product_catalog_service.__main__ import Settings
 from product_catalog_service.domain import Catalog
 from product_catalog_service.store import parse_catalog

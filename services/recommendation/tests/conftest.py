@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from chassis.client import channel
 from chassis.errors import Unavailable
+from chassis.rpc.client import channel
 from recommendation_service.clients import CachedCatalog
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import (
@@ -14,7 +14,7 @@ from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceStub,
     add_ProductCatalogServiceServicer_to_server,
 )
-from shop_testkit.serving import Recorded, serve
+from shop_kit.serving import Recorded, serve
 
 
 class ProductCatalog(ProductCatalogServiceServicer):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from chassis import calls
-from chassis.cache import RETRY_SECONDS
+from chassis.rpc import calls
+from chassis.rpc.cache import RETRY_SECONDS
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.domain import CatalogUnavailable
 

@@ -5,12 +5,12 @@ import grpc
 import pytest
 
 from chassis.errors import InvalidArgument
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
-from shop_testkit.serving import Recorded, connect
+from shop_kit.serving import Recorded, connect
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from chassis import database
-from chassis.money import Money
+from chassis.sql import database
+from chassis.values.money import Money
 from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
 from shipping_service.manifest.opening import MIGRATIONS, open_manifest
 

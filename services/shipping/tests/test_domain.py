@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
-from chassis.paging import Position
+from chassis.values.paging import Position
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
     Address,

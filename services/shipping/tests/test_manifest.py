@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
 
-from chassis import database
+from chassis.sql import database
 from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded
 from shipping_service.manifest.opening import open_manifest
 from shipping_service.manifest.sqlite import SqliteManifest
-from shop_testkit.serving import Recorded as RecordedTelemetry
+from shop_kit.serving import Recorded as RecordedTelemetry
 
 MakeParcel = Callable[..., Parcel]
 
@@ -105,7 +105,7 @@ async def record_until_full(manifest: Manifest, parcel: MakeParcel) -> list[str]
 async def test_a_file_locked_by_another_process_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
     path = database.sqlite_path(sqlite_url)
     assert path is not None
     async with open_manifest(sqlite_url) as manifest:

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chassis import paging
 from chassis.failpoints import Failpoints
-from chassis.paging import Position
-from chassis.retention import Retention
+from chassis.sql.retention import Retention
+from chassis.values import paging
+from chassis.values.paging import Position
 from shipping_service.domain import Entry, Manifest, Parcel, Shipper
 from shipping_service.service import ShipmentManifest
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest, RecordedShipment
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 MakeParcel = Callable[..., Parcel]
 

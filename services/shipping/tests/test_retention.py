@@ -11,17 +11,18 @@ import grpc
 import psycopg
 import pytest
 
-from chassis import database, server
-from chassis.postgres import open_postgres
-from chassis.telemetry import Telemetry
+from chassis.rpc import server
+from chassis.sql import database
+from chassis.sql.postgres import open_postgres
+from chassis.telemetry.instruments import Telemetry
 from shipping_service.__main__ import Settings, build
 from shipping_service.domain import Entry, Manifest, Parcel, ShipmentFenced, Shipper
 from shipping_service.manifest import postgres, sqlite
 from shipping_service.manifest.opening import MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
-from shop_testkit.settings import load_settings
-from shop_testkit.waiting import wait_until
+from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
 
 MakeParcel = Callable[..., Parcel]
 Stored = Callable[[str], list[tuple[Any, ...]]]

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 
-from chassis import database
-from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
-from chassis.retention import Retention
-from chassis.status import from_rpc_error
+from chassis.rpc.status import from_rpc_error
+from chassis.sql import database
+from chassis.sql.retention import Retention
+from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Manifest, Shipper
 from shipping_service.failpoints import FAILPOINTS
@@ -23,7 +23,7 @@ from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest, ResolveShipmentResponse
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
-from shop_testkit.serving import connect
+from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
@@ -140,7 +140,7 @@ async def test_a_second_resolution_reports_that_the_fence_was_there(shipping: Sh
 async def test_a_manifest_that_cannot_be_written_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chassis.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
+    monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
     path = database.sqlite_path(sqlite_url)
     assert path is not None
     async with open_manifest(sqlite_url) as manifest, serving(manifest) as shipping:

@@ -2,7 +2,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shop_testkit.storefront import Backends, Storefront, Visitor, storefront
+from shop_lab.world.storefront import Backends, Storefront, Visitor, storefront
 
 
 @pytest.fixture

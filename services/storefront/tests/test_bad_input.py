@@ -1,6 +1,6 @@
 import pytest
 
-from shop_testkit.storefront import SHOP, Storefront, Visitor
+from shop_lab.world.storefront import SHOP, Storefront, Visitor
 from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}

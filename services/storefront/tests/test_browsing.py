@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from chassis.errors import Unavailable
-from shop_testkit.storefront import Backends, Visitor
+from shop_lab.world.storefront import Backends, Visitor
 
 DOWN = Unavailable("down")
 OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from chassis.errors import Unavailable
-from shop_testkit.storefront import Backends, Storefront, Visitor, form_key
+from shop_lab.world.storefront import Backends, Storefront, Visitor, form_key
 
 
 def count_in_header(page: str) -> int:

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from chassis.errors import Aborted, DeadlineExceeded, FailedPrecondition, FieldViolation, InvalidArgument, Unavailable
-from shop_testkit.card_leaks import leaked_cards, random_card
-from shop_testkit.storefront import Backends, Visitor, form_key
+from shop_kit.card_leaks import leaked_cards, random_card
+from shop_lab.world.storefront import Backends, Visitor, form_key
 
 TYPED = ("ada@example.com", "1 Harbour Street", "Hamburg", "Germany", "20095")
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from shop_testkit.storefront import Visitor
+from shop_lab.world.storefront import Visitor
 
 PATHS = [
     "/",

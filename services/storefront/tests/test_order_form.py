@@ -1,6 +1,6 @@
 import pytest
 
-from shop_testkit.storefront import CARD, order_fields
+from shop_lab.world.storefront import CARD, order_fields
 from storefront_service import order_form
 
 

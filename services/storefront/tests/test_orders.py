@@ -4,9 +4,9 @@ import pytest
 
 from chassis.errors import Unavailable
 from shop_internal import orders_pb2
-from shop_testkit.fake_peers import Fault
-from shop_testkit.storefront import Backends, Storefront, Visitor
-from shop_testkit.waiting import wait_until
+from shop_kit.waiting import wait_until
+from shop_lab.world.fake_peers import Fault
+from shop_lab.world.storefront import Backends, Storefront, Visitor
 
 MAIL = """From: Shop <orders@shop.example>
 To: ada@example.com

@@ -1,7 +1,7 @@
 import pytest
 
-from chassis.hmac_keys import HmacKeys
-from shop_testkit.storefront import KEY, Storefront, storefront
+from chassis.values.keys import HmacKeys
+from shop_lab.world.storefront import KEY, Storefront, storefront
 from storefront_service.sessions import SessionSigner
 
 OLD, NEW = "o" * 32, "n" * 32

@@ -3,8 +3,8 @@ from collections.abc import AsyncIterator
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from shop_testkit.serving import Recorded
-from shop_testkit.storefront import Storefront, storefront
+from shop_kit.serving import Recorded
+from shop_lab.world.storefront import Storefront, storefront
 
 
 @pytest.fixture

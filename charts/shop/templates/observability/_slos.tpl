@@ -12,12 +12,12 @@
 {{- toJson $slos -}}
 {{- end -}}
 
-{{/* Bounds of the histograms of durations, in seconds: those of chassis.semconv. */}}
+{{/* Bounds of the histograms of durations, in seconds: those of chassis.telemetry.semconv. */}}
 {{- define "shop.latencyBounds" -}}
 [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
 {{- end -}}
 
-{{/* Statuses of gRPC that are faults of the server: those of chassis.serving. */}}
+{{/* Statuses of gRPC that are faults of the server: those of chassis.rpc.serving. */}}
 {{- define "shop.serverFaults" -}}
 DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- end -}}

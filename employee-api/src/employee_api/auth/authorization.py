@@ -6,9 +6,9 @@ import structlog
 from starlette.requests import Request
 from typing_extensions import override
 
-from chassis import logging, semconv
 from chassis.errors import DomainError
-from chassis.telemetry import Telemetry
+from chassis.telemetry import logging, semconv
+from chassis.telemetry.instruments import Telemetry
 from employee_api.access import API_TOKEN_PREFIX, SESSION_COOKIE, Access, Actor
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository

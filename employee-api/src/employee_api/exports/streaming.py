@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from employee_api.database import blocking_engine
 from employee_api.exports.errors import TooManyExports, UnknownTimeZone
 from employee_api.exports.queries import Table, export_query, zoned_timestamp

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from passlib.context import CryptContext
 
-from chassis.store_operations import record_wait
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.store_operations import record_wait
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.users.hashing_queues import HashingQueue, HashingQueues
 from employee_api.users.rules import normalize_password

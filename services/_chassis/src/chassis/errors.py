@@ -1,4 +1,4 @@
-"""Kinds of errors shared by all services. `chassis.status` maps each kind to a gRPC status and back.
+"""Kinds of errors shared by all services. `chassis.rpc.status` maps each kind to a gRPC status and back.
 
 A service subclasses a kind for each error of its domain. The name of the class becomes the reason that callers branch
 on: `class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import structlog
 import uvloop
 
-from chassis import database, logging, otlp
-from chassis.process_metrics import observe_loop_lag
 from chassis.settings import ServerSettings, load, load_database_url
-from chassis.telemetry import Telemetry
-from chassis.volume import observe_volume
+from chassis.sql import database
+from chassis.sql.volume import observe_volume
+from chassis.telemetry import logging, otlp
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.process_metrics import observe_loop_lag
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 
 if TYPE_CHECKING:
     import grpc
@@ -13,7 +13,7 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 class BaseService:
-    """The base class of the services that `chassis.server` and `chassis.http_server` run."""
+    """The base class of the services that `chassis.rpc.server` and `chassis.http.server` run."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.telemetry = telemetry
@@ -31,7 +31,7 @@ class BaseService:
         self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
     ) -> "grpc.aio.Channel":
         """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
-        from chassis import client  # noqa: PLC0415 - imports gRPC, which an HTTP service without peers does not need
+        from chassis.rpc import client  # noqa: PLC0415 - imports gRPC, which an HTTP service without peers does not need
 
         opened = client.channel(
             target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
-from chassis import database
 from chassis.failpoints import Failpoints
-from chassis.hmac_keys import HmacKeys
+from chassis.sql import database
+from chassis.values.keys import HmacKeys
 
 MAX_PORT = 65_535
 
@@ -99,7 +99,7 @@ def _parse_hmac_keys(keys: str) -> SecretStr:
     return SecretStr(keys)
 
 
-# One key, or several while one replaces another, separated by commas: see chassis.hmac_keys.
+# One key, or several while one replaces another, separated by commas: see chassis.values.keys.
 HmacKeyText = Annotated[SecretStr, Parse(_parse_hmac_keys)]
 
 

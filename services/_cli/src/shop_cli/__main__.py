@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from typing import Annotated
 
@@ -36,7 +36,7 @@ COMMANDS = {
     "load": "Send simulated customers to the storefront.",
     "prove": "Check that orders survive faults.",
 }
-"""The modules of shop_cli.commands that have a function or group of the same name, and what `shop --help` says."""
+"""What `shop --help` says of each command. All but `prove` are functions or groups in a module of shop_cli.commands."""
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
@@ -75,11 +75,19 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _add(created: typer.Typer, name: str) -> None:
-    command = getattr(import_module(f"shop_cli.commands.{name}"), name)
+    command = _prove() if name == "prove" else getattr(import_module(f"shop_cli.commands.{name}"), name)
     if isinstance(command, typer.Typer):
         created.add_typer(command, name=name)
     else:
         created.command(name)(command)
+
+
+def _prove() -> Callable[..., None]:
+    """Return the command of the laboratory, an entry point of `shop-lab`. End the program if that is not installed."""
+    for entry_point in metadata.entry_points(group="shop.commands", name="prove"):
+        command: Callable[..., None] = entry_point.load()
+        return command
+    sys.exit("shop prove is part of the laboratory: install shop-lab, as make setup does in the repository")
 
 
 def _not_imported() -> None:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import grpc
 
-from chassis.client import channel
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
+from chassis.rpc.client import channel
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub

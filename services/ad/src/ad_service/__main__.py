@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ad_service.service import AdService
 from ad_service.store import parse_ads
-from chassis.datafile import DataFile
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
+from chassis.values.datafile import DataFile
 from shop import ad_pb2_grpc
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from chassis.fields import limit_count
+from chassis.values.fields import limit_count
 
 MAX_CONTEXT_KEYS = 100
 

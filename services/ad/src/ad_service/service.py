@@ -1,8 +1,8 @@
 """shop.AdService: maps messages to the domain and back."""
 
 from ad_service.domain import Ad, Inventory
-from chassis.datafile import DataFile
-from chassis.serving import ServicerContext
+from chassis.rpc.serving import ServicerContext
+from chassis.values.datafile import DataFile
 from shop import ad_pb2, ad_pb2_grpc
 
 

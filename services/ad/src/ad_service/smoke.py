@@ -1,6 +1,6 @@
 """The smoke call of the ad service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.ad_pb2 import AdRequest
 
 

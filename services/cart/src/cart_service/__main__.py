@@ -9,9 +9,9 @@ from msgspec import Meta
 from cart_service.domain import CartStore
 from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2_grpc
 from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
 

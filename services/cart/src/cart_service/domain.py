@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
-from chassis.fields import limit_count, parse_idempotency_key, require_between, require_text
+from chassis.values.fields import limit_count, parse_idempotency_key, require_between, require_text
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1

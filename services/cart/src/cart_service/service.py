@@ -5,12 +5,12 @@ import asyncio
 from typing_extensions import override
 
 from cart_service.domain import Addition, Cart, CartStore, Line, NewQuantity, Purchase, check_user_id
-from chassis import semconv
-from chassis.calls import metadata_value
 from chassis.errors import REFUSALS
-from chassis.fields import limit_count, require_present
-from chassis.serving import ServicerContext
-from chassis.telemetry import Telemetry
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.fields import limit_count, require_present
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
 from shop_internal import cart_lines_pb2, cart_lines_pb2_grpc, ordered_cart_pb2, ordered_cart_pb2_grpc
 

@@ -1,6 +1,6 @@
 """The smoke call of the cart service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.cart_pb2 import GetCartRequest
 
 

@@ -30,8 +30,8 @@ from cart_service.domain import (
 )
 from cart_service.store import KEY_TTL_SECONDS, MAX_ORDERS, ORDERS_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
-from chassis.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
 
 log = structlog.get_logger()
 

@@ -5,9 +5,9 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from chassis.retention import Retention
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
+from chassis.sql.retention import Retention
 from checkout_service.background import Turns
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal

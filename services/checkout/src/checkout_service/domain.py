@@ -7,10 +7,10 @@ from enum import StrEnum
 from functools import cached_property
 
 from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
-from chassis.fields import limit_text, require_between, require_email_address, require_text
-from chassis.hmac_keys import HmacKeys
-from chassis.money import Money, is_currency_code, total
-from chassis.uuids import format_uuid
+from chassis.values.fields import limit_text, require_between, require_email_address, require_text
+from chassis.values.keys import HmacKeys
+from chassis.values.money import Money, is_currency_code, total
+from chassis.values.uuids import format_uuid
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256

@@ -8,9 +8,9 @@ from typing import Any
 
 import structlog
 
-from chassis import calls
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
+from chassis.rpc import calls
 from checkout_service import saga
 from checkout_service.domain import RESTORABLE, Card, Order, PlacedOrder, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES

@@ -2,10 +2,10 @@
 
 import structlog
 
-from chassis import semconv
-from chassis.money import NANOS_PER_UNIT
-from chassis.semconv import ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.semconv import ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
+from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import NEEDS_OPERATOR, Order, State
 from checkout_service.ports import NOTIFICATIONS, Statistics
 

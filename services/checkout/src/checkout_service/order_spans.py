@@ -4,8 +4,8 @@ from opentelemetry import trace
 from opentelemetry.trace import Link
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from chassis import semconv
-from chassis.money import NANOS_PER_UNIT
+from chassis.telemetry import semconv
+from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import Order
 
 _TRACEPARENT = "traceparent"

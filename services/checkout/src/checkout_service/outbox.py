@@ -11,11 +11,11 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
-from chassis import semconv
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
-from chassis.status import recorded_reason
-from chassis.telemetry import Telemetry
+from chassis.rpc.status import recorded_reason
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.background import Circuits, QueueWorker, Turns, log_unexpected_errors, retry_delay_seconds
 from checkout_service.domain import PlacedOrder, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE

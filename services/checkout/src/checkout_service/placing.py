@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from chassis import calls
 from chassis.errors import DomainError, IdempotencyKeyReused
 from chassis.failpoints import Failpoints
-from chassis.hmac_keys import HmacKeys
+from chassis.rpc import calls
+from chassis.values.keys import HmacKeys
 from checkout_service import saga
 from checkout_service.domain import (
     NEEDS_OPERATOR,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from chassis.errors import Unavailable
-from chassis.money import Money
-from chassis.paging import Position
+from chassis.values.money import Money
+from chassis.values.paging import Position
 from checkout_service.domain import (
     PLACED,
     Address,

@@ -1,6 +1,6 @@
 """Prices an order from the peers' quotes. Nearly all of them are cached, so tasks of their own would cost more time."""
 
-from chassis.money import round_to_minor_unit
+from chassis.values.money import round_to_minor_unit
 from checkout_service.domain import (
     Address,
     Cart,

@@ -6,9 +6,9 @@ from functools import partial
 import structlog
 from opentelemetry.context import Context
 
-from chassis import semconv
 from chassis.failpoints import Failpoints
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from checkout_service import saga
 from checkout_service.background import Circuits, QueueWorker, Turns, retry_delay_seconds
 from checkout_service.domain import OPEN, State

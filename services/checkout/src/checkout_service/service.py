@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
-from chassis import paging
-from chassis.calls import metadata_value
 from chassis.errors import InvalidArgument, NotFound
-from chassis.fields import limit_text, parse_idempotency_key, require_between, require_text
-from chassis.retention import Retention
-from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.sql.retention import Retention
+from chassis.values import paging
+from chassis.values.fields import limit_text, parse_idempotency_key, require_between, require_text
 from checkout_service.domain import MAX_USER_ID_LENGTH, PlacedOrder, State
 from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer

@@ -1,6 +1,6 @@
 """The smoke call of the checkout service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest

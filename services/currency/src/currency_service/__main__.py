@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from chassis.datafile import DataFile
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
+from chassis.values.datafile import DataFile
 from currency_service.domain import RatesSource
 from currency_service.service import CurrencyService
 from currency_service.store import parse_rates

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from chassis.errors import InvalidArgument
-from chassis.money import Money, divide_half_even
+from chassis.values.money import Money, divide_half_even
 
 BASE = "EUR"
 RATE_DIGITS = 9

@@ -1,8 +1,8 @@
 """shop.CurrencyService: maps messages to the domain and back."""
 
-from chassis.fields import require_present
-from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire, parse_wire_money
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import money_to_wire, parse_wire_money
+from chassis.values.fields import require_present
 from currency_service.domain import RatesSource
 from shop import currency_pb2, currency_pb2_grpc, empty_pb2, money_pb2
 

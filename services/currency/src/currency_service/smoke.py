@@ -1,6 +1,6 @@
 """The smoke call of the currency service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.currency_pb2 import CurrencyConversionRequest
 from shop.money_pb2 import Money
 

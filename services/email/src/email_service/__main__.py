@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
 from email_service.acceptance import Acceptance
 from email_service.confirmations import Confirmations

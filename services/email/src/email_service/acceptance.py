@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from chassis.errors import REFUSALS, DomainError
 from chassis.failpoints import Failpoints
-from chassis.fields import require_email_address, require_present
+from chassis.values.fields import require_email_address, require_present
 from email_service.domain import ConfirmationEmail, Mailer, ProductNames, RecipientRefused
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.rendering import ConfirmationTemplates

@@ -15,8 +15,8 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from typing_extensions import override
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from email_service.letters import NO_RESPONSE, Attempt, Letter, MailRelay, Outcome
 
 REACH_SECONDS = 20.0

@@ -3,8 +3,8 @@
 import structlog
 from typing_extensions import override
 
-from chassis.fields import limit_count
-from chassis.serving import ServicerContext
+from chassis.rpc.serving import ServicerContext
+from chassis.values.fields import limit_count
 from email_service.acceptance import Acceptance
 from email_service.domain import MAX_ID_LENGTH
 from shop_internal import confirmations_pb2, confirmations_pb2_grpc

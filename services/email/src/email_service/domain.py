@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from chassis.fields import limit_count, limit_text, require_text
-from chassis.money import Money, total
+from chassis.values.fields import limit_count, limit_text, require_text
+from chassis.values.money import Money, total
 
 MAX_LINES = 1000
 MAX_ID_LENGTH = 128

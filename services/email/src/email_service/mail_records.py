@@ -2,9 +2,9 @@
 
 from typing_extensions import override
 
-from chassis.fields import limit_count, require_text
-from chassis.serving import ServicerContext
-from chassis.wire import time_to_wire
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import time_to_wire
+from chassis.values.fields import limit_count, require_text
 from email_service.domain import MAX_ID_LENGTH, MailIndex, MailNotFound, MailRecord
 from shop_internal import mail_records_pb2, mail_records_pb2_grpc
 

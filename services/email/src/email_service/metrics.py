@@ -2,8 +2,8 @@
 
 import structlog
 
-from chassis import semconv
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 from email_service.letters import LetterState, Outcome, SpoolStatistics
 
 log = structlog.get_logger()

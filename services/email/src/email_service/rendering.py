@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from chassis.money import format_amount
+from chassis.values.money import format_amount
 from email_service.domain import ConfirmationEmail, Order
 
 

@@ -6,8 +6,8 @@ import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
-from chassis.fields import limit_count, require_between
-from chassis.serving import ServicerContext
+from chassis.rpc.serving import ServicerContext
+from chassis.values.fields import limit_count, require_between
 from email_service.acceptance import Acceptance
 from email_service.letters import LetterNotFound, LetterRecord, LetterState, Spool
 from shop import email_pb2, email_pb2_grpc, empty_pb2

@@ -1,6 +1,6 @@
 """The smoke call of the email service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest

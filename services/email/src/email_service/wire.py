@@ -1,7 +1,7 @@
 """Parses messages of the wire into the domain. Every function raises InvalidArgument with the path of a field."""
 
-from chassis.fields import require_present
-from chassis.wire import parse_wire_money
+from chassis.rpc.wire import parse_wire_money
+from chassis.values.fields import require_present
 from email_service.domain import Address, Line, Order
 from shop import address_pb2, order_pb2
 

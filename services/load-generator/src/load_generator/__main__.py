@@ -16,8 +16,8 @@ from locust.runners import LocalRunner, MasterRunner
 from locust.stats import stats_history
 from msgspec import Meta
 
-from chassis import logging
 from chassis.settings import NonNegativeFloat, Port, PositiveFloat, PositiveInt, Settings, load
+from chassis.telemetry import logging
 from load_generator.arrivals import ArrivalPlan
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures

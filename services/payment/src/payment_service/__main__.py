@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
-from chassis import semconv
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import DatabaseUrl, HmacKeySettings, Parse, SecretStr, ServiceSettings
+from chassis.telemetry import semconv
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.ledger.opening import MIGRATIONS, open_ledger

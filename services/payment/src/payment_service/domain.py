@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, NotFound, Unavailable
-from chassis.hmac_keys import HmacKeys
-from chassis.money import Money, parse_money
-from chassis.paging import Position
-from chassis.uuids import NameUuids
+from chassis.values.keys import HmacKeys
+from chassis.values.money import Money, parse_money
+from chassis.values.paging import Position
+from chassis.values.uuids import NameUuids
 from payment_service import cards
 from payment_service.cards import Brand, Card
 

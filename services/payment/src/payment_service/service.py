@@ -5,12 +5,12 @@ import uuid
 import structlog
 from typing_extensions import override
 
-from chassis import paging
-from chassis.calls import metadata_value
 from chassis.failpoints import Failpoints
-from chassis.fields import limit_text, parse_idempotency_key, require_present, require_text
-from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.values import paging
+from chassis.values.fields import limit_text, parse_idempotency_key, require_present, require_text
 from payment_service.cards import Card
 from payment_service.domain import CapturedCharge, ChargeRequest, PaymentProcessor, Recorded, State
 from payment_service.failpoints import (

@@ -1,6 +1,6 @@
 """The smoke call of the payment service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.money_pb2 import Money
 from shop.payment_pb2 import ChargeRequest, CreditCardInfo
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.datafile import DataFile
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
+from chassis.values.datafile import DataFile
 from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
 from shop import product_catalog_pb2_grpc

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from chassis.errors import NotFound
-from chassis.fields import limit_text, require_text
-from chassis.money import Money
+from chassis.values.fields import limit_text, require_text
+from chassis.values.money import Money
 
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256

@@ -1,8 +1,8 @@
 """shop.ProductCatalogService: maps messages to the domain and back."""
 
-from chassis.datafile import DataFile
-from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import money_to_wire
+from chassis.values.datafile import DataFile
 from product_catalog_service.domain import Catalog, Product
 from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 

@@ -1,6 +1,6 @@
 """The smoke call of the product catalog."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.product_catalog_pb2 import GetProductRequest
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, json
 
-from chassis.datafile import require_decimal
-from chassis.money import NANOS_PER_UNIT, Money
+from chassis.values.datafile import require_decimal
+from chassis.values.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
 # Requests cannot contain control characters, so a product whose id has one could not be found.

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import PositiveFloat, ServiceSettings
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService

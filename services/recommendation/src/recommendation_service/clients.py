@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from typing_extensions import override
 
-from chassis.cache import TtlCache
 from chassis.errors import DomainError
-from chassis.telemetry import Telemetry
+from chassis.rpc.cache import TtlCache
+from chassis.telemetry.instruments import Telemetry
 from recommendation_service.domain import Catalog, CatalogSource, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from chassis.errors import Unavailable
-from chassis.fields import limit_count, limit_text
+from chassis.values.fields import limit_count, limit_text
 
 MAX_RECOMMENDED = 5
 MAX_PRODUCT_IDS = 1_000

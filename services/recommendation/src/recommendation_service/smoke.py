@@ -1,6 +1,6 @@
 """The smoke call of the recommendation service."""
 
-from chassis.smoke import SmokeCall
+from chassis.rpc.smoke import SmokeCall
 from shop.recommendation_pb2 import ListRecommendationsRequest
 
 

@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.datafile import DataFile
-from chassis.retention import Retention
-from chassis.server import Service, run
+from chassis.rpc.server import Service, run
 from chassis.settings import (
     DatabaseSettings,
     DatabaseUrl,
@@ -16,6 +14,8 @@ from chassis.settings import (
     SecretStr,
     ServiceSettings,
 )
+from chassis.sql.retention import Retention
+from chassis.values.datafile import DataFile
 from shipping_service.domain import Shipper
 from shipping_service.manifest.opening import MIGRATIONS, open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unavailable
-from chassis.fields import limit_text, require_between
-from chassis.money import Money
-from chassis.paging import Position
-from chassis.uuids import NameUuids
+from chassis.values.fields import limit_text, require_between
+from chassis.values.money import Money
+from chassis.values.paging import Position
+from chassis.values.uuids import NameUuids
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000

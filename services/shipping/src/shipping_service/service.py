@@ -6,14 +6,14 @@ from collections.abc import Iterable
 import structlog
 from typing_extensions import override
 
-from chassis import paging
-from chassis.calls import metadata_value
-from chassis.datafile import DataFile
 from chassis.failpoints import Failpoints
-from chassis.fields import parse_idempotency_key, require_present, require_text
-from chassis.retention import Retention
-from chassis.serving import ServicerContext
-from chassis.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.sql.retention import Retention
+from chassis.values import paging
+from chassis.values.datafile import DataFile
+from chassis.values.fields import parse_idempotency_key, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipment, Shipper
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc

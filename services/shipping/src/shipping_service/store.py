@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, json
 
-from chassis.datafile import require_decimal
-from chassis.money import NANOS_PER_UNIT, Money
+from chassis.values.datafile import require_decimal
+from chassis.values.money import NANOS_PER_UNIT, Money
 from shipping_service.domain import Bracket, RateCard, Zone, normalize_country
 
 Name = Annotated[str, Meta(pattern=r"\S", max_length=256)]

@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from chassis.hmac_keys import HmacKeys
-from chassis.http_server import HttpService, HttpServiceSettings, run
+from chassis.http.server import HttpService, HttpServiceSettings, run
 from chassis.settings import HmacKeyText, SecretStr
+from chassis.values.keys import HmacKeys
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub

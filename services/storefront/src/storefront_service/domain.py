@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from chassis.money import Money
+from chassis.values.money import Money
 
 BASE_CURRENCY = "USD"
 """The currency of the catalog, and of a visitor who has chosen no other."""

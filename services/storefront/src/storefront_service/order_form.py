@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from chassis.errors import InvalidArgument
-from chassis.fields import parse_idempotency_key, require_email_address
+from chassis.values.fields import parse_idempotency_key, require_email_address
 
 CARD_FIELDS = (
     "credit_card_number",

@@ -6,7 +6,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from chassis.hmac_keys import HmacKeys
+from chassis.values.keys import HmacKeys
 
 _ID_BYTES = 16
 _FORMAT = re.compile(r"([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})")

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from chassis.errors import DomainError
-from chassis.money import Money, round_to_minor_unit, total
-from chassis.wire import money_from_wire, money_to_wire
+from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.values.money import Money, round_to_minor_unit, total
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from chassis.errors import InvalidArgument
-from chassis.money import NANOS_PER_UNIT, Money
-from chassis.wire import money_to_wire
+from chassis.rpc.wire import money_to_wire
+from chassis.values.money import NANOS_PER_UNIT, Money
 from shop import currency_pb2, money_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop_cli.clients import currency_client

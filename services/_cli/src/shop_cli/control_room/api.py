@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from chassis import semconv
 from chassis.errors import InvalidArgument, NotFound
+from chassis.telemetry import semconv
 from shop_cli.control_room.room import Room
 from shop_cli.local.otlp_receiver import Span
 from shop_cli.local.telemetry_store import MAX_TRACES, TraceQuery

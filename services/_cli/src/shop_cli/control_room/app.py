@@ -10,8 +10,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from chassis.asgi_server import AsgiServer
 from chassis.errors import DomainError, InvalidArgument, NotFound
+from chassis.http.asgi_server import AsgiServer
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import AccessControl
 from shop_cli.control_room.room import Room

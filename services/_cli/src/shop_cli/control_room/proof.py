@@ -10,8 +10,8 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
-from chassis import client
 from chassis.errors import DomainError
+from chassis.rpc import client
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import Mismatch, find_mismatches
 from shop_cli.local.processes import Shop

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from typing_extensions import override
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from shop_cli.local.otlp_receiver import Sink, Span, children_by_parent, spans_of
 
 MAX_TRACES = 500

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from chassis.money import Money, total
-from chassis.wire import money_from_wire
+from chassis.rpc.wire import money_from_wire
+from chassis.values.money import Money, total
 from shop import money_pb2, order_pb2
 
 # A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.

@@ -1,7 +1,7 @@
 """Reads snapshots of releases before version 1 of `snapshots`: the bytes of a shop.PlaceOrderResponse."""
 
-from chassis.money import Money
-from chassis.wire import money_from_wire
+from chassis.rpc.wire import money_from_wire
+from chassis.values.money import Money
 from checkout_service.domain import Address, OrderLine
 from shop.checkout_pb2 import PlaceOrderResponse
 

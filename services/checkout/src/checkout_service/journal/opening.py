@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from chassis import database
-from chassis.telemetry import Telemetry
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.journal.database import Database
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import LEASE_SECONDS, Journal
@@ -21,7 +21,7 @@ async def open_journal(
     """Migrate the database and open the journal in it.
 
     Args:
-        url: see chassis.database.
+        url: see chassis.sql.database.
         telemetry: records statements and flushes; by default nothing.
         worker: name of this replica.
         lease_seconds: see SqlJournal.

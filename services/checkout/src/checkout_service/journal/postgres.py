@@ -9,9 +9,9 @@ from typing import Any
 from asyncpg import UniqueViolationError
 from typing_extensions import override
 
-from chassis.postgres import Postgres, open_postgres
-from chassis.statement_groups import StatementGroups
-from chassis.telemetry import Telemetry
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.sql.statement_groups import StatementGroups
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement, UniqueViolation
 from checkout_service.ports import JournalUnavailable
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from chassis.money import Money
+from chassis.values.money import Money
 from checkout_service.domain import Address, Order, OrderLine
 from checkout_service.journal import legacy
 from checkout_service.journal.database import Row

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from typing_extensions import override
 
-from chassis.paging import Position
+from chassis.values.paging import Position
 from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from chassis.sqlite import SqliteWriter, connect
-from chassis.store_operations import sql_operation
-from chassis.telemetry import Telemetry
+from chassis.sql.sqlite import SqliteWriter, connect
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.store_operations import sql_operation
 from checkout_service.journal.database import Database, Dialect, Parameters, Row, Statement
 from checkout_service.ports import JournalUnavailable
 

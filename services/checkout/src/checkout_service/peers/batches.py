@@ -8,10 +8,10 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
-from chassis import semconv
-from chassis.batcher import Batch, Batcher, Waiting
 from chassis.errors import REFUSALS, DomainError, Internal, Unimplemented
-from chassis.telemetry import Telemetry
+from chassis.rpc.batcher import Batch, Batcher, Waiting
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
 
 ItemT = TypeVar("ItemT")
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import grpc
 
 from chassis.errors import Unimplemented
-from chassis.server import Service
+from chassis.rpc.server import Service
 from chassis.settings import ServiceSettings
 from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.notifications import CartClient, EmailClient

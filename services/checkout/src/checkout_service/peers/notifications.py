@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing_extensions import override
 
 from chassis.errors import DomainError, FailedPrecondition, Unimplemented
-from chassis.telemetry import Telemetry
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import PlacedOrder
 from checkout_service.peers.batches import Batches
 from checkout_service.peers.internal_service import InternalService

@@ -5,8 +5,8 @@ import uuid
 from typing_extensions import override
 
 from chassis.errors import REFUSALS, DomainError, Unimplemented
-from chassis.money import Money
-from chassis.wire import money_to_wire
+from chassis.rpc.wire import money_to_wire
+from chassis.values.money import Money
 from checkout_service.domain import Card, Refusal
 from checkout_service.outcomes import (
     Charged,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from chassis.cache import TtlCache
 from chassis.errors import DomainError, InvalidArgument, OutOfRange
-from chassis.money import Money
-from chassis.telemetry import Telemetry
-from chassis.wire import money_to_wire
+from chassis.rpc.cache import TtlCache
+from chassis.rpc.wire import money_to_wire
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
 from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.shipping_quotes import ShippingQuotes

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from chassis import semconv
 from chassis.errors import DomainError
-from chassis.money import Money
-from chassis.telemetry import Telemetry
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money
 from checkout_service.domain import Address, CartLine, QuoteRefused
 from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.wire import address_to_wire, lines_to_wire, money_from_wire

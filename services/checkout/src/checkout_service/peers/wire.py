@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from chassis.errors import InvalidArgument, Unavailable
-from chassis.money import Money
-from chassis.wire import money_to_wire, parse_wire_money
+from chassis.rpc.wire import money_to_wire, parse_wire_money
+from chassis.values.money import Money
 from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest, PlacedOrder
 from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
 

@@ -14,10 +14,11 @@ from dataclasses import asdict
 import grpc
 import structlog
 
-from chassis import client, logging, otlp, semconv
 from chassis.errors import DomainError
+from chassis.rpc import client
 from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
-from chassis.telemetry import Telemetry
+from chassis.telemetry import logging, otlp, semconv
+from chassis.telemetry.instruments import Telemetry
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import Kind, Mismatch, find_mismatches
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, NotFound, Unimplemented
-from chassis.wire import money_from_wire, time_to_wire
+from chassis.rpc.wire import money_from_wire, time_to_wire
 from checkout_service.reconciliation.rules import Charge, CompleteSince, Mail, Order, OrderRecords, Shipment
 from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from chassis.money import Money
+from chassis.values.money import Money
 
 
 class Kind(StrEnum):

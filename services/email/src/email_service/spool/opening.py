@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from chassis import database
-from chassis.telemetry import Telemetry
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from email_service.letters import Spool
 from email_service.spool.database import Database
 from email_service.spool.sql import SqlSpool
@@ -16,7 +16,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 @asynccontextmanager
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Spool]:
-    """Migrate the database and open the spool in it; see chassis.database for the URLs."""
+    """Migrate the database and open the spool in it; see chassis.sql.database for the URLs."""
     database.migrate(url, MIGRATIONS)
     telemetry = telemetry or Telemetry()
     opening = database.open_store(

@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.postgres import Postgres, open_postgres
-from chassis.telemetry import Telemetry
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.telemetry.instruments import Telemetry
 from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 

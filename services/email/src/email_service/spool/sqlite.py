@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.sqlite import SqliteWriter
-from chassis.telemetry import Telemetry
+from chassis.sql.sqlite import SqliteWriter
+from chassis.telemetry.instruments import Telemetry
 from email_service.letters import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 from email_service.spool.statements import RELEASE_CLAIMS

@@ -4,15 +4,15 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from chassis import database
-from chassis.telemetry import Telemetry
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from payment_service.domain import Ledger
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def open_ledger(url: str, telemetry: Telemetry | None = None) -> AbstractAsyncContextManager[Ledger]:
-    """Migrate the database and open the ledger in it; see chassis.database for the URLs."""
+    """Migrate the database and open the ledger in it; see chassis.sql.database for the URLs."""
     database.migrate(url, MIGRATIONS)
     telemetry = telemetry or Telemetry()
     return database.open_store(

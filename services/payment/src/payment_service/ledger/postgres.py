@@ -6,9 +6,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.paging import Position
-from chassis.postgres import Postgres, open_postgres
-from chassis.telemetry import Telemetry
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import Position
 from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, Row, captured_from_row, entry_from_row, entry_to_row
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from chassis.money import Money
+from chassis.values.money import Money
 from payment_service.domain import CapturedCharge, Entry, Payment, State
 
 COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint"

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from chassis.paging import Position
-from chassis.sqlite import SqliteWriter, Work
-from chassis.telemetry import Telemetry
+from chassis.sql.sqlite import SqliteWriter, Work
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import Position
 from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Recorded
 from payment_service.ledger.rows import COLUMNS, captured_from_row, entry_from_row, entry_to_row
 

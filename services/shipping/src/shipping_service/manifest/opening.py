@@ -4,15 +4,15 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from chassis import database
-from chassis.telemetry import Telemetry
+from chassis.sql import database
+from chassis.telemetry.instruments import Telemetry
 from shipping_service.domain import Manifest
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def open_manifest(url: str, telemetry: Telemetry | None = None) -> AbstractAsyncContextManager[Manifest]:
-    """Migrate the database and open the manifest in it; see chassis.database for the URLs."""
+    """Migrate the database and open the manifest in it; see chassis.sql.database for the URLs."""
     database.migrate(url, MIGRATIONS)
     telemetry = telemetry or Telemetry()
     return database.open_store(

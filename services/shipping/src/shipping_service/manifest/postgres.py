@@ -6,10 +6,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.paging import Position
-from chassis.postgres import Postgres, open_postgres
-from chassis.postgres_connection import Record
-from chassis.telemetry import Telemetry
+from chassis.sql.postgres import Postgres, open_postgres
+from chassis.sql.postgres_connection import Record
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import Position
 from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 

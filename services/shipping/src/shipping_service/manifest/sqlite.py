@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from chassis.paging import Position
-from chassis.sqlite import SqliteWriter, Work
-from chassis.telemetry import Telemetry
+from chassis.sql.sqlite import SqliteWriter, Work
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import Position
 from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Recorded, Shipment
 from shipping_service.manifest.rows import entry_from_row, entry_to_row
 

@@ -1,8 +1,8 @@
 """The product catalog, cached, and search."""
 
-from chassis.cache import TtlCache
-from chassis.telemetry import Telemetry
-from chassis.wire import money_from_wire
+from chassis.rpc.cache import TtlCache
+from chassis.rpc.wire import money_from_wire
+from chassis.telemetry.instruments import Telemetry
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from storefront_service.domain import Catalog, Product

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from chassis.cache import TtlCache
-from chassis.money import Money, round_to_minor_unit
-from chassis.telemetry import Telemetry
-from chassis.wire import money_from_wire, money_to_wire
+from chassis.rpc.cache import TtlCache
+from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money, round_to_minor_unit
 from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 

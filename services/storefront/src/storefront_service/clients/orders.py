@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from chassis.errors import NotFound
-from chassis.wire import money_from_wire
+from chassis.rpc.wire import money_from_wire
 from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
-from chassis import semconv
+from chassis.telemetry import semconv
 from storefront_service.domain import Span, Trace
 
 if TYPE_CHECKING:

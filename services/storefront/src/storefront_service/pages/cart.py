@@ -9,8 +9,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
-from chassis.fields import parse_idempotency_key
-from chassis.money import Money, is_currency_code, total
+from chassis.values.fields import parse_idempotency_key
+from chassis.values.money import Money, is_currency_code, total
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.suggestions import SuggestionsClient

@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import REFUSALS, DomainError, InvalidArgument
-from chassis.fields import parse_idempotency_key
-from chassis.money import is_currency_code
+from chassis.values.fields import parse_idempotency_key
+from chassis.values.money import is_currency_code
 from storefront_service import order_form
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.orders import OrdersClient

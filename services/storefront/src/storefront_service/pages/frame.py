@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from chassis.errors import REFUSALS, DomainError
-from chassis.money import Money
+from chassis.values.money import Money
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
 from storefront_service.clients.currency import CurrencyClient

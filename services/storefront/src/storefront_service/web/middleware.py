@@ -6,8 +6,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis import semconv
-from chassis.propagation import add_baggage
+from chassis.telemetry import semconv
+from chassis.telemetry.propagation import add_baggage
 from storefront_service.domain import session_label
 from storefront_service.sessions import Session, SessionSigner
 from storefront_service.web.headers import add_security_headers

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from chassis.money import format_amount
+from chassis.values.money import format_amount
 from storefront_service.web.static import StaticFiles
 
 

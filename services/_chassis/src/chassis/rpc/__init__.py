@@ -1,0 +1,1 @@
+"""gRPC servers and clients."""

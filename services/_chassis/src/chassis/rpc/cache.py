@@ -1,0 +1,127 @@
+"""A cache whose entries expire; concurrent misses of one key share a single fetch."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from chassis.errors import DomainError
+from chassis.rpc import calls
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+
+log = structlog.get_logger()
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MAX_ENTRIES = 10_000
+RETRY_SECONDS = 1.0
+"""How long a stale value is served after a failed refresh, before the next attempt."""
+
+
+@dataclass(slots=True)
+class _Entry(Generic[V]):
+    value: V
+    fresh_until: float
+
+
+class TtlCache(Generic[K, V]):
+    """Fetches missing values. A failed fetch is not cached; every caller waiting for it gets its error.
+
+    Args:
+        fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
+        ttl_seconds: age at which a value expires.
+        name: of the cache, in metrics.
+        telemetry: counts lookups; by default none.
+        serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
+            to serve it. Otherwise an expired value counts as missing.
+        max_entries: beyond this number the oldest entry is evicted.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[K], Awaitable[V]],
+        ttl_seconds: float,
+        name: str = "",
+        telemetry: Telemetry | None = None,
+        *,
+        serve_stale: bool = False,
+        max_entries: int = MAX_ENTRIES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch = fetch
+        self._ttl_seconds = ttl_seconds
+        self._serve_stale = serve_stale
+        self._max_entries = max_entries
+        self._clock = clock
+        self._entries: dict[K, _Entry[V]] = {}
+        self._fetches: dict[K, asyncio.Task[V]] = {}
+        self._lookups = (telemetry or Telemetry()).counter(semconv.CACHE_LOOKUPS)
+        self._hit, self._stale, self._miss = (
+            ((semconv.CACHE_NAME, name), (semconv.CACHE_RESULT, result)) for result in ("hit", "stale", "miss")
+        )
+
+    async def get(self, *keys: K) -> list[V]:
+        """Return the values in the order of the keys. Raise the error of a failed fetch."""
+        now = self._clock()
+        entries = [self._usable(key, now) for key in keys]
+        # Shielded: a cancelled caller does not cancel the fetch for the others.
+        fetches = [
+            asyncio.shield(self._start_fetch(key)) for key, entry in zip(keys, entries, strict=True) if entry is None
+        ]
+        fetched = iter(await asyncio.gather(*fetches) if fetches else ())
+        return [next(fetched) if entry is None else entry.value for entry in entries]
+
+    async def aclose(self) -> None:
+        """Cancel the fetches in progress."""
+        fetches = list(self._fetches.values())
+        for fetch in fetches:
+            fetch.cancel()
+        await asyncio.gather(*fetches, return_exceptions=True)
+
+    def _usable(self, key: K, now: float) -> _Entry[V] | None:
+        entry = self._entries.get(key)
+        if entry is None or (now >= entry.fresh_until and not self._serve_stale):
+            self._lookups.add(1, self._miss)
+            return None
+        if now < entry.fresh_until:
+            self._lookups.add(1, self._hit)
+            return entry
+        self._lookups.add(1, self._stale)
+        self._start_fetch(key)
+        return entry
+
+    def _start_fetch(self, key: K) -> "asyncio.Task[V]":
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            fetch = self._fetches[key] = asyncio.create_task(self._fetch_and_store(key), name="cache fetch")
+            fetch.add_done_callback(_mark_retrieved)
+        return fetch
+
+    async def _fetch_and_store(self, key: K) -> V:
+        calls.deadline.set(None)  # callers with later deadlines may join this fetch
+        try:
+            value = await self._fetch(key)
+        except Exception as error:
+            if self._serve_stale and (stale := self._entries.get(key)) is not None:
+                stale.fresh_until = self._clock() + RETRY_SECONDS
+                unexpected = not isinstance(error, DomainError)
+                log.warning("refresh failed, serving the stale value", key=str(key), exc_info=unexpected)
+            raise
+        finally:
+            del self._fetches[key]
+        if key not in self._entries and len(self._entries) >= self._max_entries:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = _Entry(value, self._clock() + self._ttl_seconds)
+        return value
+
+
+def _mark_retrieved(fetch: "asyncio.Task[V]") -> None:
+    # If every waiter was cancelled, asyncio would report the error as never retrieved.
+    if not fetch.cancelled():
+        fetch.exception()

@@ -1,0 +1,216 @@
+"""Channels to other services: every call has a deadline, a span and a metric, and raises a kind of `chassis.errors`."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message
+from grpc.aio import Metadata
+from opentelemetry.trace import Span, SpanKind, StatusCode
+
+from chassis.errors import DeadlineExceeded
+from chassis.rpc import calls
+from chassis.rpc.status import from_rpc_error, recorded_reason
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.propagation import baggage_attributes
+
+_OPTIONS = (
+    # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
+    ("grpc.keepalive_time_ms", 1_000),
+    ("grpc.keepalive_timeout_ms", 1_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Without calls a channel closes its connections: each of them would be pinged every second for ever.
+    ("grpc.client_idle_timeout_ms", 30_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A closed connection triggers a new DNS lookup, which finds new pods.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    # Two channels that share a connection may crash the process: see the chassis's README.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def channel(
+    target: str,
+    service: str,
+    *,
+    timeout_seconds: float,
+    retryable: Sequence[str] = (),
+    telemetry: Telemetry | None = None,
+) -> grpc.aio.Channel:
+    """Open a channel to one service, balanced over all its addresses.
+
+    Args:
+        target: `host:port`, where the host's DNS name resolves to all backends; or any gRPC target URI.
+        service: full name such as `shop.CartService`; backends that report it as unhealthy get no calls.
+        timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
+        retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
+            are attempted up to three times.
+        telemetry: records spans and durations; by default none.
+    """
+    options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
+    name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
+    raw = grpc.aio.insecure_channel(name, options=options)
+    # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
+    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry()))
+
+
+def _service_config(service: str, retryable: Sequence[str]) -> str:
+    config: dict[str, Any] = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "healthCheckConfig": {"serviceName": service},
+        "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
+    }
+    if retryable:
+        config["methodConfig"] = [
+            {
+                "name": [{"service": service, "method": method} for method in retryable],
+                "retryPolicy": {
+                    "maxAttempts": 3,
+                    "initialBackoff": "0.05s",
+                    "maxBackoff": "0.5s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ]
+    return json.dumps(config)
+
+
+class _Channel:
+    """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
+
+    def __init__(self, raw: grpc.aio.Channel, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+        self._raw = raw
+        self._target = target
+        self._timeout_seconds = timeout_seconds
+        self._telemetry = telemetry
+
+    def unary_unary(
+        self,
+        method: str,
+        request_serializer: Callable[[Any], bytes] | None = None,
+        response_deserializer: Callable[[bytes], Any] | None = None,
+        _registered_method: bool | None = None,
+    ) -> "_Method":
+        raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
+        return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
+
+    def get_state(self) -> grpc.ChannelConnectivity:
+        """Return READY if a backend is connected and reports the service as healthy."""
+        return self._raw.get_state()
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._raw.close(grace)
+
+
+class _Method:
+    def __init__(self, name: str, raw: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+        self.name = name
+        self.raw = raw
+        self.timeout_seconds = timeout_seconds
+        self._tracer = telemetry.tracer
+        self._follows_parents = telemetry.follows_parents
+        self._propagation = telemetry.propagation
+        self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
+        host, _, port = target.rpartition(":")
+        self._span_attributes: dict[str, str | int] = {
+            semconv.RPC_SYSTEM: "grpc",
+            semconv.RPC_METHOD: name,
+            semconv.SERVER_ADDRESS: host or target,
+            **({semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}),
+        }
+        self._metric_attributes: dict[str, Attributes] = {}
+
+    def __call__(
+        self, request: Message, *, timeout: float | None = None, metadata: Sequence[tuple[str, str]] = ()
+    ) -> "_Call":
+        return _Call(self, request, timeout or self.timeout_seconds, metadata)
+
+    def limit_to_deadline(self, timeout_seconds: float) -> float:
+        """Shorten a timeout to the time left of the call being served. Raise DeadlineExceeded when none is left."""
+        remaining = calls.remaining_seconds()
+        if remaining is None:
+            return timeout_seconds
+        if remaining <= 0:
+            raise DeadlineExceeded(f"no time left to call {self.name}")
+        return min(timeout_seconds, remaining)
+
+    def start_span(self) -> tuple[Span | None, Mapping[str, str]]:
+        """Start the span of a call; None if its trace is not sampled. Return it with the headers of the call."""
+        if self._follows_parents and (headers := self._propagation.unsampled_headers()) is not None:
+            return None, headers
+        attributes = {**self._span_attributes, **baggage_attributes()}
+        span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
+        return span, self._propagation.inject(span)
+
+    def record(self, span: Span | None, code: str, seconds: float) -> None:
+        """End the span and record the duration."""
+        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
+        if span is None:
+            self.durations.record(seconds, attributes)
+            return
+        if span.is_recording():
+            span.set_attribute(semconv.RPC_STATUS, code)
+            if code != "OK":
+                span.set_attribute(semconv.ERROR_TYPE, code)
+                span.set_status(StatusCode.ERROR)
+        span.end()
+        self.durations.record(seconds, attributes, span.get_span_context())
+
+    def _add_metric_attributes(self, code: str) -> Attributes:
+        self._metric_attributes[code] = (
+            (semconv.RPC_SYSTEM, "grpc"),
+            (semconv.RPC_METHOD, self.name),
+            (semconv.RPC_STATUS, code),
+            (semconv.SERVER_ADDRESS, self._span_attributes[semconv.SERVER_ADDRESS]),
+            *(((semconv.ERROR_TYPE, code),) if code != "OK" else ()),
+        )
+        return self._metric_attributes[code]
+
+
+class _Call:
+    """A call that starts when it is awaited, once."""
+
+    def __init__(self, method: _Method, request: Message, timeout: float, metadata: Sequence[tuple[str, str]]) -> None:
+        self._method = method
+        self._request = request
+        self._timeout_seconds = timeout
+        self._metadata = metadata
+        self._raw: Any = None
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._run().__await__()
+
+    async def trailing_metadata(self) -> Any:
+        """Return the trailing metadata; only after the call itself was awaited."""
+        return await self._raw.trailing_metadata()
+
+    async def _run(self) -> Any:
+        method = self._method
+        timeout_seconds = method.limit_to_deadline(self._timeout_seconds)
+        span, headers = method.start_span()
+        started = time.perf_counter()
+        code = "OK"
+        try:
+            metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
+            self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
+            return await self._raw
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            domain_error = from_rpc_error(error)
+            if span is not None:
+                span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
+            raise domain_error from None  # AioRpcError's own text may quote the request
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        finally:
+            method.record(span, code, time.perf_counter() - started)

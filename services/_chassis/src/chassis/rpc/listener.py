@@ -1,0 +1,98 @@
+"""A port on which a service serves RPCs, with health and reflection of the services on it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from typing_extensions import override
+
+from chassis.failpoints import Failpoints
+from chassis.rpc import calls
+from chassis.rpc.serving import Limiter, Registrar, WrappingRegistrar
+from chassis.settings import ServiceSettings
+from chassis.telemetry.instruments import Telemetry
+
+LIVENESS = "liveness"
+_HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+Register = Callable[[Any, Any], None]
+
+
+class MethodTable(Registrar, grpc.GenericRpcHandler):
+    """The methods of all servicers of a port, by path."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    @override
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        self.handlers |= {f"/{service_name}/{name}": handler for name, handler in method_handlers.items()}
+
+    @override
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        calls.metadata.set(handler_call_details.invocation_metadata)
+        return self.handlers.get(handler_call_details.method)
+
+
+class Listener:
+    """A server of servicers, on a port of its own."""
+
+    def __init__(
+        self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints
+    ) -> None:
+        self.port = 0
+        self._host = settings.host
+        self._server = grpc.aio.server(options=_options(settings))
+        self._methods = MethodTable()
+        self._server.add_generic_rpc_handlers((self._methods,))
+        self._registrar = WrappingRegistrar(self._methods, telemetry, limiter, failpoints)
+        self._health = health_aio.HealthServicer()
+
+    def add_servicer(self, register: Register, servicer: object) -> None:
+        """Serve a servicer; `register` is its generated add_..._to_server."""
+        register(servicer, self._registrar)
+
+    async def start(self, port: int, setting: str) -> None:
+        """Start to serve on a port, 0 for a free one. Raise OSError with the setting's name if it is in use."""
+        add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
+        add_health(self._health, self._methods)
+        # Probes have a queue of their own: they must not wait behind a backlog of calls.
+        self._server.add_registered_method_handlers(_HEALTH, {"Check": self._methods.handlers[f"/{_HEALTH}/Check"]})
+        names = [*self._registrar.service_names, _HEALTH]
+        descriptions = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
+        add_reflection: Register = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+        add_reflection(descriptions, self._methods)
+        address = f"{self._host}:{port}"
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
+        await self._server.start()
+        await self._health.set(LIVENESS, _SERVING)
+
+    async def set_readiness(self, *, ready: bool) -> None:
+        """Report the health of the whole process and of each service."""
+        for name in ("", *self._registrar.service_names):
+            await self._health.set(name, _SERVING if ready else _NOT_SERVING)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept no more calls, and give those in flight so long to finish."""
+        await self._server.stop(grace_seconds)
+
+
+def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    return [
+        # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
+        ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]

@@ -1,0 +1,149 @@
+"""Runs a service: start, health, reflection, drain. `python -m <name>_service` only calls `run(...)`."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from google.protobuf.internal import api_implementation
+
+from chassis.errors import DomainError
+from chassis.failpoints import Failpoints
+from chassis.process import run_process, serve_until_stopped
+from chassis.rpc.listener import Listener
+from chassis.rpc.serving import Limiter
+from chassis.service import BaseService
+from chassis.settings import ServiceSettings
+from chassis.telemetry.instruments import Telemetry
+
+log = structlog.get_logger()
+
+_READINESS_INTERVAL_SECONDS = 1.0
+# One slow response of a store must not make a service's only pod unready; calls report a store that is down anyway.
+_CHECKS_UNTIL_NOT_READY = 3
+
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+
+class Service(BaseService):
+    """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
+
+    Attributes:
+        port: of the public services, once started.
+        internal_port: of the internal services, once started; None without any.
+    """
+
+    def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
+        super().__init__(telemetry)
+        self.settings = settings
+        self.failpoints = Failpoints(settings.failpoints)
+        self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
+        self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
+        self._internal: Listener | None = None
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
+
+    @property
+    def port(self) -> int:
+        return self._public.port
+
+    @property
+    def internal_port(self) -> int | None:
+        return None if self._internal is None else self._internal.port
+
+    def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        """Serve a servicer; `register` is its generated add_..._to_server."""
+        self._public.add_servicer(register, servicer)
+
+    def add_internal_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        """Serve a servicer for our own services and operators, on a port that clients of the shop do not reach."""
+        if self._internal is None:
+            self._internal = Listener(self.settings, self.telemetry, self.limiter, self.failpoints)
+        self._internal.add_servicer(register, servicer)
+
+    async def start(self) -> None:
+        """Start to serve. Raise OSError with the address when a port is in use."""
+        if self._internal is not None:
+            await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
+        await self._public.start(self.settings.port, "PORT")
+        await self._update_readiness()
+
+    async def watch_readiness(self) -> None:
+        """Update the readiness once a second, until cancelled; a service without checks is always ready."""
+        while self._checks:
+            await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
+            await self._update_readiness()
+
+    async def drain(self) -> None:
+        """Report NOT_SERVING, serve for another drain_seconds, then stop within grace_seconds.
+
+        Stopping at once would cancel calls of clients that have not seen NOT_SERVING yet.
+        """
+        await self._set_readiness(ready=False)
+        await asyncio.sleep(self.settings.drain_seconds)
+        await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
+
+    async def _update_readiness(self) -> None:
+        try:
+            for check in self._checks:
+                await check()
+        except DomainError as error:
+            self._failed_checks += 1
+            log.warning("not ready", reason=error.reason, failed_checks=self._failed_checks)
+            if self._failed_checks >= _CHECKS_UNTIL_NOT_READY:
+                await self._set_readiness(ready=False)
+        else:
+            self._failed_checks = 0
+            await self._set_readiness(ready=True)
+
+    async def _set_readiness(self, *, ready: bool) -> None:
+        for listener in self._listeners():
+            await listener.set_readiness(ready=ready)
+
+    def _listeners(self) -> list[Listener]:
+        return [self._public, *([self._internal] if self._internal else [])]
+
+
+Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
+
+
+def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
+    """Run a service until SIGTERM or SIGINT, then exit with status 0.
+
+    With the argument `migrate` on the command line, migrate the database and exit instead.
+
+    Args:
+        name: name of the service, such as `product-catalog`.
+        settings_type: its settings, read from the environment.
+        build: a context manager that opens stores, clients and tasks and adds servicers; it exits after the drain.
+        migrations: folder of the service's migrations, if it has a database.
+    """
+    if api_implementation.Type() != "upb":
+        sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
+
+    async def serve(settings: SettingsT, telemetry: Telemetry) -> None:
+        service = Service(settings, telemetry)
+        await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
+
+    run_process(name, settings_type, serve, migrations=migrations)
+
+
+@asynccontextmanager
+async def serving(
+    service: Service, resources: AbstractAsyncContextManager[None]
+) -> AsyncIterator[Mapping[str, int | None]]:
+    """Open the resources and start the service; on exit drain it, then close the resources. Yields its ports."""
+    try:
+        async with resources:
+            await service.start()
+            watch = asyncio.create_task(service.watch_readiness(), name="readiness")
+            try:
+                yield {"port": service.port, "internal_port": service.internal_port}
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+                await service.drain()
+    finally:
+        await service.close()

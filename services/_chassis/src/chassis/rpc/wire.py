@@ -1,0 +1,36 @@
+"""Mappers between amounts and Money messages, times and Timestamp messages."""
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from chassis.values.fields import require_between
+from chassis.values.money import Money, parse_money
+from chassis.values.paging import MAX_SECONDS
+from shop import money_pb2
+
+
+def money_to_wire(amount: Money) -> money_pb2.Money:
+    return money_pb2.Money(currency_code=amount.currency_code, units=amount.units, nanos=amount.nanos)
+
+
+def money_from_wire(message: money_pb2.Money) -> Money:
+    """Return the amount of a message from a trusted source; `parse_wire_money` validates one from a request."""
+    return Money.of(message.currency_code, message.units, message.nanos)
+
+
+def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
+    """Return the amount of a message in a request. Raise InvalidArgument for the part of `field` that is invalid."""
+    return parse_money(message.currency_code, message.units, message.nanos, field=field)
+
+
+def time_to_wire(seconds: float) -> Timestamp:
+    """Return a time, in seconds since 1970, with microseconds."""
+    at = Timestamp()
+    at.FromMicroseconds(round(seconds * 1_000_000))
+    return at
+
+
+def parse_wire_time(message: Timestamp, *, field: str) -> float:
+    """Return the seconds since 1970 of a message in a request. Raise InvalidArgument for what no database can store."""
+    require_between(message.seconds, f"{field}.seconds", 0, MAX_SECONDS)
+    require_between(message.nanos, f"{field}.nanos", 0, 999_999_999)
+    return message.ToNanoseconds() / 1e9

@@ -1,0 +1,1 @@
+"""SQL databases: URLs, migrations, SQLite and PostgreSQL."""

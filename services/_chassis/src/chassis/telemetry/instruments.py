@@ -1,0 +1,64 @@
+"""The tracer, logger and metrics of a process. `chassis.telemetry.otlp` configures their export."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from opentelemetry._logs import Logger
+from opentelemetry.metrics import CallbackOptions, Meter, NoOpMeter, Observation
+from opentelemetry.trace import NoOpTracer, Tracer
+
+from chassis.telemetry.metrics import Attributes, Counter, Histogram
+from chassis.telemetry.propagation import W3C, Propagation
+from chassis.telemetry.semconv import Kind, Metric
+
+SCOPE = "shop"
+
+Read = Callable[[], Iterable[tuple[float, Attributes]]]
+"""Reads the present values of a metric, each with its attributes."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing.
+
+    Attributes:
+        follows_parents: no span of an unsampled trace is sampled, so that none needs to be started.
+    """
+
+    tracer: Tracer = field(default_factory=NoOpTracer)
+    meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
+    logger: Logger | None = None
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    counters: dict[str, Counter] = field(default_factory=dict)
+    propagation: Propagation = W3C
+    follows_parents: bool = True
+    is_exported: bool = False
+    shutdown: Callable[[], None] = lambda: None
+
+    def histogram(self, metric: Metric) -> Histogram:
+        """Return the process's histogram of a metric."""
+        return self.histograms.setdefault(metric.name, Histogram(metric))
+
+    def counter(self, metric: Metric) -> Counter:
+        """Return the process's counter of a metric."""
+        counter = self.counters.get(metric.name)
+        if counter is None:
+            counter = self.counters[metric.name] = Counter(metric)
+            self.observe(metric, counter.points)
+        return counter
+
+    def observe(self, metric: Metric, read: Read) -> None:
+        """Read a metric's values at each export; an OSError of the reader leaves it out of the export."""
+
+        def callback(_options: CallbackOptions) -> Iterable[Observation]:
+            try:
+                return [Observation(value, dict(attributes)) for value, attributes in read()]
+            except OSError:
+                return []
+
+        create = {
+            Kind.COUNTER: self.meter.create_observable_counter,
+            Kind.UP_DOWN_COUNTER: self.meter.create_observable_up_down_counter,
+            Kind.GAUGE: self.meter.create_observable_gauge,
+        }[metric.kind]
+        create(metric.name, [callback], unit=metric.unit, description=metric.description)

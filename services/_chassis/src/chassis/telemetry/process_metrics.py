@@ -1,0 +1,111 @@
+"""Metrics of a process: CPU, memory, threads, files, garbage collection, and delays of its event loop."""
+
+import asyncio
+import gc
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes, Histogram
+
+_IDLE_INTERVAL_SECONDS = 1.0
+_BUSY_INTERVAL_SECONDS = 0.1
+# Share of a CPU above which a process counts as busy.
+_BUSY_SHARE = 0.02
+
+
+def observe_process(telemetry: Telemetry) -> Callable[[], None]:
+    """Export the metrics of this process, but for those that need a /proc where there is none. Return how to stop."""
+    telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
+    telemetry.observe(semconv.PROCESS_MEMORY, lambda: [(resident_bytes(), ())])
+    telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
+    telemetry.observe(semconv.PROCESS_FILES, lambda: [(len(os.listdir("/proc/self/fd")), ())])  # noqa: PTH208
+    telemetry.observe(semconv.GC_COLLECTIONS, _collections)
+    record_pause = _PauseRecorder(telemetry.histogram(semconv.GC_PAUSE))
+    gc.callbacks.append(record_pause)
+    return partial(gc.callbacks.remove, record_pause)
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process; its peak where the kernel has no /proc."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _cpu_seconds() -> list[tuple[float, Attributes]]:
+    used = os.times()
+    return [(used.user, ((semconv.CPU_MODE, "user"),)), (used.system, ((semconv.CPU_MODE, "system"),))]
+
+
+def _collections() -> list[tuple[float, Attributes]]:
+    return [
+        (statistics["collections"], ((semconv.GC_GENERATION, generation),))
+        for generation, statistics in enumerate(gc.get_stats())
+    ]
+
+
+class _PauseRecorder:
+    """A callback of the garbage collector, which runs it before and after each collection, one at a time."""
+
+    def __init__(self, pauses: Histogram) -> None:
+        self._pauses = pauses
+        self._started = 0.0
+
+    def __call__(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self._started = time.perf_counter()
+        else:
+            self._pauses.record(time.perf_counter() - self._started)
+
+
+@contextmanager
+def observe_loop_lag(telemetry: Telemetry) -> Iterator[None]:
+    """Record delays of a timer on the running event loop while in the context, if telemetry is exported.
+
+    The timer runs every 0.1 s, but once a second while the process uses less than 2 % of a CPU.
+    """
+    if not telemetry.is_exported:
+        yield
+        return
+    timer = _LagTimer(telemetry.histogram(semconv.LOOP_LAG))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.stop()
+
+
+class _LagTimer:
+    def __init__(self, lags: Histogram) -> None:
+        self._lags = lags
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+        self._started = self._due = time.perf_counter()
+        self._cpu = time.process_time()
+
+    def start(self) -> None:
+        self._schedule(_BUSY_INTERVAL_SECONDS)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _schedule(self, seconds: float) -> None:
+        self._started = time.perf_counter()
+        self._due = self._started + seconds
+        self._handle = self._loop.call_later(seconds, self._run)
+
+    def _run(self) -> None:
+        now, cpu = time.perf_counter(), time.process_time()
+        self._lags.record(max(0.0, now - self._due))  # timers of uvloop may run up to a millisecond early
+        busy = cpu - self._cpu > _BUSY_SHARE * (now - self._started)
+        self._cpu = cpu
+        self._schedule(_BUSY_INTERVAL_SECONDS if busy else _IDLE_INTERVAL_SECONDS)

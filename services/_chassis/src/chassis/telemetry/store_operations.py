@@ -1,0 +1,239 @@
+"""Spans and durations of operations on stores: SQL databases and Valkey.
+
+A span is started only in a sampled trace: outside of one an operation is counted and timed, nothing else. Statements
+are described by their text alone, which has placeholders; values never appear.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from contextvars import Token
+from dataclasses import dataclass
+from functools import lru_cache
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes
+
+_MIN_WAIT_SECONDS = 0.001
+_INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
+_KEYWORD = re.compile(r"[A-Za-z]+")
+_STATEMENT = re.compile(
+    r'\b(?:(INSERT)\s+INTO|(UPDATE)|(DELETE)\s+FROM|(SELECT)\b.*?\bFROM)\s+"?([a-z_]\w*)', re.IGNORECASE | re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is known of an operation without its values.
+
+    Attributes:
+        name: such as INSERT; BATCH for statements of one round trip or transaction.
+        summary: name of the span, such as `INSERT orders`.
+        batch_size: number of statements.
+    """
+
+    name: str
+    summary: str
+    batch_size: int = 1
+
+
+@lru_cache(maxsize=1024)
+def sql_operation(text: str, *more: str) -> Operation:
+    """Describe statements that run in one round trip or transaction by their operations and first tables."""
+    if not more:
+        return Operation(*_describe(text))
+    parts = [_describe(each) for each in (text, *more)]
+    names = {name for name, _ in parts}
+    name = f"BATCH {names.pop()}" if len(names) == 1 else "BATCH"
+    return Operation(name, "; ".join(summary for _, summary in parts), len(parts))
+
+
+def _describe(text: str) -> tuple[str, str]:
+    outer, found = text, 1
+    while found:  # common table expressions and subqueries are not what the statement does
+        outer, found = _INNERMOST_PARENTHESES.subn("?", outer)
+    match = _STATEMENT.search(outer) or _STATEMENT.search(text)
+    if match is None:
+        keyword = _KEYWORD.search(text)
+        name = keyword[0].upper() if keyword else "UNKNOWN"
+        return name, name
+    name = next(keyword for keyword in match.groups()[:4] if keyword).upper()
+    return name, f"{name} {match[5]}"
+
+
+class StoreTelemetry:
+    """Spans and durations of the operations on one store.
+
+    Args:
+        telemetry: of the process.
+        system: one of the conventions' names, such as `postgresql`.
+        namespace: the database, or the name of its file.
+        address: host of the server, if there is one.
+        port: of the server.
+    """
+
+    def __init__(
+        self, telemetry: Telemetry, system: str, namespace: str, address: str | None = None, port: int | None = None
+    ) -> None:
+        self.name = f"{system}/{namespace}"
+        self.tracer = telemetry.tracer
+        self.durations = telemetry.histogram(semconv.DB_CLIENT_DURATION)
+        self.system = system
+        self.span_attributes: dict[str, str | int] = {semconv.DB_SYSTEM: system, semconv.DB_NAMESPACE: namespace}
+        if address:
+            self.span_attributes[semconv.SERVER_ADDRESS] = address
+        if port:
+            self.span_attributes[semconv.SERVER_PORT] = port
+        self._labels: dict[str, Attributes] = {}
+
+    def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> "Measurement":
+        """Return a context manager for one run of an operation.
+
+        Args:
+            operation: what runs.
+            limit: a cancellation by it is recorded as a TimeoutError.
+        """
+        return Measurement(self, operation, limit)
+
+    def labels(self, operation: Operation) -> Attributes:
+        """Return the attributes of the duration of a successful operation."""
+        labels = self._labels.get(operation.name)
+        if labels is None:
+            labels = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
+            self._labels[operation.name] = labels
+        return labels
+
+
+class Measurement:
+    """Records an operation from entry to exit. In a sampled trace its span is the current one meanwhile."""
+
+    __slots__ = ("_limit", "_operation", "_span", "_started", "_store", "_token")
+
+    def __init__(self, store: StoreTelemetry, operation: Operation, limit: asyncio.Timeout | None) -> None:
+        self._store = store
+        self._operation = operation
+        self._limit = limit
+        self._span: Span | None = None
+        self._token: Token[Context] | None = None
+
+    def __enter__(self) -> None:
+        if is_sampled():
+            self._start_span()
+        self._started = time.perf_counter()
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        seconds = time.perf_counter() - self._started
+        labels = self._store.labels(self._operation)
+        problem = None if error is None else self._error_type(error)
+        if problem is not None:
+            labels = (*labels, (semconv.ERROR_TYPE, problem))
+        if self._span is None or self._token is None:
+            self._store.durations.record(seconds, labels)
+            return
+        otel_context.detach(self._token)
+        if problem is not None:
+            _set_error(self._span, problem, getattr(error, "sqlstate", None))
+        self._span.end()
+        self._store.durations.record(seconds, labels, self._span.get_span_context())
+
+    def _start_span(self) -> None:
+        operation = self._operation
+        attributes = {
+            **self._store.span_attributes,
+            semconv.DB_OPERATION: operation.name,
+            semconv.DB_QUERY_SUMMARY: operation.summary,
+        }
+        if operation.batch_size > 1:
+            attributes[semconv.DB_BATCH_SIZE] = operation.batch_size
+        self._span = self._store.tracer.start_span(operation.summary, None, SpanKind.CLIENT, attributes)
+        self._token = otel_context.attach(trace.set_span_in_context(self._span))
+
+    def _error_type(self, error: BaseException) -> str:
+        if isinstance(error, asyncio.CancelledError) and self._limit is not None and self._limit.expired():
+            return TimeoutError.__name__
+        return error_type(error)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Connections of a pool by state, its maximum, and the operations that wait for one."""
+
+    used: int
+    idle: int
+    maximum: int
+    pending: int
+
+
+class PoolTelemetry:
+    """Metrics of a pool of connections, and spans of the waits for one.
+
+    Args:
+        telemetry: of the process.
+        name: of the pool.
+        read: returns its present use; called from another thread.
+    """
+
+    def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
+        self._tracer = telemetry.tracer
+        self._durations = telemetry.histogram(semconv.POOL_WAIT)
+        self._labels = labels = ((semconv.POOL_NAME, name),)
+
+        def count() -> list[tuple[float, Attributes]]:
+            use = read()
+            return [
+                (use.used, (*labels, (semconv.POOL_STATE, "used"))),
+                (use.idle, (*labels, (semconv.POOL_STATE, "idle"))),
+            ]
+
+        telemetry.observe(semconv.POOL_CONNECTIONS, count)
+        telemetry.observe(semconv.POOL_MAX, lambda: [(read().maximum, labels)])
+        telemetry.observe(semconv.POOL_PENDING, lambda: [(read().pending, labels)])
+
+    def record_wait(self, started: float, error: BaseException | None = None) -> None:
+        """Record a wait that began at `started`, a reading of time.perf_counter, and ends now."""
+        ended = time.perf_counter()
+        self._durations.record(ended - started, self._labels)
+        record_wait(self._tracer, "pool.wait", started, ended, error)
+
+
+def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
+    """Add a span for a wait of over a millisecond to the current trace, if that is sampled.
+
+    Args:
+        tracer: of the process.
+        name: of the span.
+        started: reading of time.perf_counter at the beginning.
+        ended: reading at the end.
+        error: why the wait failed.
+    """
+    if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
+        return
+    origin = time.time_ns() - int(time.perf_counter() * 1e9)
+    span = tracer.start_span(name, start_time=origin + int(started * 1e9))
+    if error is not None:
+        _set_error(span, error_type(error))
+    span.end(origin + int(ended * 1e9))
+
+
+def is_sampled() -> bool:
+    """Return whether the current trace is sampled."""
+    return trace.get_current_span().get_span_context().trace_flags.sampled
+
+
+def error_type(error: BaseException) -> str:
+    """Return SQLite's name of its error, otherwise the name of the exception's class."""
+    return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+def _set_error(span: Span, problem: str, status: str | None = None) -> None:
+    span.set_attribute(semconv.ERROR_TYPE, problem)
+    if status:
+        span.set_attribute(semconv.DB_STATUS, status)
+    span.set_status(StatusCode.ERROR)

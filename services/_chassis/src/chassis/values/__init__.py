@@ -1,0 +1,1 @@
+"""Values that services share: amounts, fields, pages, keys."""

@@ -1,0 +1,59 @@
+"""Validation of request fields. Every function raises InvalidArgument with the path of the field, never its value."""
+
+import re
+from collections.abc import Sized
+
+from chassis.errors import InvalidArgument
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+# No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
+_EMAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_MAX_EMAIL_ADDRESS_LENGTH = 254
+
+
+def require_text(value: str, field: str, *, max_length: int) -> str:
+    """Return text of 1 to max_length code points. Control characters were rejected before, by `values.text`."""
+    if not value:
+        raise InvalidArgument.field(field, "must not be empty")
+    return limit_text(value, field, max_length=max_length)
+
+
+def limit_text(value: str, field: str, *, max_length: int) -> str:
+    """Return text of at most max_length code points."""
+    if len(value) > max_length:
+        raise InvalidArgument.field(field, f"must have at most {max_length} characters")
+    return value
+
+
+def limit_count(values: Sized, field: str, *, max_count: int) -> None:
+    """Require at most max_count entries."""
+    if len(values) > max_count:
+        raise InvalidArgument.field(field, f"must have at most {max_count} entries")
+
+
+def require_between(value: int, field: str, lowest: int, highest: int) -> int:
+    """Return a number from lowest to highest, both inclusive."""
+    if not lowest <= value <= highest:
+        raise InvalidArgument.field(field, f"must lie between {lowest} and {highest}")
+    return value
+
+
+def require_present(present: bool, field: str) -> None:
+    """Require a message field, whose presence is `HasField`."""
+    if not present:
+        raise InvalidArgument.field(field, "must be given")
+
+
+def parse_idempotency_key(value: str) -> str:
+    """Return a key of 1 to 255 visible ASCII characters."""
+    if not _IDEMPOTENCY_KEY.fullmatch(value):
+        raise InvalidArgument.field("idempotency-key", "must be 1 to 255 visible ASCII characters")
+    return value
+
+
+def require_email_address(value: str, field: str) -> str:
+    """Return a plain e-mail address of at most 254 ASCII characters: the one rule for all services."""
+    require_text(value, field, max_length=_MAX_EMAIL_ADDRESS_LENGTH)
+    if not _EMAIL_ADDRESS.fullmatch(value):
+        raise InvalidArgument.field(field, "must be one e-mail address")
+    return value

@@ -1,0 +1,58 @@
+"""Pages of a list that is ordered by time and key: each page begins where the one before ended."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chassis.errors import InvalidArgument
+from chassis.values.fields import limit_text
+
+PAGE_SIZE = 1_000
+MAX_SECONDS = 253_402_300_799
+"""The last second of the year 9999, since 1970: databases have no later time."""
+
+_MAX_TOKEN_LENGTH = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the list, after all entries that are earlier, or as late with a smaller or equal key.
+
+    Attributes:
+        at: seconds since 1970.
+    """
+
+    at: float
+    key: str = ""
+
+
+class Entry(Protocol):
+    """An entry of the list."""
+
+    @property
+    def position(self) -> Position:
+        """The place right after the entry."""
+
+
+def parse_position(since: float, page_token: str) -> Position:
+    """Return where a page begins: at a time, in seconds since 1970, unless a token says where another page ended."""
+    if not page_token:
+        return Position(since)
+    limit_text(page_token, "page_token", max_length=_MAX_TOKEN_LENGTH)
+    at, _, key = page_token.partition(" ")
+    try:
+        seconds = float(at)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
+    return Position(seconds, key)
+
+
+def next_page_token(page: Sequence[Entry]) -> str:
+    """Return the token of the page after this one; empty if this one is, because then the list has ended."""
+    if not page:
+        return ""
+    end = page[-1].position
+    return f"{end.at!r} {end.key}"

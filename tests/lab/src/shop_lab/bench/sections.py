@@ -1,0 +1,169 @@
+"""What `make bench` measures: each section compares its variants in interleaved rounds."""
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from shop_lab.bench import costs, disk, employees, idle, orders, pages, reads, rounds
+from shop_lab.bench.orders import Shape
+from shop_lab.bench.rounds import Figures, Measurement, Rows
+from shop_lab.bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
+
+THIS = "this code"
+# Orders take longer than other calls, so checkout gets fewer.
+_CALLS_AN_ORDER = 100
+_WITHOUT_JOURNAL = {"checkout": "shop_lab.world.checkout_without_journal"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure, and with what to compare.
+
+    Attributes:
+        older: another commit's code, with which the section `orders` compares this code.
+        other_pythons: this code on other interpreters, for the same section.
+        rounds: of the section `orders`; other sections have `fewer_rounds`.
+        alone: orders of a round with one at a time. The p99 of a hundred would be that of the slowest but one.
+        in_flight: orders of a round with 16 in flight.
+        calls: to each service before its memory is read.
+    """
+
+    older: Mapping[str, Variant] = field(default_factory=dict)
+    other_pythons: Mapping[str, Variant] = field(default_factory=dict)
+    rounds: int = 4
+    fewer_rounds: int = 3
+    alone: int = 200
+    in_flight: int = 300
+    calls: int = reads.MEMORY_CALLS
+
+    def shape(self, lines: int, in_flight: int) -> Shape:
+        return Shape(lines, in_flight, self.alone if in_flight == 1 else self.in_flight)
+
+
+SHORT = Plan(rounds=1, fewer_rounds=1, alone=20, in_flight=40, calls=1_000)
+
+Section = Callable[[Plan], Coroutine[Any, Any, Rows]]
+
+
+async def _orders(plan: Plan) -> Rows:
+    shapes = [plan.shape(lines, in_flight) for lines in (3, 9) for in_flight in (16, 1)]
+    variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
+    baselines = dict.fromkeys(plan.other_pythons, THIS)
+    if plan.older:
+        (baselines[THIS],) = plan.older
+    return await _compare(variants, baselines, shapes, plan.rounds)
+
+
+async def _journal(plan: Plan) -> Rows:
+    variants = {"with journal": Variant(), "without journal": Variant(modules=_WITHOUT_JOURNAL)}
+    return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
+
+
+async def _sampling(plan: Plan) -> Rows:
+    shares = {"none sampled": NONE_SAMPLED, "10 % sampled": SAMPLED, "all sampled": ALL_SAMPLED}
+    variants = {name: Variant(variables) for name, variables in shares.items()}
+    return await _compare_with_first(variants, [plan.shape(3, 16)], plan.fewer_rounds)
+
+
+async def _stores(plan: Plan) -> Rows:
+    variants = {"embedded": Variant(), "PostgreSQL, Valkey": Variant(stores=True)}
+    return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
+
+
+async def _compare_with_first(variants: Mapping[str, Variant], shapes: list[Shape], number_of_rounds: int) -> Rows:
+    first, *others = variants
+    return await _compare(variants, dict.fromkeys(others, first), shapes, number_of_rounds)
+
+
+async def _compare(
+    variants: Mapping[str, Variant], baselines: Mapping[str, str], shapes: list[Shape], number_of_rounds: int
+) -> Rows:
+    async with AsyncExitStack() as stack:
+        shops = {name: await stack.enter_async_context(running(variant)) for name, variant in variants.items()}
+        return await orders.compare(shops, baselines, shapes, number_of_rounds)
+
+
+async def _reads(telemetry: Mapping[str, str], plan: Plan) -> Rows:
+    async with running(Variant(telemetry)) as shop:
+        return await reads.measure(shop, plan.fewer_rounds)
+
+
+async def _pages(plan: Plan) -> Rows:
+    async with running(Variant(storefront=True)) as shop:
+        return await pages.measure(shop, plan.fewer_rounds)
+
+
+async def _memory(plan: Plan) -> Rows:
+    """Return megabytes of each service; orders come last, for they use the other services as well."""
+    shape = Shape(3, 16, plan.calls // _CALLS_AN_ORDER)
+    async with running(Variant()) as shop:
+        rows = await reads.memory_under_load(shop, plan.calls)
+        checkout = await reads.memory(shop.pids["checkout"], shape.orders, lambda: orders.run(shop, shape))
+        return {**rows, "checkout": checkout}
+
+
+async def _start(plan: Plan) -> Rows:
+    """Return seconds from exec to SERVING: of the whole shop at once, then of each service alone."""
+
+    async def whole() -> Figures:
+        async with running(Variant()) as shop:
+            return {"seconds": shop.seconds_to_serve}
+
+    async with running(Variant()) as shop:
+
+        async def alone(name: str) -> Figures:
+            await shop.shop[name].stop()
+            await shop.shop[name].start()
+            return {"seconds": await shop.shop[name].wait_until_serving()}
+
+        measurements: dict[str, Measurement] = {reads.ECHO: _bare_start}
+        measurements |= {process.name: partial(alone, process.name) for process in shop.shop}
+        made = await rounds.interleaved(measurements, plan.fewer_rounds)
+    made |= await rounds.interleaved({"whole shop": whole}, plan.fewer_rounds)
+    return {name: rounds.row(figures) for name, figures in made.items()}
+
+
+async def _bare_start() -> Figures:
+    started = time.monotonic()
+    async with reads.bare_echo():
+        return {"seconds": time.monotonic() - started}
+
+
+async def _idle(plan: Plan) -> Rows:
+    return await idle.measure(plan.fewer_rounds)
+
+
+async def _costs(variant: Variant, plan: Plan) -> Rows:
+    return await costs.measure(variant, plan.shape(3, 16), plan.fewer_rounds)
+
+
+async def _disk(_plan: Plan) -> Rows:
+    return await disk.measure()
+
+
+async def _employees(_plan: Plan) -> Rows:
+    return await employees.measure()
+
+
+# Measured only by name: they would make the whole too long.
+EXTRA = ("costs-stores", "reads-all")
+# By their names on the command line: a title and what measures them.
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "orders": ("orders, 10 % sampled", _orders),
+    "journal": ("orders with and without the journal", _journal),
+    "sampling": ("orders by sampling ratio", _sampling),
+    "stores": ("orders by stores", _stores),
+    "costs": ("CPU milliseconds per order, three lines, 16 in flight", partial(_costs, Variant())),
+    "costs-stores": ("the same on PostgreSQL and Valkey", partial(_costs, Variant(stores=True))),
+    "reads": ("reads, 10 % sampled", partial(_reads, SAMPLED)),
+    "reads-all": ("reads, all sampled", partial(_reads, ALL_SAMPLED)),
+    "pages": ("pages, 10 % sampled", _pages),
+    "memory": ("memory midway and after all calls", _memory),
+    "start": ("seconds from exec to SERVING", _start),
+    "idle": ("CPU without load", _idle),
+    "disk": ("bytes on disk per finished order", _disk),
+    "employees": ("employee-api", _employees),
+}

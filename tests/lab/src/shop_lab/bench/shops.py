@@ -1,0 +1,100 @@
+"""Whole shops as processes, one for each variant that the benchmarks compare."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from shop_cli.local.ports import reserved
+from shop_cli.local.postgres import Postgres
+from shop_cli.local.processes import Shop
+from shop_cli.local.stores import Store, Valkey
+from shop_cli.local.workspace import default_ports, discover, root
+from shop_lab.bench.measure import running_script
+from shop_lab.bench.noise import cpu_seconds_by_process
+
+_HERE = Path(__file__).parent
+SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
+ALL_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
+NONE_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_off"}
+_LASTING_CONNECTIONS = {"MAX_CONNECTION_AGE_SECONDS": "3600"}  # h2load does not open new ones
+STORED = ("checkout", "payment", "shipping", "email")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run the shop.
+
+    Attributes:
+        environment: variables of all its processes.
+        modules: replaces what `python -m` runs, by a service's name.
+        stores: on PostgreSQL and Valkey instead of the embedded stores.
+        checkout: the folder of the repository whose code it runs; None for this one.
+        python: the interpreter that has that repository's packages.
+        storefront: with the storefront.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=lambda: SAMPLED)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    stores: bool = False
+    checkout: Path | None = None
+    python: str = sys.executable
+    storefront: bool = False
+
+
+@dataclass(frozen=True)
+class Running:
+    """A shop that serves, and the process ids of its services and stores."""
+
+    shop: Shop
+    seconds_to_serve: float
+    stores: tuple[Store, ...] = ()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The process ids of services and stores, by name."""
+        return {process.name: process.pid for process in (*self.shop, *self.stores) if process.pid}
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that all services and stores have used so far."""
+        return sum(cpu_seconds_by_process(self.pids).values())
+
+
+@asynccontextmanager
+async def running(variant: Variant) -> AsyncIterator[Running]:
+    """Run a shop whose telemetry goes to a receiver that discards it."""
+    programs = [
+        replace(program, module=variant.modules.get(program.name, program.module))
+        for program in discover(variant.checkout or root())
+        if program.name not in ({"employee-api"} if variant.storefront else {"employee-api", "storefront"})
+    ]
+    names = default_ports(programs)
+    async with AsyncExitStack() as stack:
+        *own, sink = stack.enter_context(reserved(len(names) + 1))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        stores, overrides = await _start_stores(stack, folder) if variant.stores else ((), {})
+        endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
+        await stack.enter_async_context(running_script(_HERE / "sink_service.py", sink))
+        environment = {**os.environ, **_LASTING_CONNECTIONS, **variant.environment, **endpoint}
+        ports = dict(zip(names, own, strict=True))
+        begun = time.monotonic()
+        shop = await stack.enter_async_context(
+            Shop(programs, folder, ports, environment, overrides, python=variant.python)
+        )
+        await shop.wait_until_serving()
+        yield Running(shop, time.monotonic() - begun, stores)
+
+
+async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[tuple[Store, ...], dict[str, dict[str, str]]]:
+    """Start PostgreSQL and Valkey; return them and the variables of each service that uses one of them."""
+    (port,) = stack.enter_context(reserved(1))
+    postgres = await stack.enter_async_context(await Postgres.create(folder / "postgres"))
+    valkey = await stack.enter_async_context(Valkey(folder, port))
+    for name in STORED:
+        await postgres.create_database(name)
+    databases = {name: {"DATABASE_URL": postgres.url(name)} for name in STORED}
+    return (postgres, valkey), {**databases, "cart": {"REDIS_URL": valkey.url}}

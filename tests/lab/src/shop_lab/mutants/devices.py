@@ -1,0 +1,542 @@
+"""The safety devices of the shop: for each one the edit that removes it, and a fast test that must then fail."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[5]
+
+_CHECKOUT = "services/checkout/src/checkout_service"
+_PAYMENT = "services/payment/src/payment_service"
+_SHIPPING = "services/shipping/src/shipping_service"
+_CART = "services/cart/src/cart_service"
+_EMAIL = "services/email/src/email_service"
+_CHASSIS = "services/_chassis/src/chassis"
+
+
+@dataclass(frozen=True, slots=True)
+class Prove:
+    """How `shop prove` is expected to notice that a device is missing.
+
+    Attributes:
+        options: with which its runs exercise the device.
+        impossible: why it cannot notice, or hardly ever; otherwise empty.
+    """
+
+    options: str = ""
+    impossible: str = ""
+
+
+_FAULTS = ("kills", "pauses", "stalls", "restarts", "network", "replaced", "relay", "late", "disks")
+
+
+def _only(options: str) -> Prove:
+    """Add to the options that there are no faults of other kinds."""
+    others = (f"--{fault} 0" for fault in _FAULTS if f"--{fault} " not in options)
+    return Prove(" ".join([options, *others]))
+
+
+NO_FAULTS = _only("--orders 300")
+KILLS = _only("--orders 160 --kills 8")
+MANY_KILLS = _only("--orders 400 --kills 20")
+PAUSES = _only("--orders 240 --pauses 8")
+STALLS = _only("--orders 96 --stalls 2")
+REFUSALS = _only("--orders 240 --replaced 9")
+OPERATORS = _only("--orders 160 --operators 4")
+MANY_REFUSALS = _only("--orders 400 --replaced 20")
+LATE = _only("--orders 160 --late 5")
+MANY_LATE = _only("--orders 400 --late 16")
+LATE_POSTGRES = _only("--database postgres --orders 160 --late 5")
+RESTARTS = _only("--database postgres --orders 160 --restarts 3")
+LOSSES = _only(
+    "--database postgres --replication async --orders 400 --failovers 14"
+    " --kills 4 --pauses 2 --network 2 --replaced 2 --late 3"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A safety device, and its removal by replacing one text of one file.
+
+    Attributes:
+        name: for the command line and the table.
+        text: occurs once in the file.
+        tests: at least one of them fails without the device: pytest's names, `file::function`.
+    """
+
+    name: str
+    file: str
+    text: str
+    replacement: str
+    tests: tuple[str, ...]
+    prove: Prove
+
+    def mutate(self, source: str) -> str:
+        """Return a file's content without the device. Raise ValueError unless the text occurs once."""
+        if source.count(self.text) != 1:
+            raise ValueError(f"{self.name}: the text occurs {source.count(self.text)} times in {self.file}")
+        return source.replace(self.text, self.replacement)
+
+
+def _tests(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"services/{folder}/tests/{name}" for name in names)
+
+
+_EARLIER_LOSS = Prove(
+    impossible="too rare: an attempt is refused or fenced, the next one charged, only what was recorded since is lost,"
+    " all within 0.6 s, and the customer does not repeat the order; the simulation and the schedules reach it"
+)
+_FOREIGN_CART = Prove(impossible="only a cart service without our internal service is emptied by EmptyCart")
+_MEMORY = Prove(impossible="the carts of `shop prove` are in Valkey")
+
+DEVICES = (
+    Device(
+        "fence",
+        f"{_PAYMENT}/domain.py",
+        "return await self.ledger.record(Entry(key, State.FENCED))",
+        "found = await self.ledger.find(key)\n"
+        "        return Recorded(found or Entry(key, State.FENCED), existing=found is not None)",
+        _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
+        MANY_LATE,
+    ),
+    Device(
+        "one ledger entry per key, SQLite",
+        f"{_PAYMENT}/ledger/sqlite.py",
+        ") ON CONFLICT DO NOTHING\n",
+        ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state\n",
+        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+        LATE,
+    ),
+    Device(
+        "one ledger entry per key, PostgreSQL",
+        f"{_PAYMENT}/ledger/postgres.py",
+        ") ON CONFLICT DO NOTHING RETURNING",
+        ") ON CONFLICT (charge_key) DO UPDATE SET state = EXCLUDED.state RETURNING",
+        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+        LATE_POSTGRES,
+    ),
+    Device(
+        "transaction ids derive from keys",
+        f"{_PAYMENT}/domain.py",
+        "return _TRANSACTION_IDS.of(self.key)",
+        "return str(uuid.uuid4())",
+        _tests("payment", "test_service.py::test_a_repeated_charge_returns_the_same_transaction"),
+        Prove(impossible="no invariant compares transaction ids"),
+    ),
+    Device(
+        "only a charge is voided",
+        f"{_PAYMENT}/ledger/sqlite.py",
+        "WHERE charge_key = :charge_key AND state = 'CHARGED'",
+        "WHERE charge_key = :charge_key",
+        _tests("payment", "test_ledger.py::test_only_a_charge_is_voided"),
+        Prove(impossible="checkout voids no other entry"),
+    ),
+    Device(
+        "a charge sends its key",
+        f"{_CHECKOUT}/peers/payment.py",
+        'metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))',
+        'metadata = (("request-fingerprint", fingerprint),)',
+        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        LATE,
+    ),
+    Device(
+        "a charge is adopted by its own request only",
+        f"{_CHECKOUT}/peers/payment.py",
+        'charged.request_fingerprint in {"", fingerprint}',
+        "True",
+        _tests(
+            "checkout",
+            "test_lost_commits.py::test_recovery_does_not_ship_to_one_address_what_another_request_has_paid",
+        ),
+        Prove(impossible="too rare: one of two requests of a cart is lost after its charge, before its shipment"),
+    ),
+    Device(
+        "a shipment sends its key",
+        f"{_CHECKOUT}/peers/shipping.py",
+        'metadata = (("idempotency-key", key),)',
+        "metadata = ()",
+        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        MANY_LATE,
+    ),
+    Device(
+        "tracking ids derive from keys",
+        f"{_SHIPPING}/domain.py",
+        "_TRACKING_IDS.of(self.key)",
+        "str(uuid.uuid4())",
+        _tests("shipping", "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost"),
+        LATE,
+    ),
+    Device(
+        "fence of shipments",
+        f"{_SHIPPING}/domain.py",
+        "return await self.manifest.record(Entry(key))",
+        "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
+        _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
+        MANY_REFUSALS,
+    ),
+    Device(
+        "one shipment or fence per key",
+        f"{_SHIPPING}/manifest/sqlite.py",
+        "VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING\n",
+        "VALUES (:shipment_key, :state, :tracking_id, :parcel)\n"
+        "    ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel\n",
+        _tests("shipping", "test_manifest.py::test_the_first_entry_of_a_key_is_final"),
+        REFUSALS,
+    ),
+    Device(
+        "epoch, owner and attempt",
+        f"{_CHECKOUT}/journal/statements.py",
+        '"held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
+        '"held": "order_id = :order_id"',
+        _tests("checkout", "test_journal.py::test_a_superseded_worker_changes_nothing"),
+        STALLS,
+    ),
+    Device(
+        "owner",
+        f"{_CHECKOUT}/journal/statements.py",
+        " AND epoch = :epoch AND owner = :owner",
+        " AND epoch = :epoch",
+        _tests("checkout", "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker"),
+        Prove(impossible="an epoch is handed out twice only after a loss, while both workers live on"),
+    ),
+    Device(
+        "one live order per cart",
+        f"{_CHECKOUT}/journal/migrations/versions/0002_owners.py",
+        "        unique=True,\n",
+        "        unique=False,\n",
+        _tests("checkout", "test_journal.py::test_a_cart_has_one_order_at_a_time"),
+        NO_FAULTS,
+    ),
+    Device(
+        "order ids derive from scopes",
+        f"{_CHECKOUT}/domain.py",
+        'hashlib.sha256(f"order\\0{scope}".encode())',
+        "hashlib.sha256(uuid.uuid4().bytes)",
+        _tests("checkout", "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release"),
+        LOSSES,
+    ),
+    Device(
+        "an order is settled under a lock",
+        f"{_CHECKOUT}/journal/statements.py",
+        "ORDER BY order_id {for_update}",
+        "ORDER BY order_id",
+        _tests("checkout", "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order"),
+        Prove(impossible="the sweep repairs it in time"),
+    ),
+    Device(
+        "complete orders are swept",
+        f"{_CHECKOUT}/journal/sql.py",
+        'return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []',
+        "return [] if found else found",
+        _tests("checkout", "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed"),
+        Prove(impossible="only needed without the lock of a settlement"),
+    ),
+    Device(
+        "an order ends behind a new fence only",
+        f"{_CHECKOUT}/saga.py",
+        "case Fenced(existing=False):",
+        "case Fenced():",
+        _tests("checkout", "test_saga.py::test_an_order_does_not_end_behind_a_fence_that_existed"),
+        _EARLIER_LOSS,
+    ),
+    Device(
+        "a refused shipment is resolved after a try in doubt",
+        f"{_CHECKOUT}/saga.py",
+        "            certain = not resumed and tries == 0\n"
+        "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
+        "            return (yield from _void(transaction_id, refusal))\n",
+        _tests("checkout", "test_saga_schedules.py"),
+        REFUSALS,
+    ),
+    Device(
+        "the order is recorded before the charge",
+        f"{_CHECKOUT}/saga.py",
+        "    if not (yield from perform(Insert())):\n        return SagaResult.SUPERSEDED\n"
+        "    return (yield from charge(resumed=False))",
+        "    result = yield from charge(resumed=False)\n"
+        "    return result if (yield from perform(Insert())) else SagaResult.SUPERSEDED",
+        _tests("checkout", "test_saga.py::test_an_order_is_recorded_before_its_charge"),
+        NO_FAULTS,
+    ),
+    Device(
+        "a superseded worker has no effects",
+        f"{_CHECKOUT}/saga.py",
+        "    if not (yield from perform(Update(shipped))):\n        return SagaResult.SUPERSEDED\n",
+        "    yield from perform(Update(shipped))\n",
+        _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_notifications"),
+        PAUSES,
+    ),
+    Device(
+        "a refusal is final behind a fence only",
+        f"{_CHECKOUT}/saga.py",
+        "return (yield from resolve(State.DECLINED, refusal))",
+        "return (yield from _end(State.CHARGING, State.DECLINED, refusal))",
+        _tests("checkout", "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first"),
+        REFUSALS,
+    ),
+    Device(
+        "a pending refusal is not charged",
+        f"{_CHECKOUT}/saga.py",
+        "return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)",
+        "return charge(resumed=True)",
+        _tests("checkout", "test_saga_schedules.py::test_a_card_is_not_charged_behind_the_fence_of_a_refusal"),
+        _EARLIER_LOSS,
+    ),
+    Device(
+        "a pending refusal is recorded",
+        f"{_CHECKOUT}/journal/rows.py",
+        'pending = {"refused_as": refused_as} if refused_as else {}',
+        "pending: dict[str, Any] = {}",
+        _tests("checkout", "test_journal.py::test_a_pending_refusal_is_read_back_as_recorded"),
+        _EARLIER_LOSS,
+    ),
+    Device(
+        "a voided order ends behind a new fence only",
+        f"{_CHECKOUT}/saga.py",
+        "            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):\n"
+        "                return SagaResult.SUPERSEDED\n"
+        "            return (yield from resolve(State.VOIDED, refusal))\n",
+        "            return (yield from _end(State.VOIDING, State.VOIDED, refusal))\n",
+        _tests("checkout", "test_saga_schedules.py::test_an_order_is_not_voided_while_a_lost_attempt_is_charged"),
+        _EARLIER_LOSS,
+    ),
+    Device(
+        "a lost order is restored in three states only",
+        f"{_CHECKOUT}/domain.py",
+        "RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})",
+        "RESTORABLE = frozenset(State)",
+        _tests(
+            "checkout",
+            "test_lost_commits.py::test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded",
+        ),
+        Prove(
+            impossible="too rare: a failover must lose the record of an order in the milliseconds between its refusal"
+            " and its end; the tests of lost commits reach it"
+        ),
+    ),
+    Device(
+        "one order per scope",
+        f"{_CHECKOUT}/domain.py",
+        'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',
+        'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}\\0{uuid.uuid4()}".encode()',
+        _tests("checkout", "test_service.py::test_a_repeated_key_returns_the_same_bytes"),
+        NO_FAULTS,
+    ),
+    Device(
+        "a key belongs to one request",
+        f"{_CHECKOUT}/placing.py",
+        "return order.fingerprint in self.fingerprints",
+        "return bool(order.fingerprint)",
+        _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
+        NO_FAULTS,
+    ),
+    Device(
+        "an order outlives its call",
+        f"{_CHECKOUT}/placing.py",
+        "    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))\n",
+        "    await asyncio.wait_for(run.task, max(until - asyncio.get_running_loop().time(), 0))\n",
+        _tests("checkout", "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress"),
+        NO_FAULTS,
+    ),
+    Device(
+        "the outbox is filled with the shipment",
+        f"{_CHECKOUT}/journal/sql.py",
+        "        if after is State.SHIPPED:\n            batch.append(",
+        "        if after is State.VOIDED:\n            batch.append(",
+        _tests("checkout", "test_journal.py::test_a_shipped_order_has_an_outbox"),
+        LATE,
+    ),
+    Device(
+        "an item leaves the outbox after it was sent",
+        f"{_CHECKOUT}/outbox.py",
+        "        if kind == EMAIL:\n            return self._mailer.confirm(placed)\n",
+        "        if kind == EMAIL:\n"
+        '            self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
+        "            return self._mailer.confirm(placed)\n",
+        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        MANY_LATE,
+    ),
+    Device(
+        "a failed item remains in the outbox",
+        f"{_CHECKOUT}/outbox.py",
+        "        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing\n"
+        "            raise\n",
+        "        except DomainError:\n            pass\n",
+        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        LATE,
+    ),
+    Device(
+        "a refused notification is a dead letter",
+        f"{_CHECKOUT}/outbox.py",
+        "            await self._set_dead(placed.order.order_id, kind, error.reason)\n            return\n",
+        "            log.warning(error.reason)\n",
+        _tests("checkout", "test_operators.py::test_a_confirmation_that_is_refused_for_good_is_a_dead_letter"),
+        OPERATORS,
+    ),
+    Device(
+        "a dead letter is requeued",
+        f"{_CHECKOUT}/journal/statements.py",
+        "UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {now}\n",
+        "UPDATE outbox SET failures = 0, due_at = {now}\n",
+        _tests("checkout", "test_journal.py::test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed"),
+        OPERATORS,
+    ),
+    Device(
+        "a charge that cannot be released is left to operators",
+        f"{_CHECKOUT}/saga.py",
+        "return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))",
+        "return (yield from _end(State.VOIDING, State.VOIDED, refusal))",
+        _tests("checkout", "test_service.py::test_a_charge_that_cannot_be_voided_needs_a_refund"),
+        OPERATORS,
+    ),
+    Device(
+        "a shipment in doubt that cannot be resolved is left to operators",
+        f"{_CHECKOUT}/saga.py",
+        "        case Unsupported() if certain:\n",
+        "        case Unsupported():\n",
+        _tests(
+            "checkout",
+            "test_service.py::test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review",
+        ),
+        OPERATORS,
+    ),
+    Device(
+        "a cart is emptied once its order is shipped",
+        f"{_CHECKOUT}/executor.py",
+        "            case saga.Ship():\n",
+        "            case saga.Ship():\n                await self._outbox.begin_removal(PlacedOrder(order, ''))\n",
+        _tests("checkout", "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped"),
+        REFUSALS,
+    ),
+    Device(
+        "a quote is reused only while shipping serves",
+        f"{_CHECKOUT}/peers/shipping_quotes.py",
+        " and self._is_serving():",
+        ":",
+        _tests("checkout", "test_shipping_quotes.py::test_no_quote_is_reused_while_shipping_does_not_serve"),
+        Prove(impossible="an order that is charged while shipping is down is shipped later"),
+    ),
+    Device(
+        "a cart is emptied by its etag",
+        f"{_CHECKOUT}/peers/notifications.py",
+        'metadata = (("if-match", etag),) if etag else ()',
+        "metadata = ()",
+        _tests("checkout", "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone"),
+        _FOREIGN_CART,
+    ),
+    Device(
+        "a stale etag empties no cart",
+        f"{_CART}/store.py",
+        " and if_match in {None, contents.etag}:",
+        ":",
+        _tests("cart", "test_store.py::test_a_stale_etag_leaves_the_cart_unchanged"),
+        _FOREIGN_CART,
+    ),
+    Device(
+        "ordered items are removed once per order",
+        f"{_CART}/store.py",
+        "        if purchase.order_id in orders:\n            return\n",
+        "",
+        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        _MEMORY,
+    ),
+    Device(
+        "an addition takes effect once",
+        f"{_CART}/store.py",
+        "        if addition.key is not None and self._is_repeated(addition, addition.key):\n"
+        "            return False\n",
+        "",
+        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        _MEMORY,
+    ),
+    Device(
+        "each change of a cart changes its etag",
+        f"{_CART}/store.py",
+        "contents.etag = new_etag()",
+        "contents.etag = contents.etag or new_etag()",
+        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        _MEMORY,
+    ),
+    Device(
+        "ordered items are removed once per order, Valkey",
+        f"{_CART}/remove_ordered.lua",
+        "if redis.call('LPOS', orders, order) then return end\n",
+        "",
+        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        MANY_LATE,
+    ),
+    Device(
+        "an addition takes effect once, Valkey",
+        f"{_CART}/add.lua",
+        "  if fingerprint == ARGV[7] then return 'repeated' end\n",
+        "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
+        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        MANY_LATE,
+    ),
+    Device(
+        "each change of a cart changes its etag, Valkey",
+        f"{_CART}/add.lua",
+        "redis.call('HSET', cart, '', etag)",
+        "redis.call('HSETNX', cart, '', etag)",
+        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        NO_FAULTS,
+    ),
+    Device(
+        "an e-mail has one Message-ID",
+        f"{_EMAIL}/domain.py",
+        "        return order_id\n",
+        '        return f"{order_id}-{id(object())}"\n',
+        _tests("email", "test_domain.py::test_an_email_has_the_id_of_its_order_as_its_key"),
+        NO_FAULTS,
+    ),
+    Device(
+        "a letter is accepted once",
+        f"{_EMAIL}/spool/statements.py",
+        "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
+        "DO UPDATE SET state = EXCLUDED.state RETURNING state",
+        _tests("email", "test_spool.py::test_a_sent_letter_added_again_is_not_sent_again"),
+        MANY_LATE,
+    ),
+    Device(
+        "synchronous = FULL, SQLite",
+        f"{_CHASSIS}/sqlite.py",
+        'connection.execute("PRAGMA synchronous = FULL")',
+        'connection.execute("PRAGMA synchronous = OFF")',
+        ("tests/lab/tests/test_durability.py::test_a_commit_to_sqlite_is_flushed",),
+        Prove(impossible="only a crash of the machine loses what was written"),
+    ),
+    Device(
+        "synchronous_commit = on, PostgreSQL",
+        f"{_CHASSIS}/postgres_connection.py",
+        '{"synchronous_commit": "on"}',
+        '{"synchronous_commit": "off"}',
+        ("tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
+        RESTARTS,
+    ),
+    Device(
+        "a row of a group belongs to one caller, PostgreSQL",
+        f"{_CHASSIS}/statement_groups.py",
+        " and key not in group",
+        "",
+        _tests("_chassis", "test_statement_groups.py::test_of_several_statements_for_one_row_one_gets_the_row"),
+        Prove(impossible="a replica runs an order once, whoever asks for it, so that no statement meets an equal one"),
+    ),
+    Device(
+        "a batch is committed before its callers get results",
+        f"{_CHASSIS}/sqlite.py",
+        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
+        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
+        "        try:\n"
+        "            results = [work(self._connection) for work in batch]\n"
+        '            self._connection.execute("COMMIT")\n',
+        '        while self._connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
+        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
+        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
+        "        results = [work(self._connection) for work in batch]\n"
+        '        __import__("threading").Timer(0.05, self._connection.execute, ["COMMIT"]).start()\n'
+        "        return results\n"
+        "        try:\n"
+        "            pass\n",
+        _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
+        MANY_KILLS,
+    ),
+)

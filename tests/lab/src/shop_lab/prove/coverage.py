@@ -1,0 +1,112 @@
+"""How often a run exercised what it claims to prove: a run that did something too rarely proves nothing about it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.world.ledgers import query
+from shop_lab.world.shop_under_test import ShopUnderTest
+
+TAKEOVERS = "takeovers"
+FENCES = "fences"
+VOIDS = "voids"
+REPLAYS = "replayed responses"
+STALE_WRITES = "stale writes rejected"
+DEAD_LETTERS = "dead letters"
+REFUNDS = "orders that need a refund"
+REVIEWS = "orders that need a review"
+DEATHS_AT_FAILPOINTS = "deaths at failpoints"
+LAGGING_FAILOVERS = "failovers to a standby that was behind"
+
+STALE_WRITE_MESSAGE = b"stale update rejected"
+"""What checkout logs when a worker that no longer owns an order tries to update it."""
+
+FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
+    TAKEOVERS: 10,
+    FENCES: 4,
+    REPLAYS: 100,
+    STALE_WRITES: 0.2,
+}
+FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
+    DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
+    REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
+    REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
+}
+"""For every second planned fault: towards the end of a run no order may be left for one."""
+_EFFECTS = {
+    DEATHS_AT_FAILPOINTS: FaultKind.KILL_AT_FAILPOINT,
+    LAGGING_FAILOVERS: FaultKind.FAILOVER,
+}
+
+_STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
+_STATES = "SELECT state, count(*) FROM orders GROUP BY state"
+_ENTRIES = "SELECT state, count(*) FROM charges GROUP BY state"
+_DEAD_LETTER = "_dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """How often a run exercised something, and the least that it must."""
+
+    name: str
+    count: int
+    floor: int
+
+    @property
+    def is_sufficient(self) -> bool:
+        return self.count >= self.floor
+
+
+def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
+    """Count what a shop did, by the names of this module. Read its databases and logs.
+
+    Args:
+        shop: under test, with all orders finished.
+        replays: the number of responses that were marked as replayed.
+    """
+    steps, states = dict(query(shop.journal_url, _STEPS)), dict(query(shop.journal_url, _STATES))
+    entries = dict(query(shop.payment_url, _ENTRIES))
+    return Counter(
+        {
+            TAKEOVERS: steps.get("taken_over", 0),
+            FENCES: entries.get("FENCED", 0),
+            VOIDS: entries.get("VOIDED", 0),
+            REPLAYS: replays,
+            STALE_WRITES: sum(_stale_writes(shop.processes[name].log_path) for name in shop.checkouts),
+            DEAD_LETTERS: sum(count for step, count in steps.items() if step.endswith(_DEAD_LETTER)),
+            REFUNDS: states.get("NEEDS_REFUND", 0),
+            REVIEWS: states.get("NEEDS_REVIEW", 0),
+        }
+    )
+
+
+def _stale_writes(log: Path) -> int:
+    return log.read_bytes().count(STALE_WRITE_MESSAGE)
+
+
+def compare_with_floors(
+    orders: int, counts: Mapping[str, int], plan: Sequence[Fault], injected: Mapping[tuple[FaultKind, str], int]
+) -> list[Exercise]:
+    """Compare what a run exercised with the least that it must.
+
+    Args:
+        orders: the number of orders; floors grow with it, and vanish in a run of few orders.
+        counts: by the names of this module.
+        plan: the planned faults, all of which must have been injected.
+        injected: the number of injected faults by kind and target.
+    """
+    kinds = Counter(fault.kind for fault in plan)
+    floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
+    # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
+    floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
+    floors |= {name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()}
+    planned = Counter((fault.kind, fault.target) for fault in plan)
+    floors[VOIDS] = planned[FaultKind.REFUSAL, "shipping"] // 6
+    effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
+    faults = [
+        Exercise(f"{kind.value} of {target}", injected.get((kind, target), 0), count)
+        for (kind, target), count in sorted(planned.items(), key=lambda item: (item[0][0].value, item[0][1]))
+    ]
+    return [*effects, *faults]

@@ -1,0 +1,174 @@
+"""Plan the faults of a run from a seed."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import cycle
+
+from shop_cli.local.workspace import internal_name
+from shop_lab.world.mail_relay import RelayMode
+from shop_lab.world.tcp_proxy import Mode
+
+DATABASE, SHIPPING = "postgres", "shipping"
+
+
+class FaultKind(Enum):
+    """What is done to a process; the value is the fault's name in the verdict."""
+
+    KILL = "kill"
+    KILL_AT_FAILPOINT = "kill at a failpoint"
+    """The process dies when it reaches a certain point in the code."""
+    PAUSE = "pause"
+    STALL = "stalled workers"
+    """Workers stop before a charge, or after they have resolved one, longer than the lease, and then continue."""
+    RESTART_DATABASE = "database restart"
+    FAILOVER = "failover"
+    """The primary dies and a standby is promoted."""
+    NETWORK = "network fault"
+    """The connections from checkout to the process are delayed, duplicated, cut or silent."""
+    UNIMPLEMENTED = "unimplemented peer"
+    """Another server, which implements none of the methods, answers instead of the process."""
+    REFUSAL = "refusing peer"
+    """Another server, which refuses every charge or shipment, answers instead; earlier requests arrive after it."""
+    LATE = "late requests"
+    """Requests to the process arrive when checkout has long given them up; meanwhile it cannot be reached."""
+    FULL_DISK = "full disk"
+    """The process cannot write to its database."""
+    HUNG_DATABASE = "hung database"
+    """Writes of the process to its database wait, as if the disk hung."""
+
+    MAIL_RELAY = "mail relay fault"
+    """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
+    REFUSED_NOTIFICATIONS = "refused notifications"
+    """The process refuses for good to accept e-mails, or to remove ordered items from carts: dead letters."""
+    REFUSED_RELEASES = "refused releases"
+    """Shipping refuses every order, and the process refuses for good to release their charges: orders to refund."""
+    UNRESOLVED_SHIPMENTS = "unresolved shipments"
+    """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
+
+
+LOOKAHEAD = 40
+"""How many orders may begin before the next fault is due: enough for all customers to be busy."""
+
+NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "half-open")
+RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
+RELAY = "mail relay"
+_DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
+_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE})
+_SECONDS: Mapping[FaultKind, tuple[float, float]] = {
+    FaultKind.FAILOVER: (0, 0.6),
+    # At most a little longer than a service waits.
+    FaultKind.HUNG_DATABASE: (0.5, 5),
+    **dict.fromkeys(
+        (FaultKind.NETWORK, FaultKind.MAIL_RELAY, FaultKind.UNIMPLEMENTED, FaultKind.FULL_DISK),
+        (0.2, 2),
+    ),
+    # At least until those that are cut off have reconnected and tried again.
+    FaultKind.REFUSAL: (0.6, 2),
+    # At least: they also last until several orders have been refused.
+    FaultKind.REFUSED_NOTIFICATIONS: (0, 0.5),
+    FaultKind.REFUSED_RELEASES: (0, 0.5),
+    FaultKind.UNRESOLVED_SHIPMENTS: (0, 0.5),
+}
+"""The range of a fault's duration; of any other, up to a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault of one process.
+
+    Attributes:
+        after_orders: the fault begins once so many orders are finished.
+        target: the name of the process.
+        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind;
+            of stalled workers, how long each of them stops before a charge.
+        detail: the name of the failpoint, or what the network or the relay does.
+    """
+
+    after_orders: int
+    kind: FaultKind
+    target: str
+    seconds: float
+    detail: str = ""
+
+    @property
+    def processes(self) -> list[str]:
+        """The names of the processes that it is about, in alphabetical order; no other fault may hit them meanwhile."""
+        shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
+        return sorted({self.target.removesuffix(internal_name("")), *shipping})
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The processes that faults may hit.
+
+    Attributes:
+        weights: how often a process is killed or paused, relative to the others.
+        failpoints: of those processes that have any.
+        peers: the processes that checkout calls through a proxy.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them, and all stalls.
+        links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
+            another one meanwhile.
+        refusers: the peers that can change their mind about all orders.
+        notified: the ports of peers that can refuse notifications for good.
+        releasers: the ports of peers that can refuse for good to release a charge.
+        disks: the processes whose database may be full or hang.
+    """
+
+    weights: Mapping[str, int]
+    failpoints: Mapping[str, Sequence[str]]
+    peers: Sequence[str]
+    leaseholders: Sequence[str]
+    links: Sequence[str]
+    refusers: Sequence[str]
+    notified: Sequence[str]
+    releasers: Sequence[str]
+    disks: Sequence[str]
+
+
+def plan_faults(
+    orders: int, seed: int, counts: Mapping[FaultKind, int], targets: Targets, pause_seconds: float
+) -> list[Fault]:
+    """Plan so many faults of each kind, evenly spaced over all orders but the last ones.
+
+    Kills and pauses have random targets. A pause lasts 1 to 1.5 times pause_seconds.
+    """
+    rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
+    kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
+    rng.shuffle(kinds)
+    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in _candidates(targets).items() if names}
+    plan = []
+    for index, kind in enumerate(kinds):
+        after_orders = (index + 1) * max(orders - LOOKAHEAD, orders // 2) // (len(kinds) + 1)
+        target = next(in_turn[kind]) if kind in in_turn else _random_target(rng, kind, targets)
+        details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
+        lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
+        plan.append(Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details)))
+    return plan
+
+
+def _candidates(targets: Targets) -> dict[FaultKind, Sequence[str]]:
+    """Return the targets of each kind of fault that hits its targets in turn, so that a short run has each of them."""
+    return {
+        FaultKind.STALL: targets.leaseholders,
+        FaultKind.RESTART_DATABASE: [DATABASE],
+        FaultKind.FAILOVER: [DATABASE],
+        FaultKind.NETWORK: targets.peers,
+        FaultKind.UNIMPLEMENTED: targets.peers,
+        FaultKind.REFUSAL: targets.refusers,
+        FaultKind.LATE: targets.links,
+        FaultKind.FULL_DISK: targets.disks,
+        FaultKind.HUNG_DATABASE: targets.disks,
+        FaultKind.MAIL_RELAY: [RELAY],
+        FaultKind.REFUSED_NOTIFICATIONS: targets.notified,
+        FaultKind.REFUSED_RELEASES: targets.releasers,
+        FaultKind.UNRESOLVED_SHIPMENTS: targets.leaseholders,
+    }
+
+
+def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:
+    if kind is FaultKind.KILL_AT_FAILPOINT:
+        return rng.choice([name for name, points in targets.failpoints.items() if points])
+    (target,) = rng.choices(list(targets.weights), list(targets.weights.values()))
+    return rng.choice([target, rng.choice(targets.leaseholders)]) if kind is FaultKind.PAUSE else target

@@ -1,0 +1,220 @@
+"""How each kind of fault is done to a shop under test."""
+
+import asyncio
+import resource
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from typing import cast
+
+from chassis.sql.database import sqlite_path
+from shop_cli.local.control import ControllableProcess
+from shop_cli.local.processes import Process, ProcessDied
+from shop_cli.local.workspace import internal_name
+from shop_lab.prove import coverage
+from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.world.link_faults import cut_off_clients, disturb, replaced
+from shop_lab.world.mail_relay import MailRelay, RelayMode
+from shop_lab.world.peer_stubs import PeerStubs, Stub
+from shop_lab.world.postgres_cluster import PostgresCluster
+from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.tcp_proxy import Mode, TcpProxy
+
+_REACH_SECONDS = 3.0
+_FREE_BYTES = 16_384
+_LOCK_SECONDS = 5.0
+_REFUSALS, _EFFECT_SECONDS = 5, 30.0
+_SUPPLY = 2 * _REFUSALS
+"""Orders under way until enough are refused: about half of them go through the process with the fault."""
+
+STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
+_STALLS = 2.5
+"""The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
+
+_FENCE_SHARE = 2 / 3
+"""Of the stall of a charge. An order that is taken over when its lease expires is then ended behind the fence while its
+first worker, which has met the fence, stalls before its next charge."""
+
+
+class ShopFaults:
+    """Injects faults into processes.
+
+    Args:
+        processes: by the names that faults have as targets.
+        links: the proxies through which checkout calls its peers, by the names of the peers' ports.
+        stubs: answer instead of a peer.
+        relay: to which the email service sends.
+        gate: through which faults that are about orders obtain enough of them.
+        ready_seconds: how long a process may take to be ready again.
+
+    Attributes:
+        effects: how often a fault had the effect that it is meant to have, by the names of `coverage`.
+    """
+
+    def __init__(
+        self,
+        processes: Mapping[str, ControllableProcess],
+        links: Mapping[str, TcpProxy],
+        stubs: PeerStubs,
+        relay: MailRelay,
+        gate: ProgressGate,
+        *,
+        ready_seconds: float,
+    ) -> None:
+        self.effects: Counter[str] = Counter()
+        self._processes = processes
+        self._links = links
+        self._stubs = stubs
+        self._relay = relay
+        self._gate = gate
+        self._ready_seconds = ready_seconds
+
+    async def inject(self, fault: Fault) -> None:
+        """Inject a fault; return once its target is ready again."""
+        match fault.kind:
+            case FaultKind.NETWORK:
+                await disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
+            case FaultKind.MAIL_RELAY:
+                self._relay.mode = cast("RelayMode", fault.detail)
+                await asyncio.sleep(fault.seconds)
+                self._relay.mode = "accept"
+            case FaultKind.UNIMPLEMENTED:
+                links = self._links_to(fault.target)
+                with replaced(links, *[self._stubs.unimplemented] * len(links)):
+                    await asyncio.sleep(fault.seconds)
+            case FaultKind.REFUSAL:
+                # Its internal services are still those of the real one, as after a change of its rules.
+                released = await cut_off_clients(self._links[fault.target])
+                with self._refusing(fault.target):
+                    await asyncio.sleep(fault.seconds)
+                released.set()
+            case FaultKind.REFUSED_NOTIFICATIONS:
+                with self._refusing(fault.target):
+                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+            case FaultKind.REFUSED_RELEASES:
+                with self._refusing(fault.target, SHIPPING):
+                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+            case FaultKind.LATE:
+                link = self._links[fault.target]
+                released = await cut_off_clients(link)
+                await disturb([link], "reset", fault.seconds)
+                released.set()
+            case _:
+                process = self._processes[fault.target]
+                await self._inject_into(process, fault)
+                await process.wait_until_serving(self._ready_seconds)
+
+    async def _inject_into(self, process: ControllableProcess, fault: Fault) -> None:
+        match fault.kind:
+            case FaultKind.PAUSE:
+                process.pause()
+                await asyncio.sleep(fault.seconds)
+                process.resume()
+            case FaultKind.STALL if isinstance(process, Process):
+                await self._stall_workers(process, fault.seconds)
+            case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
+                await self._leave_shipments_unresolved(process, fault.seconds)
+            case FaultKind.FULL_DISK if isinstance(process, Process):
+                with _full_disk(process):
+                    await asyncio.sleep(fault.seconds)
+            case FaultKind.HUNG_DATABASE if isinstance(process, Process):
+                with _locked(process.environment["DATABASE_URL"]):
+                    await asyncio.sleep(fault.seconds)
+            case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
+                self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
+            case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
+                has_died = await self._dies_at(process, fault.detail)
+                self.effects[coverage.DEATHS_AT_FAILPOINTS] += has_died
+                await process.start()
+            case _:
+                process.kill()
+                await process.wait()
+                await asyncio.sleep(fault.seconds)
+                await process.start()
+
+    async def _stall_workers(self, process: Process, seconds: float) -> None:
+        """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
+        stalls = f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
+        await _restart(process, FAILPOINTS=stalls)
+        await process.wait_until_serving(self._ready_seconds)
+        await asyncio.sleep(_STALLS * seconds)
+        await _restart(process)
+
+    async def _leave_shipments_unresolved(self, process: Process, seconds: float) -> None:
+        """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
+        stub = self._stubs.doubtful_shipping
+        await _restart(process, SHIPPING_ADDR=stub.address, SHIPPING_INTERNAL_ADDR="")
+        await process.wait_until_serving(self._ready_seconds)
+        await self._wait_for_refusals(stub, seconds)
+        # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
+        # shipping can resolve it, would finish the order.
+        await process.restart()
+
+    async def _dies_at(self, process: Process, failpoint: str) -> bool:
+        """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
+        await _restart(process, FAILPOINTS=f"{failpoint}=kill*1")
+        try:
+            await process.wait_until_serving(self._ready_seconds)
+            await asyncio.wait_for(process.wait(), _REACH_SECONDS)
+        except ProcessDied:
+            return True
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return False
+        return True
+
+    async def _wait_for_refusals(self, stub: Stub, seconds: float) -> None:
+        """Wait for so long at least, until a stub has refused a few more orders; at the end of a run none may be left.
+
+        The orders that may start already can all be finished, and no later fault begins meanwhile to let others start.
+        """
+        before = len(stub.refused)
+        await asyncio.sleep(seconds)
+        async with asyncio.TaskGroup() as tasks:
+            supplying = tasks.create_task(self._gate.supply(_SUPPLY), name="supply orders")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stub.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
+            supplying.cancel()
+
+    def _refusing(self, *ports: str) -> AbstractContextManager[None]:
+        """While in the context, servers that refuse for good answer for these ports."""
+        return replaced([self._links[port] for port in ports], *(self._stubs.refusing[port].address for port in ports))
+
+    def _links_to(self, peer: str) -> list[TcpProxy]:
+        return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]
+
+
+async def _restart(process: Process, **variables: str) -> None:
+    """Kill a process and start it again, with additional environment variables until it ends."""
+    process.kill()
+    await process.wait()
+    await process.start(**variables)
+
+
+@contextmanager
+def _full_disk(process: Process) -> Iterator[None]:
+    """Limit the size of a process's files to little more than that of its log, so that writes to its database fail."""
+    pid = process.pid
+    if pid is None:
+        raise AssertionError
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    size = process.log_path.stat().st_size + _FREE_BYTES
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def _locked(database_url: str) -> Iterator[None]:
+    """Hold the lock that a SQLite database has for all its writers."""
+    path = sqlite_path(database_url)
+    if path is None:
+        raise AssertionError
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")

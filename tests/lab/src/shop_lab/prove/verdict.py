@@ -1,0 +1,49 @@
+"""The verdict on a trial as JSON."""
+
+from typing import Any, Literal
+
+from shop_lab.prove.fault_plan import FaultKind
+from shop_lab.prove.run import Trial, TrialResult
+from shop_lab.world.invariants import InvariantResult, summary_counts
+
+MAX_EXAMPLES = 50
+
+
+Verdict = Literal["holds", "violated", "insufficient"]
+
+
+def verdict(result: TrialResult, invariants: list[InvariantResult]) -> Verdict:
+    """Return whether all invariants hold; if so, `insufficient` when the run exercised something too rarely."""
+    if not all(invariant.holds for invariant in invariants):
+        return "violated"
+    return "holds" if all(exercise.is_sufficient for exercise in result.exercises) else "insufficient"
+
+
+def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]) -> dict[str, Any]:
+    """Return the trial's parameters, its faults, counts, what it exercised, and each invariant with some violations."""
+    quiet_seconds = result.evidence.quiet_seconds
+    return {
+        "verdict": verdict(result, invariants),
+        "orders": trial.orders,
+        "seed": trial.seed,
+        "database": trial.database,
+        "naive": trial.naive,
+        "patient": trial.patient,
+        "faults": dict(sorted(result.fault_counts.items())),
+        **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
+        "counts": summary_counts(result.evidence),
+        "exercised": {
+            exercise.name: {"count": exercise.count, "floor": exercise.floor} for exercise in result.exercises
+        },
+        "invariants": {
+            invariant.name: {
+                "rule": invariant.rule,
+                "holds": invariant.holds,
+                "violations": len(invariant.violations),
+                "examples": invariant.violations[:MAX_EXAMPLES],
+            }
+            for invariant in invariants
+        },
+        "ordering_seconds": round(result.ordering_seconds, 1),
+        "quiet_seconds": quiet_seconds and round(quiet_seconds, 1),
+    }

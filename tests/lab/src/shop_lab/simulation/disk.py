@@ -1,0 +1,254 @@
+# ruff: noqa: S608 - the names of tables and columns are those of the schema
+"""A simulated disk: SQLite in memory that outlives processes, records every commit, and can lose the last ones."""
+
+import sqlite3
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from chassis.sql import database
+
+Values = tuple[Any, ...]
+
+
+class RowId(NamedTuple):
+    """A row, by its table and primary key."""
+
+    table: str
+    key: Values
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index; `condition` is that of a partial one, otherwise empty."""
+
+    name: str
+    columns: tuple[str, ...]
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a schema."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    unique: tuple[UniqueIndex, ...]
+
+    @property
+    def where_key(self) -> str:
+        return " AND ".join(f"{column} = ?" for column in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An empty database whose triggers report every changed row, as the bytes of a SQLite file."""
+
+    image: bytes
+    tables: dict[str, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row before and after a commit; None where it does not exist."""
+
+    row: RowId
+    before: Values | None
+    after: Values | None
+
+
+@cache
+def schema_of(migrations: Path) -> Schema:
+    """Return the schema that a folder of migrations makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "schema.db"
+        database.migrate(f"sqlite:///{path}", migrations)
+        with closing(sqlite3.connect(path)) as stored, closing(sqlite3.connect(":memory:")) as connection:
+            stored.backup(connection)
+            names = [
+                row[0]
+                for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+                if not row[0].startswith(("sqlite_", "alembic_"))
+            ]
+            tables = {name: _describe(connection, name) for name in names}
+            for table in tables.values():
+                _add_triggers(connection, table)
+            return Schema(connection.serialize(), tables)
+
+
+def _describe(connection: sqlite3.Connection, name: str) -> Table:
+    info = connection.execute(f"PRAGMA table_info({name})").fetchall()
+    key = [row[1] for row in sorted(info, key=lambda row: row[5]) if row[5]]
+    unique = []
+    for _, index, is_unique, origin, _ in connection.execute(f"PRAGMA index_list({name})").fetchall():
+        if is_unique and origin != "pk":
+            columns = tuple(row[2] for row in connection.execute(f"PRAGMA index_info({index})"))
+            sql = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (index,)).fetchone()[0] or ""
+            unique.append(UniqueIndex(index, columns, sql.partition(" WHERE ")[2]))
+    return Table(name, tuple(row[1] for row in info), tuple(key), tuple(unique))
+
+
+def _add_triggers(connection: sqlite3.Connection, table: Table) -> None:
+    for event, sides in (("INSERT", ("NEW",)), ("DELETE", ("OLD",)), ("UPDATE", ("OLD", "NEW"))):
+        calls = []
+        for side in sides:
+            columns = (*table.key, *(table.columns if side == "OLD" else ()))
+            arguments = ", ".join(f"{side}.{column}" for column in columns)
+            calls.append(f"SELECT record_change('{table.name}', {arguments});")
+        connection.execute(
+            f"CREATE TRIGGER {table.name}_{event} AFTER {event} ON {table.name} BEGIN {' '.join(calls)} END"
+        )
+
+
+class _Memory:
+    """A database in memory that one run after the other uses, because a new one prepares every statement anew."""
+
+    free: ClassVar[dict[int, list["_Memory"]]] = defaultdict(list)
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        with closing(sqlite3.connect(":memory:")) as stored:
+            stored.deserialize(schema.image)
+            stored.backup(self.connection)
+        for name, arguments in (("record_change", -1), ("unix_time", 0)):
+            self.connection.create_function(name, arguments, partial(self._call, name))
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self.functions[name](*arguments)
+
+    @classmethod
+    def open(cls, schema: Schema) -> "_Memory":
+        """Return an empty database."""
+        free = cls.free[id(schema)]
+        return free.pop() if free else cls(schema)
+
+    def close(self) -> None:
+        """Delete all rows, for the next run."""
+        self.functions["record_change"] = lambda *_: None
+        for table in self.schema.tables:
+            self.connection.execute(f"DELETE FROM {table}")
+        self.free[id(self.schema)].append(self)
+
+
+class Disk:
+    """The committed rows of one database.
+
+    Attributes:
+        commits: every commit, oldest first.
+        on_commit, on_loss: called after a commit, and after commits were lost.
+        connection: to the committed rows; changes by it must go through `recording` and `append`.
+    """
+
+    def __init__(self, schema: Schema, unix_time: Callable[[], float]) -> None:
+        self.schema = schema
+        self.commits: list[tuple[Change, ...]] = []
+        self.on_commit: Callable[[tuple[Change, ...]], None] = lambda _: None
+        self.on_loss: Callable[[], None] = lambda: None
+        self._memory = _Memory.open(schema)
+        self._memory.functions.update(record_change=self._record, unix_time=unix_time)
+        self.connection = self._memory.connection
+        self._changed: dict[RowId, Values | None] | None = None
+
+    def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Run work in one transaction, and return its result. If it raises, nothing has changed."""
+        connection = self.connection
+        connection.execute("BEGIN")
+        try:
+            with self.recording() as changed:
+                result = work(connection)
+            changes = tuple(Change(row, before, self.read_row(row)) for row, before in changed.items())
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        self._add_commit(changes)
+        return result
+
+    def append(self, rows: dict[RowId, Values | None]) -> None:
+        """Commit rows."""
+        changes = tuple(Change(row, self.read_row(row), after) for row, after in rows.items())
+        for change in changes:
+            self.write_row(change.row, change.after)
+        self._add_commit(changes)
+
+    def lose_suffix(self, count: int) -> int:
+        """Undo the last commits, as a restored back-up or a failover does. Return how many there were to lose."""
+        lost = 0
+        while self.commits and lost < count:
+            for change in reversed(self.commits.pop()):
+                self.write_row(change.row, change.before)
+            lost += 1
+        self.on_loss()
+        return lost
+
+    @contextmanager
+    def recording(self) -> Iterator[dict[RowId, Values | None]]:
+        """Yield the rows that statements within the context change, as they were before."""
+        self._changed = {}
+        try:
+            yield self._changed
+        finally:
+            self._changed = None
+
+    def read_row(self, row: RowId) -> Values | None:
+        """Return a row's values, None if there is none."""
+        table = self.schema.tables[row.table]
+        found = self.connection.execute(f"SELECT * FROM {table.name} WHERE {table.where_key}", row.key).fetchone()
+        return None if found is None else tuple(found)
+
+    def write_row(self, row: RowId, values: Values | None) -> None:
+        """Replace a row without recording it."""
+        table = self.schema.tables[row.table]
+        if values is None:
+            self.connection.execute(f"DELETE FROM {table.name} WHERE {table.where_key}", row.key)
+        else:
+            marks = ", ".join("?" * len(values))
+            self.connection.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)
+
+    def query(self, text: str, parameters: Any = ()) -> list[Any]:
+        """Read committed rows by column name."""
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute(text, parameters).fetchall()
+
+    def unique_keys(self, row: RowId) -> list[RowId]:
+        """Return the unique values that a row occupies, besides its primary key."""
+        table = self.schema.tables[row.table]
+        keys = []
+        for index in table.unique:
+            condition = f" AND ({index.condition})" if index.condition else ""
+            found = self.connection.execute(
+                f"SELECT {', '.join(index.columns)} FROM {table.name} WHERE {table.where_key}{condition}", row.key
+            ).fetchone()
+            if found is not None:
+                keys.append(RowId(index.name, tuple(found)))
+        return keys
+
+    def close(self) -> None:
+        del self.connection  # another run may use it
+        self._memory.close()
+
+    def _add_commit(self, changes: tuple[Change, ...]) -> None:
+        if changes:
+            self.commits.append(changes)
+            self.on_commit(changes)
+
+    def _record(self, table: str, *values: Any) -> None:
+        """Record a changed row: its key, and its values before unless it is new."""
+        if self._changed is not None:
+            length = len(self.schema.tables[table].key)
+            self._changed.setdefault(RowId(table, values[:length]), values[length:] or None)
+
+
+def rows_of(cursor: sqlite3.Cursor, text: str, parameters: Any) -> Sequence[Any]:
+    """Run a statement and return its rows by column name."""
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(text, parameters).fetchall()

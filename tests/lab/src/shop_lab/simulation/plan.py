@@ -1,0 +1,275 @@
+"""What happens in a run, drawn from a seed: customers, faults, and the chance of faults in calls."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from shop_lab.simulation.network import Fate
+from shop_lab.world.customer_plan import Intent, Line, OrderKind, valid_intent
+
+CALM_AT = 12.0
+"""No fault begins or lasts beyond this time, in seconds from the start of the run."""
+
+PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
+CHECKOUTS = ("checkout-1", "checkout-2")
+PROCESSES = (*CHECKOUTS, "payment", "shipping", "cart", "email")
+DATABASES = ("checkout", "payment", "shipping")
+REFUSAL_KINDS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
+EFFECTS = (
+    "/shop.ShippingService/ShipOrder",
+    "/shop.PaymentService/Charge",
+    "/shop.internal.PaymentLedger/ResolveOrFence",
+    "/shop.internal.PaymentLedger/Void",
+    "/shop.internal.ShipmentManifest/ResolveOrFence",
+    "/shop.internal.Confirmations/AcceptConfirmations",
+    "/shop.EmailService/SendOrderConfirmation",
+    "/shop.CartService/EmptyCart",
+    "/shop.internal.OrderedCart/RemoveAllOrdered",
+    "/shop.internal.OrderedCart/RemoveOrdered",
+)
+_CURRENCIES = ("EUR", "USD", "JPY")
+_CLOCK_JUMP_SHARE = 0.25
+_CLOCK_JUMP_SECONDS = (3_600.0, 48 * 3_600.0)
+
+
+class Dialect(StrEnum):
+    """The database of checkout's journal."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+class ProcessFaultKind(StrEnum):
+    """What happens to a process."""
+
+    KILL = "kill"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFault:
+    """A process is killed or stopped, and restarted after so many seconds; or it is paused for so long."""
+
+    at: float
+    process: str
+    kind: ProcessFaultKind
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A database refuses connections."""
+
+    at: float
+    database: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """A peer refuses all calls of one method with one kind of error, whatever it did before."""
+
+    at: float
+    path: str
+    kind: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """All calls of one method take up to `delay` longer, each a time of its own."""
+
+    at: float
+    path: str
+    delay: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LostCommits:
+    """The journal loses its last commits: with a restart of checkout (a back-up), or without one (a failover)."""
+
+    at: float
+    count: int
+    restart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The wall clock of a database's machine is set forward, or back by negative seconds."""
+
+    at: float
+    database: str
+    seconds: float
+
+
+Fault = ProcessFault | Outage | Refusals | Slowness | LostCommits | ClockJump
+
+
+@dataclass(frozen=True, slots=True)
+class CallFault:
+    """The fate of one call, by its name."""
+
+    call: str
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A customer fills a cart and orders it; with several intents, different requests order the one cart.
+
+    Attributes:
+        delays: of the intents, in seconds after the cart is filled.
+    """
+
+    at: float
+    intents: tuple[Intent, ...]
+    delays: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shopper:
+    """A customer with one cart."""
+
+    user_id: str
+    visits: tuple[Visit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run.
+
+    Attributes:
+        call_fault_rate: share of the calls that meet one of `fates`.
+        call_faults: replaces the random ones, to replay a run with some of its faults only.
+        slow_rate: share of the steps of a database that take up to a second.
+        lost_reply_rate: share of the commits whose confirmation is lost with the connection.
+    """
+
+    seed: int
+    dialect: Dialect
+    shoppers: tuple[Shopper, ...]
+    faults: tuple[Fault, ...]
+    fates: tuple[Fate, ...]
+    call_fault_rate: float
+    slow_rate: float
+    lost_reply_rate: float
+    call_faults: tuple[CallFault, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What plans may contain, to look for one kind of defect or to leave out known ones."""
+
+    dialects: tuple[Dialect, ...] = tuple(Dialect)
+    rivals: bool = True
+    keyed_rivals: bool = True
+    refused_paths: tuple[str, ...] = EFFECTS
+    lost_commits: bool = True
+    late_lines: bool = True
+    clock_jumps: bool = True
+
+
+def plan(seed: int, scope: Scope = Scope()) -> Plan:
+    """Plan a run. Each plan has a random subset of the kinds of faults: some bugs hide when all of them occur."""
+    rng = random.Random(f"plan {seed}")  # noqa: S311 - a schedule, not a secret
+    faults: list[Fault] = []
+    if rng.random() < 0.6:
+        faults += [_process_fault(rng) for _ in range(rng.randint(1, 6))]
+    if rng.random() < 0.25:
+        faults.append(Outage(rng.uniform(0, 6), rng.choice(DATABASES), rng.uniform(0.1, 6)))
+    if rng.random() < 0.25:
+        slow = [Slowness(0.0, path, rng.uniform(0.5, 8), CALM_AT) for path in rng.sample(EFFECTS, rng.randint(1, 2))]
+        faults += slow
+    if scope.refused_paths and rng.random() < 0.4:
+        faults += [_refusals(rng, scope) for _ in range(rng.randint(1, 2))]
+    if scope.lost_commits and rng.random() < 0.2:
+        faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))
+    if scope.clock_jumps:
+        faults += _clock_jumps(seed)
+    return Plan(
+        seed=seed,
+        dialect=rng.choice(scope.dialects),
+        shoppers=tuple(_shopper(rng, number, scope) for number in range(rng.randint(1, 4))),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+        fates=tuple(rng.sample(list(Fate), rng.randint(1, len(Fate)))),
+        call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.3)),
+        slow_rate=rng.choice((0.0, 0.02, 0.1)),
+        lost_reply_rate=rng.choice((0.0, 0.0, 0.02)),
+    )
+
+
+def intents_of(planned: Plan) -> list[Intent]:
+    """Return all orders that customers intend to place."""
+    return [intent for shopper in planned.shoppers for visit in shopper.visits for intent in visit.intents]
+
+
+def _process_fault(rng: random.Random) -> ProcessFault:
+    kind = rng.choice([ProcessFaultKind.KILL, ProcessFaultKind.KILL, ProcessFaultKind.PAUSE, ProcessFaultKind.STOP])
+    seconds = rng.uniform(1, 6) if kind is ProcessFaultKind.PAUSE else rng.uniform(0.05, 2)
+    process = rng.choice(CHECKOUTS if rng.random() < 0.6 else PROCESSES)
+    return ProcessFault(rng.uniform(0, CALM_AT - 6), process, kind, seconds)
+
+
+def _refusals(rng: random.Random, scope: Scope) -> Refusals:
+    # Shipping is refused most often: only there a charge has already been made.
+    path = rng.choice((*scope.refused_paths, scope.refused_paths[0], scope.refused_paths[0]))
+    return Refusals(rng.uniform(0, 4), path, rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
+
+
+def _clock_jumps(seed: int) -> list[ClockJump]:
+    # A random source of its own: without these faults the rest of the plan is the same.
+    rng = random.Random(f"clocks {seed}")  # noqa: S311 - a schedule, not a secret
+    if rng.random() > _CLOCK_JUMP_SHARE:
+        return []
+    # Leases and due times are those of the journal's clock, so that one jumps most often.
+    databases = ("checkout", *DATABASES)
+    return [
+        ClockJump(rng.uniform(0, 6), rng.choice(databases), rng.choice((-1, 1)) * rng.uniform(*_CLOCK_JUMP_SECONDS))
+        for _ in range(rng.randint(1, 3))
+    ]
+
+
+def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:
+    user_id = f"user-{index}"
+    visits = [_visit(rng, 10 * index, user_id, rng.uniform(0, 3), scope)]
+    # A late request without a key would order the cart of the next visit, which the contract allows.
+    keyed = all(intent.key for intent in visits[0].intents)
+    if keyed and len(visits[0].intents) == 1 and rng.random() < 0.5:
+        visits.append(_visit(rng, 10 * index + 5, user_id, 0.0, scope))
+    return Shopper(user_id, tuple(visits))
+
+
+def _visit(rng: random.Random, number: int, user_id: str, at: float, scope: Scope) -> Visit:
+    intent = _intent(rng, number, user_id)
+    if not scope.late_lines:
+        intent = replace(intent, late_line=None)
+    if not scope.rivals or rng.random() > 0.3:
+        return Visit(at, (intent,), (0.0,))
+    rivals = [replace(_intent(rng, number + extra, user_id), lines=intent.lines) for extra in range(rng.randint(2, 3))]
+    if not scope.keyed_rivals:
+        rivals = [replace(rival, key=None) for rival in rivals]
+    rivals = [replace(rival, late_line=None, kind=OrderKind.VALID) for rival in rivals]
+    return Visit(at, tuple(rivals), tuple(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 8))) for _ in rivals))
+
+
+def _intent(rng: random.Random, number: int, user_id: str) -> Intent:
+    *chosen, late = rng.sample(PRODUCTS, 1 + rng.randint(1, 2))
+    key = f"key-{rng.getrandbits(32):08x}" if rng.random() < 0.5 else None
+    valid = valid_intent(number, user_id, _lines(rng, chosen), key)
+    (kind,) = rng.choices([OrderKind.VALID, OrderKind.EXPIRED_CARD], [95, 5])
+    return replace(
+        valid,
+        kind=kind,
+        card_year=2019 if kind is OrderKind.EXPIRED_CARD else 2035,
+        currency=rng.choice(_CURRENCIES),
+        late_line=Line(late, 1) if key is not None and kind is OrderKind.VALID and rng.random() < 0.2 else None,
+        max_tries=rng.randint(1, 3) if rng.random() < 0.15 else None,
+        seed=rng.getrandbits(32),
+    )
+
+
+def _lines(rng: random.Random, products: Sequence[str]) -> list[Line]:
+    return [Line(product_id, rng.randint(1, 3)) for product_id in products]

@@ -1,0 +1,250 @@
+"""Builds the simulated processes from the real services: the only module that depends on how these are built."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from functools import cache
+from typing import Any
+
+from typing_extensions import override
+
+import checkout_service.__main__ as checkout
+from cart_service.service import CartService, OrderedCart
+from cart_service.store import MemoryCartStore
+from chassis.errors import NotFound
+from chassis.failpoints import Failpoints
+from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.sql.retention import Retention
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.keys import HmacKeys
+from chassis.values.money import Money
+from checkout_service.journal.database import Database
+from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
+from checkout_service.journal.sql import SqlJournal
+from checkout_service.ports import Journal
+from email_service.acceptance import Acceptance
+from email_service.confirmations import Confirmations
+from email_service.domain import ConfirmationEmail, Mailer
+from email_service.product_names import NoNames
+from email_service.rendering import ConfirmationTemplates
+from email_service.service import EmailService
+from payment_service.cards import Brand, Card
+from payment_service.domain import PaymentProcessor
+from payment_service.ledger.opening import MIGRATIONS as LEDGER_MIGRATIONS
+from payment_service.ledger.sqlite import SqliteLedger
+from payment_service.service import PaymentLedger, PaymentService
+from shipping_service.domain import Bracket, Parcel, RateCard, Shipper, Zone
+from shipping_service.manifest.opening import MIGRATIONS as MANIFEST_MIGRATIONS
+from shipping_service.manifest.rows import entry_from_row
+from shipping_service.manifest.sqlite import SqliteManifest
+from shipping_service.service import ShipmentManifest, ShippingService
+from shop import (
+    cart_pb2_grpc,
+    currency_pb2,
+    email_pb2_grpc,
+    money_pb2,
+    payment_pb2_grpc,
+    product_catalog_pb2,
+    shipping_pb2_grpc,
+)
+from shop_internal import (
+    confirmations_pb2_grpc,
+    ordered_cart_pb2_grpc,
+    payment_ledger_pb2_grpc,
+    shipment_manifest_pb2_grpc,
+)
+from shop_kit.settings import load_settings
+from shop_lab.simulation.disk import Disk, Schema, schema_of
+from shop_lab.simulation.network import HandlerTable, Network
+from shop_lab.simulation.plan import PRODUCTS
+from shop_lab.simulation.processes import Process
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.ledgers import CARD_MONTH
+
+LEASE_SECONDS = 3.0
+"""Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""
+
+_HMAC_KEY = "simulated-key-of-32-characters-or-more"
+_CART_TTL_SECONDS = 30 * 24 * 3600.0
+_TODAY = date(2026, 1, 1)
+_RATES = {"USD": 100, "EUR": 90, "JPY": 15000}
+_NO_FAILPOINTS = Failpoints()
+_TELEMETRY = Telemetry()
+
+
+def journal_schema() -> Schema:
+    return schema_of(JOURNAL_MIGRATIONS)
+
+
+def ledger_schema() -> Schema:
+    return schema_of(LEDGER_MIGRATIONS)
+
+
+def manifest_schema() -> Schema:
+    return schema_of(MANIFEST_MIGRATIONS)
+
+
+def schemas() -> tuple[Schema, ...]:
+    return journal_schema(), ledger_schema(), manifest_schema()
+
+
+class SimulatedService:
+    """The part of a chassis.rpc.server.Service that a service's `build` uses."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self.telemetry = _TELEMETRY
+        self.failpoints = _NO_FAILPOINTS
+        self._network = network
+        self._process = process
+        self._registrar = HandlerTable(process.handlers)
+
+    def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+        register(servicer, self._registrar)
+
+    add_internal_servicer = add_servicer
+
+    def add_method(self, path: str, message: type[Any], method: Callable[[Any], Awaitable[Any]]) -> None:
+        """Serve a single method."""
+
+        async def serve(request: bytes, _context: object) -> bytes:
+            return bytes((await method(message.FromString(request))).SerializeToString())
+
+        self._process.handlers[path] = serve
+
+    def add_readiness_check(self, check: object) -> None:
+        """Do nothing: a simulated process is ready as soon as it serves."""
+
+    def channel(self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()) -> Any:
+        return self._network.channel(address.partition(":")[0], timeout_seconds, retryable)
+
+
+@asynccontextmanager
+async def checkout_process(
+    service: SimulatedService, settings: checkout.Settings, database: Database
+) -> AsyncIterator[None]:
+    """Build checkout on a database."""
+
+    @asynccontextmanager
+    async def open_journal(
+        _url: str, _telemetry: Telemetry, *, worker: str, lease_seconds: float
+    ) -> AsyncIterator[Journal]:
+        yield SqlJournal(database, worker, lease_seconds)
+
+    build: Any = checkout.build
+    async with build(settings, service, open_journal):
+        yield
+
+
+@cache
+def checkout_settings(replica: int) -> checkout.Settings:
+    """Return the settings of one of the replicas: the first sends confirmations in batches, the others one by one."""
+    peers = ("cart", "product_catalog", "shipping", "currency", "payment", "email")
+    addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
+    internal = ("cart", "shipping", "payment", *(() if replica else ("email",)))
+    addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in internal}
+    values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
+    return load_settings(checkout.Settings, values)
+
+
+class Payment:
+    """The payment service, and what its ledger says about an order."""
+
+    def __init__(self, writer: Any) -> None:
+        brands = frozenset({Brand.VISA, Brand.MASTERCARD})
+        self._processor = PaymentProcessor(
+            SqliteLedger(writer), HmacKeys.parse(_HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
+        )
+
+    def register(self, service: SimulatedService) -> None:
+        charges = PaymentService(self._processor, _NO_FAILPOINTS)
+        ledger = PaymentLedger(self._processor, _NO_FAILPOINTS)
+        service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
+        service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
+
+    def fingerprint(self, intent: Intent) -> bytes:
+        """Return what the ledger stores instead of the number of the order's card."""
+        card = Card(number=intent.card_number, cvv=123, year=intent.card_year, month=CARD_MONTH)
+        return self._processor._card_hmacs(card)[0]
+
+
+def captured_charges(ledger: Disk) -> list[tuple[bytes, Money]]:
+    """Return the card and the amount of every charge that was not voided."""
+    rows = ledger.query("SELECT * FROM charges WHERE state = 'CHARGED'")
+    return [(bytes(row["card_hmac"]), Money.of(row["currency_code"], row["units"], row["nanos"])) for row in rows]
+
+
+def shipped_parcels(manifest: Disk) -> list[tuple[str, Parcel]]:
+    """Return the tracking id and the parcel of every shipment."""
+    rows = manifest.query("SELECT shipment_key, parcel FROM shipments ORDER BY shipment_key")
+    entries = [entry_from_row(row["shipment_key"], row["parcel"]) for row in rows]
+    return [(entry.tracking_id, entry.parcel) for entry in entries if entry.parcel is not None]
+
+
+class _FixedRates:
+    """A data file that never changes."""
+
+    value = RateCard({}, Zone("all", [Bracket(1, Money.of("USD", 5, 0))], Money.of("USD", 1, 500_000_000)))
+
+
+def register_shipping(service: SimulatedService, writer: Any) -> None:
+    rates: Any = _FixedRates()
+    stored = SqliteManifest(writer)
+    shipper = Shipper(stored)
+    shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
+    retention = Retention(stored.delete_old, days=365, rows="entries")
+    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS, retention)
+    service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping)
+    service.add_internal_servicer(shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, manifest)
+
+
+def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
+    """Return a store that outlives the cart service, as Valkey does."""
+    return MemoryCartStore(_CART_TTL_SECONDS, clock)
+
+
+def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
+    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts, Telemetry()))
+    service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
+
+
+class MemoryMailer(Mailer):
+    """Accepted e-mails by key; a repeated one leaves the first as it is."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, ConfirmationEmail] = {}
+
+    @override
+    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
+        for email in emails:
+            self.sent.setdefault(email.key, email)
+        return ()
+
+
+@cache
+def _templates() -> ConfirmationTemplates:
+    return ConfirmationTemplates()
+
+
+def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
+    acceptance = Acceptance(_templates(), NoNames(), mailer, _NO_FAILPOINTS)
+    service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
+    service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance))
+
+
+async def _get_product(request: product_catalog_pb2.GetProductRequest) -> product_catalog_pb2.Product:
+    if request.id not in PRODUCTS:
+        raise NotFound("no such product")
+    price = Money.of("USD", 3 + PRODUCTS.index(request.id), 990_000_000)
+    return product_catalog_pb2.Product(id=request.id, price_usd=money_to_wire(price))
+
+
+async def _convert(request: currency_pb2.CurrencyConversionRequest) -> money_pb2.Money:
+    amount = money_from_wire(getattr(request, "from"))
+    nanos = amount.total_nanos * _RATES[request.to_code] // _RATES[amount.currency_code]
+    return money_to_wire(Money(request.to_code, nanos))
+
+
+def register_reads(service: SimulatedService) -> None:
+    """Serve catalog and currency: fixed prices and rates."""
+    service.add_method("/shop.ProductCatalogService/GetProduct", product_catalog_pb2.GetProductRequest, _get_product)
+    service.add_method("/shop.CurrencyService/Convert", currency_pb2.CurrencyConversionRequest, _convert)

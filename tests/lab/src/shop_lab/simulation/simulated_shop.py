@@ -1,0 +1,263 @@
+"""The simulated shop: its disks, its processes and the faults that befall them."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from chassis import errors
+from shop_lab.simulation import services
+from shop_lab.simulation.clock import VirtualLoop, WallClock
+from shop_lab.simulation.disk import Disk
+from shop_lab.simulation.journals import PostgresModel, PostgresServer, SimulatedWriter, SqliteModel
+from shop_lab.simulation.network import CallFates, Chance, Fate, Network
+from shop_lab.simulation.plan import (
+    CHECKOUTS,
+    DATABASES,
+    PROCESSES,
+    CallFault,
+    ClockJump,
+    Dialect,
+    LostCommits,
+    Outage,
+    Plan,
+    ProcessFault,
+    ProcessFaultKind,
+    Refusals,
+    Slowness,
+)
+from shop_lab.simulation.processes import Process
+
+READS = "reads"
+_READ_ADDRESSES = frozenset({"product-catalog", "currency"})
+_RESTART_SECONDS = (0.05, 1.0)
+
+_STRANDED = """
+    SELECT 1 FROM orders WHERE state IN ('CHARGING', 'VOIDING') AND lease_until > unix_time() + 3000
+    UNION ALL SELECT 1 FROM outbox WHERE dead_at IS NULL AND due_at > unix_time() + 3000
+"""
+"""Further ahead than any worker sets them, and less than a clock jumps."""
+
+
+class SimulatedShop:
+    """All services, their disks and their network, with the faults of a plan.
+
+    Attributes:
+        trace: everything that happened, in order.
+        injected: the faults of calls that occurred.
+        calm: the faults have ended.
+        stranded: the number of leases and due times that a clock, set back, has left far in the future.
+    """
+
+    def __init__(self, plan: Plan, loop: VirtualLoop, trace: list[str]) -> None:
+        self.plan = plan
+        self.trace = trace
+        self.injected: list[CallFault] = []
+        self.calm = False
+        self.stranded = 0
+        self._loop = loop
+        self._chance = Chance(plan.seed)
+        self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
+        self._processes: dict[str, Process] = {}
+        self.network = Network(self._chance, _PlannedFates(self), self._find, self.kill, self.record)
+        self._clocks = {name: WallClock(loop) for name in DATABASES}
+        self.journal = Disk(services.journal_schema(), self._clocks["checkout"].now)
+        self.ledger = Disk(services.ledger_schema(), self._clocks["payment"].now)
+        self._postgres = PostgresServer(self.journal)
+        self.carts = services.open_carts(loop.time)
+        self.manifest = Disk(services.manifest_schema(), self._clocks["shipping"].now)
+        self.mailer = services.MemoryMailer()
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def record(self, event: str) -> None:
+        """Add an event to the trace."""
+        self.trace.append(f"{self._loop.time():.6f} {event}")
+
+    def start_all(self) -> None:
+        """Start the processes and schedule the faults."""
+        for name in (*PROCESSES, READS):
+            self._start(name)
+        for fault in self.plan.faults:
+            self._loop.call_later(fault.at, self._begin, fault)
+
+    def is_idle(self) -> bool:
+        """Return whether every planned fault has begun, all processes serve, and no call is in progress."""
+        faults_begun = all(fault.at <= self.now() for fault in self.plan.faults)
+        return faults_begun and self.network.is_idle() and all(self._processes[name].serves() for name in PROCESSES)
+
+    def end_faults(self) -> None:
+        """End all faults: restart what is down, and resume what is paused."""
+        self.record("calm")
+        self.calm = True
+        for name in PROCESSES:
+            self._processes[name].resume()
+            if not self._processes[name].serves():
+                self._start(name)
+
+    def stop_all(self) -> None:
+        """Kill all processes and close the disks."""
+        for process in self._processes.values():
+            process.kill()
+        self.journal.close()
+        self.ledger.close()
+        self.manifest.close()
+
+    def kill(self, process: Process) -> None:
+        """Kill a process and restart it soon, unless the faults have ended: a call may have met its fate before."""
+        if process.alive and not self.calm:
+            self._end(process)
+            self._restart_after(self._rng.uniform(*_RESTART_SECONDS), process)
+
+    def _end(self, process: Process) -> None:
+        self.record(f"kill {process.name}")
+        process.kill()
+        self.network.connection_lost(process)
+
+    def _begin(self, fault: object) -> None:
+        match fault:
+            case ProcessFault(kind=ProcessFaultKind.KILL) as kill:
+                if self._processes[kill.process].alive:
+                    self._end(self._processes[kill.process])
+                    self._restart_after(kill.seconds, self._processes[kill.process])
+            case ProcessFault(kind=ProcessFaultKind.PAUSE) as pause:
+                self.record(f"pause {pause.process} for {pause.seconds:.3f}")
+                process = self._processes[pause.process]
+                process.pause()
+                self._loop.call_later(pause.seconds, process.resume)
+            case ProcessFault(kind=ProcessFaultKind.STOP) as stop:
+                self.record(f"stop {stop.process}")
+                process = self._processes[stop.process]
+                process.stopping.set()
+                self._restart_after(stop.seconds, process)
+            case LostCommits() as lost:
+                self._lose_commits(lost)
+            case ClockJump() as jump:
+                self._clocks[jump.database].jump(jump.seconds)
+                self.stranded += len(self.journal.query(_STRANDED))
+                self.record(f"the clock of the database of {jump.database} jumps by {jump.seconds:.0f} s")
+            case Outage() as outage:
+                self.record(f"outage of the database of {outage.database}")
+                self._postgres.abort_all()
+
+    def _lose_commits(self, lost: LostCommits) -> None:
+        if lost.restart:
+            for name in CHECKOUTS:
+                if self._processes[name].alive:
+                    self.kill(self._processes[name])
+        self._postgres.abort_all()
+        count = self.journal.lose_suffix(lost.count)
+        self.record(f"{count} commits of the journal are lost")
+
+    def _restart_after(self, seconds: float, process: Process) -> None:
+        def restart() -> None:
+            if self._processes[process.name] is process:
+                self._start(process.name)
+
+        self._loop.call_later(seconds, restart)
+
+    def _start(self, name: str) -> None:
+        previous = self._processes.get(name)
+        if previous is not None and previous.alive:
+            previous.kill()
+            self.network.connection_lost(previous)
+        self.record(f"start {name}")
+        process = self._processes[name] = Process(name)
+        process.spawn(self._main(process), name)
+
+    async def _main(self, process: Process) -> None:
+        async with self._built(process):
+            await process.stopping.wait()
+
+    @asynccontextmanager
+    async def _built(self, process: Process) -> AsyncIterator[None]:
+        service = services.SimulatedService(self.network, process)
+        latencies = _PlannedLatencies(self, "checkout" if process.name in CHECKOUTS else process.name)
+        match process.name:
+            case "payment":
+                services.Payment(SimulatedWriter(self.ledger, process, latencies)).register(service)
+            case "shipping":
+                services.register_shipping(service, SimulatedWriter(self.manifest, process, latencies))
+            case "cart":
+                services.register_cart(service, self.carts)
+            case "email":
+                services.register_email(service, self.mailer)
+            case _ if process.name == READS:
+                services.register_reads(service)
+            case _:
+                database = (
+                    PostgresModel(self._postgres, process, latencies)
+                    if self.plan.dialect is Dialect.POSTGRES
+                    else SqliteModel(self.journal, process, latencies)
+                )
+                settings = services.checkout_settings(CHECKOUTS.index(process.name))
+                async with services.checkout_process(service, settings, database):
+                    yield
+                return
+        yield
+
+    def _find(self, address: str) -> Process | None:
+        return self._processes.get(READS if address in _READ_ADDRESSES else address)
+
+
+class _PlannedFates(CallFates):
+    """The fates of calls that the plan's rate, or its list, yields."""
+
+    def __init__(self, shop: SimulatedShop) -> None:
+        self._shop = shop
+        self._plan = shop.plan
+        self._listed = None
+        if shop.plan.call_faults is not None:
+            self._listed = {fault.call: fault.fate for fault in shop.plan.call_faults}
+
+    def of(self, call: str, path: str, chance: tuple[float, float, float, float]) -> Fate | None:
+        fate = self._listed.get(call) if self._listed is not None else self._random(chance)
+        if fate is not None:
+            self._shop.injected.append(CallFault(call, fate))
+        return fate
+
+    def _random(self, chance: tuple[float, float, float, float]) -> Fate | None:
+        if chance[0] >= self._plan.call_fault_rate or self._shop.calm:
+            return None
+        return self._plan.fates[int(chance[3] * len(self._plan.fates))]
+
+    def slowness_of(self, path: str, seconds: float) -> float:
+        if self._shop.calm:
+            return 0.0
+        faults = [fault for fault in self._plan.faults if isinstance(fault, Slowness) and fault.path == path]
+        return max((fault.delay for fault in faults if fault.at <= seconds < fault.at + fault.seconds), default=0.0)
+
+    def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
+        for fault in () if self._shop.calm else self._plan.faults:
+            if isinstance(fault, Refusals) and fault.path == path and fault.at <= seconds < fault.at + fault.seconds:
+                if fault.kind == "InvalidArgument":
+                    return errors.InvalidArgument.field("address", "is refused")
+                kind: type[errors.DomainError] = getattr(errors, fault.kind)
+                return kind("refused")
+        return None
+
+
+class _PlannedLatencies:
+    """How long the steps of one database take, by the plan's rates."""
+
+    def __init__(self, shop: SimulatedShop, database: str) -> None:
+        self._shop = shop
+        self._plan = shop.plan
+        self._chance = shop._chance
+        self._outages = [
+            (fault.at, fault.at + fault.seconds)
+            for fault in shop.plan.faults
+            if isinstance(fault, Outage) and fault.database == database
+        ]
+
+    def seconds(self, step: str) -> float:
+        if self._shop.calm:
+            return 0.0002
+        first, second, third, _ = self._chance.of(step)
+        return float(10 ** (third * 3 - 3)) if first < self._plan.slow_rate else 0.0001 + second * 0.001
+
+    def is_down(self) -> bool:
+        return not self._shop.calm and any(begin <= self._shop.now() < end for begin, end in self._outages)
+
+    def loses_reply(self, step: str) -> bool:
+        return not self._shop.calm and self._chance.of(step)[0] < self._plan.lost_reply_rate

@@ -1,0 +1,121 @@
+"""The calls that customers make, recorded with their times and results."""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+
+from chassis import errors
+from shop.address_pb2 import Address
+from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.order_pb2 import OrderResult
+from shop.payment_pb2 import CreditCardInfo
+from shop_cli.clients import is_replayed
+from shop_lab.world.customer_plan import Intent, Line
+from shop_lab.world.evidence import ClientOutcome, OrderResponse
+from shop_lab.world.histories import Histories, Times
+from shop_lab.world.ledgers import CARD_MONTH
+
+PATIENCE_SECONDS = 60.0
+DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
+
+
+class CustomerCalls:
+    """Calls one cart service and any number of checkouts.
+
+    Args:
+        cart: the cart service.
+        checkouts: called in turn, starting at the order's number.
+        timeout_seconds: of each try to order.
+
+    Attributes:
+        replays: the number of responses that were marked as replayed.
+        histories: all calls that had a result, and those that may have had an effect.
+    """
+
+    def __init__(self, cart: CartServiceStub, checkouts: Sequence[CheckoutServiceStub], timeout_seconds: float) -> None:
+        self.replays = 0
+        self.histories = Histories()
+        self._cart = cart
+        self._checkouts = checkouts
+        self._timeout_seconds = timeout_seconds
+
+    async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
+        """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
+        seconds = timeout_seconds or self._timeout_seconds
+        metadata = (("idempotency-key", intent.key),) if intent.key else ()
+        checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
+        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        started = time.monotonic()
+        try:
+            response = await call
+        except DEFINITE as error:
+            self._record_response(intent, error.reason.encode(), started)
+            raise
+        self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
+        self.replays += await is_replayed(call)
+        return response.order
+
+    def _record_response(self, intent: Intent, response: bytes, started: float) -> None:
+        if intent.key:
+            self.histories.record_response(intent.key, response, Times(started, time.monotonic()))
+
+    async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
+        """Place an order again that already has a definite response; return the response to the repeated request."""
+        deadline = time.monotonic() + patience_seconds
+        tries = 1
+        while True:
+            try:
+                return OrderResponse(ClientOutcome.PLACED, await self.place_order(intent, tries))
+            except DEFINITE as error:
+                return OrderResponse(ClientOutcome.REFUSED, reason=error.reason)
+            except errors.DomainError as error:
+                if time.monotonic() > deadline:
+                    return OrderResponse(ClientOutcome.UNKNOWN, reason=error.reason)
+                await asyncio.sleep(0.1)
+                tries += 1
+
+    async def cart_contents(self, user_id: str) -> dict[str, int] | None:
+        """Return the quantities in a cart by product id, None if it cannot be read."""
+        started = time.monotonic()
+        try:
+            cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
+        except errors.DomainError:
+            return None
+        contents = {item.product_id: item.quantity for item in cart.items}
+        self.histories.record_read(user_id, contents, Times(started, time.monotonic()))
+        return contents
+
+    async def add_line(self, user_id: str, line: Line, key: str) -> bool:
+        """Add a line to a cart under an idempotency key, with retries. Return False on timeout."""
+        request = AddItemRequest(user_id=user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity))
+        started = time.monotonic()
+        times = Times(started)
+        while times.returned == math.inf and time.monotonic() < started + PATIENCE_SECONDS:
+            try:
+                await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
+            except errors.DomainError:
+                await asyncio.sleep(0.1)
+            else:
+                times = Times(started, time.monotonic())
+        self.histories.record_addition(user_id, key, line.product_id, line.quantity, times=times)
+        return times.returned < math.inf
+
+
+def intent_to_wire(intent: Intent) -> PlaceOrderRequest:
+    """Return the request that places the order."""
+    return PlaceOrderRequest(
+        user_id=intent.user_id,
+        user_currency=intent.currency,
+        email=intent.email,
+        address=Address(street_address=intent.street, city="Hamburg", state="HH", country="Germany", zip_code=20095),
+        credit_card=CreditCardInfo(
+            credit_card_number=intent.card_number,
+            credit_card_cvv=123,
+            credit_card_expiration_year=intent.card_year,
+            credit_card_expiration_month=CARD_MONTH,
+        ),
+    )

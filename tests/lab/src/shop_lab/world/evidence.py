@@ -1,0 +1,166 @@
+"""What is known about each order and cart after a run: the customer's view and the ledgers' entries."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from chassis.values.money import Money
+from shop.order_pb2 import OrderResult
+from shop_lab.world.customer_plan import Customer, Intent
+
+NEEDS_REFUND, NEEDS_REVIEW = "NEEDS_REFUND", "NEEDS_REVIEW"
+"""The states of orders that are left to operators: one to be refunded, and one that may have been shipped."""
+
+
+class ClientOutcome(Enum):
+    """The result of an order as its customer saw it."""
+
+    PLACED = auto()
+    REFUSED = auto()
+    """A definite refusal."""
+    CART_EMPTIED = auto()
+    """A retry without a key found the cart empty: an earlier try had placed the order."""
+    UNKNOWN = auto()
+    """No definite response before the customer gave up or the time limit."""
+    NOT_SUBMITTED = auto()
+    """No order was placed because the cart could not be filled."""
+    SKIPPED = auto()
+    """The customer placed no second order, because the cart still had items of the first one; or the run had failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderResponse:
+    """What a customer got back for one order, over all tries.
+
+    Attributes:
+        order: from the first OK response.
+        received_at: when that was received, in seconds since 1970; infinite without one.
+        reason: of the refusal, or of the last failure.
+        contradictions: responses to the same request that do not agree with the first one, in words.
+    """
+
+    outcome: ClientOutcome
+    order: OrderResult | None = None
+    reason: str = ""
+    tries: int = 0
+    contradictions: tuple[str, ...] = ()
+    received_at: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A shipment in shipping's manifest; items are quantities by product id."""
+
+    tracking_id: str
+    items: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A confirmation that was sent.
+
+    Attributes:
+        order_id: from the Message-ID.
+        text: without line breaks.
+    """
+
+    order_id: str
+    recipient: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """An order in checkout's own journal; `created_at` is in seconds since 1970."""
+
+    order_id: str
+    state: str
+    total: Money
+    created_at: float = 0.0
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether operators see that they must settle the order."""
+        return self.state in {NEEDS_REFUND, NEEDS_REVIEW}
+
+
+@dataclass(frozen=True, slots=True)
+class OrderEvidence:
+    """All evidence about one order.
+
+    Attributes:
+        charges: captured ones, matched by the card; a voided charge does not count.
+        shipments: with distinct tracking ids, matched by the street.
+        confirmations: matched by the recipient.
+        journal_record: matched by the recipient; None if checkout has no journal or no record of the order.
+        repeated: the response to the same request with the same key after the run; None if it was not sent.
+        justified_flags: the states of the journal in which the order may be left to operators, because a peer has
+            refused what would have settled it. The peers' records say that, not the journal.
+    """
+
+    intent: Intent
+    response: OrderResponse
+    charges: tuple[Money, ...] = ()
+    shipments: tuple[Shipment, ...] = ()
+    confirmations: tuple[Confirmation, ...] = ()
+    journal_record: JournalRecord | None = None
+    repeated: OrderResponse | None = None
+    justified_flags: frozenset[str] = frozenset()
+
+    @property
+    def is_flagged(self) -> bool:
+        """Whether operators see that they must settle the order."""
+        return self.journal_record is not None and self.journal_record.is_flagged
+
+    @property
+    def needs_reconciliation(self) -> bool:
+        """Whether the order is left to operators, or the journal has lost it after an effect.
+
+        A record that is younger than the response was made by a repeated request after the loss.
+        """
+        if self.journal_record is None:
+            return bool(self.charges or self.shipments)
+        return self.is_flagged or self.journal_record.created_at > self.response.received_at
+
+
+@dataclass(frozen=True, slots=True)
+class CartEvidence:
+    """A customer's cart after the run, as quantities by product id.
+
+    Attributes:
+        added: before orders were placed.
+        added_late: while an order was being placed.
+        contents: None if the cart could not be read.
+    """
+
+    customer: Customer
+    added: Mapping[str, int]
+    added_late: Mapping[str, int]
+    contents: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The evidence about all orders and carts of a run.
+
+    Attributes:
+        quiet_seconds: from the end of the last fault and try until checkout had no unfinished order; None if some
+            were left after the time limit.
+        unmatched_entries: ledger entries that belong to no order, in words.
+        contradictions: histories of a cart or key that no sequence of the same calls explains, in words.
+        unexpected_errors: of the services, as their logs have them.
+        has_journal: whether the checkout under test has a journal.
+        journal_loses_commits: the journal may have lost what it had acknowledged, by asynchronous failovers.
+        product_names: by id; a confirmation shows the name of a product, or its id.
+    """
+
+    orders: tuple[OrderEvidence, ...]
+    carts: tuple[CartEvidence, ...] = ()
+    quiet_seconds: float | None = 0.0
+    unmatched_entries: tuple[str, ...] = field(default=())
+    contradictions: tuple[str, ...] = ()
+    unexpected_errors: tuple[str, ...] = ()
+    has_journal: bool = True
+    journal_loses_commits: bool = False
+    product_names: Mapping[str, str] = field(default_factory=dict)

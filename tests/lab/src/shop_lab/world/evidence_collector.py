@@ -1,0 +1,169 @@
+"""Collect the evidence after a run: wait until checkout is idle, read the ledgers, repeat every placed order."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from chassis import errors
+from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.customers import CustomerResult, CustomerSimulator
+from shop_lab.world.evidence import (
+    NEEDS_REFUND,
+    NEEDS_REVIEW,
+    CartEvidence,
+    ClientOutcome,
+    Evidence,
+    JournalRecord,
+    OrderEvidence,
+    OrderResponse,
+)
+from shop_lab.world.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
+from shop_lab.world.peer_stubs import PeerStubs
+from shop_lab.world.shop_under_test import ShopUnderTest
+
+QUIET_SECONDS = 30.0
+_MAX_CONCURRENT = 16
+_UNEXPECTED = "Traceback"
+# The second one is of gRPC: a fault cut the connection while the response was being sent.
+_INJECTED = ("FailpointReached", "ExecuteBatchError raised in core by servicer method")
+_MAX_LINE = 400
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
+_UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def wait_until_quiet(journal: OrderJournalStub) -> float | None:
+    """Wait until no order is unfinished and return the seconds that this took, None on timeout."""
+    started = time.monotonic()
+    while time.monotonic() - started < QUIET_SECONDS:
+        try:
+            unfinished = await journal.ListOrders(ListOrdersRequest(states=_UNFINISHED, limit=1))
+        except errors.DomainError:
+            await asyncio.sleep(0.2)
+            continue
+        if not unfinished.orders:
+            return time.monotonic() - started
+        await asyncio.sleep(0.1)
+    return None
+
+
+async def collect_evidence(
+    shop: ShopUnderTest,
+    simulator: CustomerSimulator,
+    journal: OrderJournalStub | None,
+    results: Iterable[CustomerResult],
+    quiet_seconds: float | None,
+) -> Evidence:
+    """Repeat every placed order that has a key, then collect the evidence. Without a journal no order is repeated."""
+    by_number = sorted(results, key=lambda result: result.customer.intents[0].number)
+    responses = {number: response for result in by_number for number, response in result.responses.items()}
+    intents = [intent for result in by_number for intent in result.customer.intents]
+    repeated: dict[int, OrderResponse] = {}
+    if journal is not None:
+        repeated = await _repeat_orders(simulator, intents, responses)
+        # A repetition must have no effect, so any effect must be over before the ledgers are read.
+        if quiet_seconds is not None and await wait_until_quiet(journal) is None:
+            quiet_seconds = None
+    known_carts = [result for result in by_number if result.cart_known]
+    carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
+    charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
+    confirmations = read_confirmations(shop.sent_mails, shop.spool_url)
+    ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
+    records = {} if journal is None else read_journal(shop.journal_url)
+    orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]
+    contradictions = _contradictions(shop, simulator, orders)
+    return Evidence(
+        tuple(orders),
+        tuple(carts),
+        quiet_seconds,
+        ledgers.unmatched_entries,
+        tuple(contradictions),
+        tuple(_unexpected_errors(shop)),
+        has_journal=journal is not None,
+        journal_loses_commits=shop.journal_loses_commits,
+    )
+
+
+def with_justified_flags(evidence: Evidence, stubs: PeerStubs) -> Evidence:
+    """Add which orders may be left to operators, because a stub has refused what would have settled them."""
+    orders = [replace(order, justified_flags=frozenset(_justified_flags(order, stubs))) for order in evidence.orders]
+    return replace(evidence, orders=tuple(orders))
+
+
+def _justified_flags(order: OrderEvidence, stubs: PeerStubs) -> Iterator[str]:
+    if order.intent.street in stubs.doubtful_shipping.refused:
+        yield NEEDS_REVIEW
+    if order.journal_record is not None and order.journal_record.order_id in stubs.refusing["payment-internal"].refused:
+        yield NEEDS_REFUND
+
+
+async def _repeat_orders(
+    simulator: CustomerSimulator, intents: Iterable[Intent], responses: Mapping[int, OrderResponse]
+) -> dict[int, OrderResponse]:
+    """Return the responses to the repeated requests by order number."""
+    placed = [each for each in intents if each.key and responses[each.number].outcome is ClientOutcome.PLACED]
+    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, QUIET_SECONDS))
+    return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
+
+
+async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
+    slots = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def run(item: A) -> B:
+        async with slots:
+            return await work(item)
+
+    return await asyncio.gather(*map(run, items))
+
+
+async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -> CartEvidence:
+    contents = await simulator.cart_contents(result.customer.user_id)
+    return CartEvidence(result.customer, result.added, result.added_late, contents)
+
+
+def _order_evidence(
+    intent: Intent,
+    response: OrderResponse,
+    ledgers: Ledgers,
+    records: Mapping[str, Sequence[JournalRecord]],
+    repeated: Mapping[int, OrderResponse],
+) -> OrderEvidence:
+    number = intent.number
+    return OrderEvidence(
+        intent,
+        response,
+        ledgers.charges.get(number, ()),
+        ledgers.shipments.get(number, ()),
+        ledgers.confirmations.get(number, ()),
+        _record_of(response, records.get(intent.email, ())),
+        repeated.get(number),
+    )
+
+
+def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
+    """Return the histories that are not linearizable, except those of orders that the journal may have lost."""
+    excused = [order.intent for order in orders if shop.journal_loses_commits and order.needs_reconciliation]
+    intents = [order.intent for order in orders]
+    user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in excused}
+    keys = {intent.key for intent in intents if intent.key} - {intent.key for intent in excused}
+    return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
+
+
+def _unexpected_errors(shop: ShopUnderTest) -> Iterator[str]:
+    for process in shop.processes:
+        for line in process.log_path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if _UNEXPECTED in line and not any(text in line for text in _INJECTED):
+                yield f"{process.name}: {line[:_MAX_LINE]}"
+
+
+def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
+    """Return the record of the order in the response, without one the newest record that was not refused."""
+    if response.order is not None:
+        return next((record for record in records if record.order_id == response.order.order_id), None)
+    return max(records, key=lambda record: record.state not in _REFUSED, default=None)

@@ -1,0 +1,174 @@
+"""Fakes of cart, catalog and currency."""
+
+import uuid
+from collections import Counter, defaultdict
+
+from typing_extensions import override
+
+from chassis.errors import REFUSALS, InvalidArgument, NotFound, Unimplemented
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from shop import (
+    cart_pb2,
+    cart_pb2_grpc,
+    currency_pb2,
+    currency_pb2_grpc,
+    empty_pb2,
+    money_pb2,
+    product_catalog_pb2,
+    product_catalog_pb2_grpc,
+)
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+from shop_lab.world.fake_peers.peer import FakePeer, money
+
+RATES = {"EUR": 2, "JPY": 150}
+"""Units of a currency per USD."""
+
+
+class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
+    """One cart per user. `has_etags = False` makes it a foreign implementation without etags.
+
+    Attributes:
+        ordered_etags: the etag that was ordered, by user, of carts that an order emptied.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, dict[str, int]] = {}
+        self.etags: dict[str, str] = defaultdict(lambda: uuid.uuid4().hex)
+        self.ordered_etags: dict[str, str] = {}
+        self.has_etags = True
+
+    def fill(self, user_id: str = "ann", **quantities: int) -> None:
+        """Add products to a cart."""
+        self.lines.setdefault(user_id, {}).update(quantities)
+        self.etags[user_id] = uuid.uuid4().hex
+        self.ordered_etags.pop(user_id, None)
+
+    @override
+    async def AddItem(self, request: cart_pb2.AddItemRequest, _context: ServicerContext) -> empty_pb2.Empty:
+        self.fill(request.user_id, **{request.item.product_id: request.item.quantity})
+        return empty_pb2.Empty()
+
+    @override
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
+        await self.begin("GetCart")
+        if self.has_etags:
+            trailers = {"etag": self.etags[request.user_id]}
+            if request.user_id in self.ordered_etags:
+                trailers["ordered-etag"] = self.ordered_etags[request.user_id]
+            context.set_trailing_metadata(tuple(trailers.items()))
+        lines = self.lines.get(request.user_id, {})
+        items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
+        return cart_pb2.Cart(user_id=request.user_id, items=items)
+
+    @override
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
+        await self.begin("EmptyCart")
+        expected = metadata_value(context, "if-match")
+        if expected is None or expected == self.etags[request.user_id]:
+            self.lines.pop(request.user_id, None)
+            self.etags[request.user_id] = uuid.uuid4().hex
+        await self.end("EmptyCart")
+        return empty_pb2.Empty()
+
+
+class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
+    """The internal service of a cart."""
+
+    def __init__(self, cart: FakeCart) -> None:
+        super().__init__()
+        self._cart = cart
+        self._orders: set[str] = set()
+
+    @override
+    async def RemoveOrdered(
+        self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        await self.begin("RemoveOrdered")
+        if request.order_id not in self._orders:
+            self._orders.add(request.order_id)
+            self._remove(request)
+        await self.end("RemoveOrdered")
+        return ordered_cart_pb2.RemoveOrderedResponse()
+
+    @override
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        await self.begin("RemoveAllOrdered")
+        response = ordered_cart_pb2.RemoveAllOrderedResponse()
+        for index, removal in enumerate(request.removals):
+            try:
+                await self.RemoveOrdered(removal, context)
+            except Unimplemented:
+                raise
+            except REFUSALS as error:
+                response.refused.add(index=index, reason=error.reason)
+        return response
+
+    def _remove(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> None:
+        cart, user_id = self._cart, request.user_id
+        if user_id not in cart.lines:
+            return
+        ordered = Counter({item.product_id: item.quantity for item in request.items})
+        remaining = Counter(cart.lines.pop(user_id)) - ordered
+        if remaining and request.etag != cart.etags[user_id]:
+            cart.lines[user_id] = dict(remaining)
+        else:
+            cart.ordered_etags[user_id] = request.etag
+        cart.etags[user_id] = uuid.uuid4().hex
+
+
+class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):
+    """A catalog of `prices`: nanos of a USD by product id. Some products have `names`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prices = {"mug": 8_990_000_000, "cup": 8_990_000_000, "lamp": 24_995_000_000, "rug": 9 * 10**27}
+        self.names = {"mug": "Stoneware mug"}
+
+    @override
+    async def ListProducts(
+        self, _request: empty_pb2.Empty, _context: ServicerContext
+    ) -> product_catalog_pb2.ListProductsResponse:
+        """Return the products without prices."""
+        await self.begin("ListProducts")
+        products = [product_catalog_pb2.Product(id=each, name=self.names.get(each, "")) for each in self.prices]
+        return product_catalog_pb2.ListProductsResponse(products=products)
+
+    @override
+    async def SearchProducts(
+        self, _request: product_catalog_pb2.SearchProductsRequest, _context: ServicerContext
+    ) -> product_catalog_pb2.SearchProductsResponse:
+        """Return nothing: checkout does not call it."""
+        return product_catalog_pb2.SearchProductsResponse()
+
+    @override
+    async def GetProduct(
+        self, request: product_catalog_pb2.GetProductRequest, _context: ServicerContext
+    ) -> product_catalog_pb2.Product:
+        await self.begin("GetProduct")
+        if request.id not in self.prices:
+            raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
+        return product_catalog_pb2.Product(id=request.id, price_usd=money("USD", self.prices[request.id]))
+
+
+class FakeCurrency(FakePeer, currency_pb2_grpc.CurrencyServiceServicer):
+    """Converts USD exactly, by RATES."""
+
+    @override
+    async def GetSupportedCurrencies(
+        self, _request: empty_pb2.Empty, _context: ServicerContext
+    ) -> currency_pb2.GetSupportedCurrenciesResponse:
+        return currency_pb2.GetSupportedCurrenciesResponse(currency_codes=["USD", *RATES])
+
+    @override
+    async def Convert(
+        self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
+    ) -> money_pb2.Money:
+        await self.begin("Convert")
+        if request.to_code not in RATES:
+            raise InvalidArgument.field("to_code", "is not supported")
+        amount = getattr(request, "from")
+        return money(request.to_code, (amount.units * 10**9 + amount.nanos) * RATES[request.to_code])

@@ -1,0 +1,138 @@
+"""Histories of calls, and the sequential models of a cart and of an idempotency key with which they must agree.
+
+A cart's model is exact about its contents: an addition takes effect once per key, an order takes all that is in the
+cart, no other order takes the same, and what was taken disappears at some later time, or never while the order waits.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from shop_lab.world.linearizability import Call, State, is_linearizable
+
+Quantities = frozenset[tuple[str, int]]
+"""Quantities by product id."""
+
+
+@dataclass(frozen=True, slots=True)
+class CartState:
+    """The state of a cart.
+
+    Attributes:
+        added: the keys of the additions that had their effect.
+        ordered: the contents belong to an order, and nothing was added since.
+        taken: what the orders have bought, by order number.
+        cleared: the numbers of the orders whose items were removed.
+    """
+
+    contents: Quantities = frozenset()
+    added: frozenset[str] = frozenset()
+    ordered: bool = False
+    taken: frozenset[tuple[int, Quantities]] = frozenset()
+    cleared: frozenset[int] = frozenset()
+
+
+EMPTY_CART = CartState()
+UNUSED_KEY = b""
+
+
+def quantities(contents: Mapping[str, int]) -> Quantities:
+    """Return the quantities of a cart or of an order."""
+    return frozenset(contents.items())
+
+
+class Histories:
+    """Records calls by the cart or key that they are about."""
+
+    def __init__(self) -> None:
+        self._carts: defaultdict[str, list[Call]] = defaultdict(list)
+        self._keys: defaultdict[str, list[Call]] = defaultdict(list)
+
+    def record_addition(self, user_id: str, key: str, product_id: str, quantity: int, *, times: "Times") -> None:
+        """Record an addition to a cart under a key, over all tries."""
+
+        def add(state: CartState) -> Iterable[CartState]:
+            if key in state.added:
+                return [state]
+            contents = _with(state.contents, product_id, quantity)
+            return [replace(state, contents=contents, added=state.added | {key}, ordered=False)]
+
+        self._record_cart_call(user_id, f"add {quantity} {product_id}", times, add)
+
+    def record_read(self, user_id: str, contents: Mapping[str, int], times: "Times") -> None:
+        """Record that a cart was read with these contents."""
+
+        def read(state: CartState) -> Iterable[CartState]:
+            return [state] if state.contents == quantities(contents) else []
+
+        self._record_cart_call(user_id, f"read {dict(contents)}", times, read)
+
+    def record_order(self, user_id: str, number: int, bought: Mapping[str, int] | None, times: "Times") -> None:
+        """Record an order over all tries; `bought` is None if its contents are unknown."""
+
+        def order(state: CartState) -> Iterable[CartState]:
+            before = dict(state.taken).get(number)
+            if before is not None:
+                return [state] if bought is None or quantities(bought) == before else []
+            if not state.contents or state.ordered or (bought is not None and quantities(bought) != state.contents):
+                return []
+            return [replace(state, ordered=True, taken=state.taken | {(number, state.contents)})]
+
+        def clear(state: CartState) -> Iterable[CartState]:
+            before = dict(state.taken).get(number)
+            if before is None or number in state.cleared:
+                return []
+            return [replace(state, contents=_without(state.contents, before), cleared=state.cleared | {number})]
+
+        self._record_cart_call(user_id, f"order {number} buys {bought}", times, order)
+        self._record_cart_call(user_id, f"clear what order {number} bought", Times(times.invoked), clear)
+
+    def record_response(self, key: str, response: bytes, times: "Times") -> None:
+        """Record a definite response, an order or a refusal, to a request with an idempotency key."""
+
+        def respond(state: State) -> Iterable[State]:
+            return [response] if state in {UNUSED_KEY, response} else []
+
+        self._keys[key].append(Call("respond", times.invoked, times.returned, respond))
+
+    def contradictions(self, user_ids: Iterable[str], keys: Iterable[str]) -> list[str]:
+        """Return the histories of these carts and keys that no sequence of the same calls explains, in words."""
+        carts = [(f"the cart of {user_id}", self._carts[user_id], EMPTY_CART) for user_id in user_ids]
+        used = [(f"the key {key}", self._keys[key], UNUSED_KEY) for key in keys]
+        return [
+            f"{subject}: {'; '.join(_in_order(calls))}"
+            for subject, calls, initial in [*carts, *used]
+            if not is_linearizable(calls, initial)
+        ]
+
+    def _record_cart_call(
+        self, user_id: str, name: str, times: "Times", apply: Callable[[CartState], Iterable[CartState]]
+    ) -> None:
+        any_state = cast("Callable[[State], Iterable[State]]", apply)
+        self._carts[user_id].append(Call(name, times.invoked, times.returned, any_state))
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a call began and when its result was received, in seconds; infinite without a result."""
+
+    invoked: float
+    returned: float = math.inf
+
+
+def _with(contents: Quantities, product_id: str, quantity: int) -> Quantities:
+    changed = dict(contents)
+    changed[product_id] = changed.get(product_id, 0) + quantity
+    return quantities(changed)
+
+
+def _without(contents: Quantities, removed: Quantities) -> Quantities:
+    taken = dict(removed)
+    left = {product_id: quantity - taken.get(product_id, 0) for product_id, quantity in contents}
+    return quantities({product_id: quantity for product_id, quantity in left.items() if quantity > 0})
+
+
+def _in_order(calls: Sequence[Call]) -> list[str]:
+    return [call.name for call in sorted(calls, key=lambda call: call.invoked)]

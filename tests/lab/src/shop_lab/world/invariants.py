@@ -1,0 +1,295 @@
+"""The invariants I1 to I11, which must hold after a run whatever faults were injected."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from chassis.rpc.wire import money_from_wire
+from chassis.values.money import Money, total
+from shop.order_pb2 import OrderResult
+from shop_lab.world.evidence import NEEDS_REFUND, CartEvidence, ClientOutcome, Evidence, OrderEvidence
+
+PROGRESS_SHARE = 0.95
+_SETTLED = frozenset({"SHIPPED", "DONE"})
+_INDEFINITE = frozenset({ClientOutcome.UNKNOWN, ClientOutcome.NOT_SUBMITTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """A rule and the function that finds its violations."""
+
+    name: str
+    rule: str
+    find_violations: Callable[[Evidence], Iterator[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class InvariantResult:
+    """An invariant and its violations, one line each."""
+
+    name: str
+    rule: str
+    violations: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.violations
+
+
+def check_invariants(evidence: Evidence) -> list[InvariantResult]:
+    """Look for violations of every invariant.
+
+    If the journal may lose commits, an order that it has lost may be incomplete: reconciliation finds it, or operators
+    see it once its customer has repeated it. But it must not be charged or shipped twice, nor shipped without a charge.
+    """
+    return [InvariantResult(each.name, each.rule, tuple(each.find_violations(evidence))) for each in INVARIANTS]
+
+
+def summary_counts(evidence: Evidence) -> dict[str, int]:
+    """Return the run in numbers; the first six must be zero, the sixth only if the journal loses no commits.
+
+    The first six are without the orders that are left to operators, unless those are charged or shipped twice.
+    """
+    orders = evidence.orders
+    settled = [order for order in orders if not order.is_flagged]
+    return {
+        "double_charges": sum(len(order.charges) > 1 for order in orders),
+        "double_shipments": sum(len(order.shipments) > 1 for order in orders),
+        "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in settled),
+        "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in settled),
+        "shipped_not_charged": sum(bool(order.shipments) and not order.charges for order in orders),
+        "carts_ordered_twice": len(list(_carts_charged_twice(evidence))),
+        "placed": sum(bool(order.charges and order.shipments) for order in settled),
+        "left_to_operators": len(orders) - len(settled),
+        **{
+            f"outcome_{outcome.name.lower()}": sum(order.response.outcome is outcome for order in orders)
+            for outcome in ClientOutcome
+        },
+        "tries": sum(order.response.tries for order in orders),
+        "replays_compared": sum(order.repeated is not None for order in orders),
+    }
+
+
+def _is_excused(evidence: Evidence, order: OrderEvidence) -> bool:
+    return evidence.journal_loses_commits and order.needs_reconciliation
+
+
+def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        if len(order.charges) > 1:
+            yield f"{_name(order)} was charged {len(order.charges)} times"
+    for one, other in _carts_charged_twice(evidence):
+        if not _is_explained_by_loss(evidence, one, other):
+            yield f"orders {one.intent.number} and {other.intent.number} of the same cart contents were both charged"
+    yield from evidence.unmatched_entries
+
+
+def _carts_charged_twice(evidence: Evidence) -> Iterator[tuple[OrderEvidence, OrderEvidence]]:
+    charged = {order.intent.number: order for order in evidence.orders if order.charges}
+    for number, order in charged.items():
+        rival = charged.get(order.intent.rival) if order.intent.rival is not None else None
+        if rival is not None and number < rival.intent.number:
+            yield order, rival
+
+
+def _is_explained_by_loss(evidence: Evidence, one: OrderEvidence, other: OrderEvidence) -> bool:
+    """Return whether two orders of a cart were placed because the journal had lost the first one.
+
+    Only the journal prevents two keys from ordering one cart, and it never holds two such orders.
+    """
+    placed = [order for order in (one, other) if order.journal_record and order.journal_record.state in _SETTLED]
+    return evidence.journal_loses_commits and len(placed) <= 1 and bool(one.intent.key or other.intent.key)
+
+
+def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        is_excused = _is_excused(evidence, order)
+        is_complete = bool(order.charges) == bool(order.shipments) or order.is_flagged or is_excused
+        if not is_complete or len(order.shipments) > 1:
+            yield f"{_name(order)}: {len(order.charges)} charges, {len(order.shipments)} shipments"
+        if not is_excused:
+            yield from _wrongly_flagged(order)
+        if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
+            yield f"{_name(order)}: the cart was emptied but nothing was shipped"
+    if evidence.quiet_seconds is None:
+        yield "orders were still unfinished long after the last fault"
+
+
+def _wrongly_flagged(order: OrderEvidence) -> Iterator[str]:
+    """An order is left to operators only if a peer has refused to settle it, and it is as its state says."""
+    state = order.journal_record.state if order.journal_record and order.is_flagged else None
+    if state is None:
+        return
+    if state not in order.justified_flags:
+        yield f"{_name(order)} is {state}, although no peer has refused to settle it"
+    if not order.charges:
+        yield f"{_name(order)} is {state}, but was not charged"
+    if state == NEEDS_REFUND and order.shipments:
+        yield f"{_name(order)} is {state}, but was shipped"
+
+
+def _shipped_only_if_charged(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        if order.shipments and not order.charges:
+            yield f"{_name(order)} was shipped but not charged"
+
+
+def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        order_ids = {confirmation.order_id for confirmation in order.confirmations}
+        expected = 0 if order.is_flagged else 1
+        if order.shipments and len(order_ids) != expected and not _is_excused(evidence, order):
+            yield f"{_name(order)} was shipped and has confirmations for {len(order_ids)} order ids, not {expected}"
+        if len(order.confirmations) > len(order_ids):
+            yield f"{_name(order)} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
+        if order.confirmations and not order.shipments:
+            yield f"{_name(order)} was confirmed by e-mail but not shipped"
+        yield from _missing_from_confirmations(order, evidence.product_names)
+
+
+def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) -> Iterator[str]:
+    placed = order.response.order
+    for confirmation in order.confirmations:
+        expected = [confirmation.order_id, order.intent.street, *(each.tracking_id for each in order.shipments)]
+        if placed is not None:
+            expected += [placed.order_id, placed.shipping_tracking_id]
+            products = [line.item.product_id for line in placed.items]
+            expected += [each for each in products if names.get(each, each) not in confirmation.text]
+        for text in expected:
+            if text not in confirmation.text:
+                yield f"{_name(order)}: its confirmation does not contain {text}"
+
+
+def _responses_are_true(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        if _is_excused(evidence, order):
+            continue
+        yield from (f"{_name(order)}: {contradiction}" for contradiction in order.response.contradictions)
+        placed = order.response.order
+        if placed is None:
+            continue
+        state = order.journal_record and order.journal_record.state
+        if evidence.has_journal and state not in _SETTLED:
+            yield f"{_name(order)} got an OK response but its state in the journal is {state}"
+        if order.repeated is not None and order.repeated.order != placed:
+            yield f"{_name(order)}: a repeated request returned {order.repeated.reason or 'a different order'}"
+        if [placed.shipping_tracking_id] != [shipment.tracking_id for shipment in order.shipments]:
+            yield f"{_name(order)}: the tracking id in the response is not that of the shipment"
+
+
+def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
+    for order in evidence.orders:
+        is_refused = order.response.outcome is ClientOutcome.REFUSED
+        if is_refused and (order.charges or order.shipments) and not (order.is_flagged or _is_excused(evidence, order)):
+            yield f"{_name(order)} was refused ({order.response.reason}) but charged or shipped"
+
+
+def _carts_add_up(evidence: Evidence) -> Iterator[str]:
+    bought = _bought_by_user(evidence)
+    excused = {order.intent.user_id for order in evidence.orders if _is_excused(evidence, order)}
+    for cart in evidence.carts:
+        user_id = cart.customer.user_id
+        if user_id in excused:
+            continue
+        if cart.contents is None:
+            yield f"the cart of {user_id} could not be read"
+        elif not _same_quantities(cart.contents, _expected_contents(cart, bought[user_id])):
+            added = f"added: {dict(cart.added)}, during the order: {dict(cart.added_late)}"
+            yield f"the cart of {user_id} contains {dict(cart.contents)}; {added}"
+
+
+def _bought_by_user(evidence: Evidence) -> dict[str, Counter[str]]:
+    """Return the shipped items. Those of an order that is left to operators remain in its cart."""
+    bought = {order.intent.user_id: Counter[str]() for order in evidence.orders}
+    for order in evidence.orders:
+        for shipment in () if order.is_flagged else order.shipments:
+            bought[order.intent.user_id].update(shipment.items)
+    return bought
+
+
+def _expected_contents(cart: CartEvidence, bought: Counter[str]) -> Counter[str]:
+    """Return what was added, minus what was bought."""
+    expected = Counter(cart.added)
+    expected.update(cart.added_late)
+    expected.subtract(bought)
+    return expected
+
+
+def _same_quantities(left: Mapping[str, int], right: Mapping[str, int]) -> bool:
+    return all(left.get(product, 0) == right.get(product, 0) for product in {*left, *right})
+
+
+def _sums_agree(evidence: Evidence) -> Iterator[str]:
+    charged: Counter[str] = Counter()
+    ordered: Counter[str] = Counter()
+    for order in evidence.orders:
+        expected = _expected_charge(evidence, order)
+        if expected is None and _is_excused(evidence, order):
+            continue
+        for charge in order.charges:
+            charged[charge.currency_code] += charge.total_nanos
+        if order.charges and expected is None:
+            yield f"{_name(order)} was charged but its total is unknown"
+        if expected is not None and order.charges:
+            ordered[expected.currency_code] += expected.total_nanos
+        if expected is not None and set(order.charges) - {expected}:
+            yield f"{_name(order)} costs {expected} but was charged {', '.join(map(str, order.charges))}"
+    for code, nanos in charged.items():
+        if nanos != ordered[code]:
+            yield f"charges add up to {Money(code, nanos)}, orders to {Money(code, ordered[code])}"
+
+
+def _expected_charge(evidence: Evidence, order: OrderEvidence) -> Money | None:
+    """Return the total in the response, without one the total in the journal, None if there is neither.
+
+    An order that the journal had lost may have been recorded again with other contents than were charged: it is left to
+    operators, and its total in the journal means nothing.
+    """
+    if order.response.order is not None:
+        return order_total(order.response.order)
+    if order.journal_record is None or _is_excused(evidence, order):
+        return None
+    return order.journal_record.total
+
+
+def order_total(order: OrderResult) -> Money:
+    """Return the sum of an order's lines and its shipping cost."""
+    parts = [order.shipping_cost, *(line.cost for line in order.items)]
+    return total(order.shipping_cost.currency_code, map(money_from_wire, parts))
+
+
+def _progress(evidence: Evidence) -> Iterator[str]:
+    submitted = [order for order in evidence.orders if order.response.outcome is not ClientOutcome.SKIPPED]
+    persistent = [order for order in submitted if order.intent.max_tries is None]
+    answered = sum(order.response.outcome not in _INDEFINITE for order in persistent)
+    if answered < PROGRESS_SHARE * len(persistent):
+        yield f"{answered} of {len(persistent)} persistent customers got a definite response: the run proves nothing"
+
+
+def _linearizable(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.contradictions
+
+
+def _no_unexpected_error(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.unexpected_errors
+
+
+def _name(order: OrderEvidence) -> str:
+    return f"order {order.intent.number}"
+
+
+INVARIANTS = (
+    Invariant(
+        "I1", "at most one captured charge per order, and per cart that two requests order", _charged_at_most_once
+    ),
+    Invariant("I2", "charged if and only if shipped, once, soon after the last fault", _charged_if_and_only_if_shipped),
+    Invariant("I3", "no shipment without a charge", _shipped_only_if_charged),
+    Invariant("I4", "every shipped order has one confirmation, which matches the response", _shipped_and_confirmed),
+    Invariant("I5", "an OK response is true, and a repeated request returns the same", _responses_are_true),
+    Invariant("I6", "no charge after a definite refusal", _refused_without_charge),
+    Invariant("I7", "a cart contains what was added and not bought", _carts_add_up),
+    Invariant("I8", "charges equal the totals of the orders, to the nano", _sums_agree),
+    Invariant("I9", "95 % of the customers who do not give up get a definite response", _progress),
+    Invariant("I10", "the calls on each cart and key are linearizable", _linearizable),
+    Invariant("I11", "no service has an unexpected error", _no_unexpected_error),
+)

@@ -1,0 +1,174 @@
+"""Read the ledgers of checkout's dependencies where they are stored: charges, shipments and sent e-mails."""
+
+import email
+import email.policy
+import hmac
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any, Generic, LiteralString, TypeVar
+
+from chassis.sql.database import libpq_url, sqlite_path
+from chassis.values.money import Money
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.evidence import Confirmation, JournalRecord, Shipment
+
+E = TypeVar("E")
+
+CARD_MONTH = 12
+_CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+_ORDERS = (
+    "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at FROM orders ORDER BY created_at"
+)
+_LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
+_SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
+_CAPTURED = frozenset({"CHARGED", "FENCED"})
+"""A fence has no card, so an entry with one was a charge that a fence has overwritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """An entry of payment's ledger, which identifies the card only by its HMAC."""
+
+    key: str
+    state: str
+    amount: Money
+    card_hmac: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """Captured charges, shipments and confirmations by order number.
+
+    Attributes:
+        unmatched_entries: entries that belong to no order, in words.
+    """
+
+    charges: Mapping[int, tuple[Money, ...]]
+    shipments: Mapping[int, tuple[Shipment, ...]]
+    confirmations: Mapping[int, tuple[Confirmation, ...]]
+    unmatched_entries: tuple[str, ...]
+
+
+def match_ledgers(
+    intents: Sequence[Intent],
+    charges: Iterable[Charge],
+    shipments: Iterable[tuple[str, Shipment]],
+    confirmations: Iterable[Confirmation],
+    hmac_key: bytes,
+) -> Ledgers:
+    """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
+    charge_matcher = _Matcher[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
+    shipment_matcher = _Matcher[Shipment]({intent.street: intent.number for intent in intents})
+    confirmation_matcher = _Matcher[Confirmation]({intent.email: intent.number for intent in intents})
+    for charge in charges:
+        if charge.state in _CAPTURED:
+            charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
+    for street, shipment in shipments:
+        shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
+    for confirmation in confirmations:
+        confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
+    return Ledgers(
+        charge_matcher.matched(),
+        shipment_matcher.matched(),
+        confirmation_matcher.matched(),
+        (*charge_matcher.unmatched, *shipment_matcher.unmatched, *confirmation_matcher.unmatched),
+    )
+
+
+class _Matcher(Generic[E]):
+    """Groups the entries of one ledger by order number; `numbers` maps the entries' identities to order numbers."""
+
+    def __init__(self, numbers: Mapping[Any, int]) -> None:
+        self.unmatched: list[str] = []
+        self._numbers = numbers
+        self._entries: dict[int, list[E]] = defaultdict(list)
+
+    def add(self, identity: object, entry: E, description: str) -> None:
+        """Add an entry; the description is reported if it belongs to no order."""
+        if identity in self._numbers:
+            self._entries[self._numbers[identity]].append(entry)
+        else:
+            self.unmatched.append(f"{description} belongs to no order")
+
+    def matched(self) -> dict[int, tuple[E, ...]]:
+        """Return all matched entries by order number."""
+        return {number: tuple(entries) for number, entries in self._entries.items()}
+
+
+def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
+    """Return what payment stores instead of the number of the order's card."""
+    return hmac.digest(hmac_key, f"{intent.card_number}|{intent.card_year}|{CARD_MONTH}".encode(), "sha256")
+
+
+def read_charges(database_url: str) -> list[Charge]:
+    """Return all entries of payment's ledger that have a card."""
+    return [_charge_from_row(row) for row in query(database_url, _CHARGES)]
+
+
+def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement selects."""
+    path = sqlite_path(database_url)
+    if path is not None:
+        with closing(sqlite3.connect(path, timeout=10)) as connection:
+            return connection.execute(statement).fetchall()
+    import psycopg  # noqa: PLC0415 - not needed with SQLite
+
+    with psycopg.connect(libpq_url(database_url)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
+    """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
+    records: dict[str, list[JournalRecord]] = {}
+    for recipient, order_id, state, code, units, nanos, created_at in query(database_url, _ORDERS):
+        record = JournalRecord(order_id, state, Money.of(code, units, nanos), created_at)
+        records.setdefault(recipient, []).append(record)
+    return records
+
+
+def _charge_from_row(row: tuple[Any, ...]) -> Charge:
+    key, state, currency_code, units, nanos, card = row
+    return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
+
+
+def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
+    """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
+    return [_shipment_from_row(*row) for row in query(database_url, _SHIPMENTS)]
+
+
+def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
+    parcel = json.loads(stored_parcel)
+    items = {item["product_id"]: item["quantity"] for item in parcel["items"]}
+    return parcel["address"]["street_address"], Shipment(tracking_id, items)
+
+
+def read_confirmations(sent_mails: Path, spool_url: str) -> list[Confirmation]:
+    """Return the confirmations that the relay has accepted into a folder, and those that wait in the spool."""
+    sent = list(_read_sent(sent_mails))
+    sent_ids = {confirmation.order_id for confirmation in sent}
+    return sent + [each for each in _read_spool(spool_url) if each.order_id not in sent_ids]
+
+
+def _read_spool(database_url: str) -> Iterator[Confirmation]:
+    for (message,) in query(database_url, _LETTERS):
+        yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
+
+
+def _read_sent(folder: Path) -> Iterator[Confirmation]:
+    for path in sorted(folder.glob("*.eml")):
+        message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
+        yield parse_confirmation(message)
+
+
+def parse_confirmation(message: EmailMessage) -> Confirmation:
+    """Return the confirmation in an e-mail, its text with single spaces."""
+    body = message.get_body(("plain",))
+    text = " ".join(str(body.get_content()).split()) if body else ""
+    order_id = str(message["Message-ID"]).strip().removeprefix("<").partition("@")[0]
+    return Confirmation(order_id, str(message["To"]).strip(), text)

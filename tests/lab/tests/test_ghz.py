@@ -1,0 +1,42 @@
+"""ghz's report, and programs that are missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shop_lab.bench import ghz
+from shop_lab.bench.measure import find_h2load
+
+
+def report(*latencies: float, status: str = "OK") -> dict[str, Any]:
+    return {
+        "statusCodeDistribution": {status: len(latencies)},
+        "errorDistribution": {},
+        "rps": 120.0,
+        "details": [{"latency": milliseconds * 1e6} for milliseconds in latencies],
+    }
+
+
+def test_latencies_are_in_milliseconds() -> None:
+    assert ghz.parse(report(3, 1, 2), 3, 0.5) == ghz.Result(120, [3, 1, 2], 0.5)
+
+
+def test_a_failed_call_ends_the_benchmark() -> None:
+    with pytest.raises(SystemExit, match="UNAVAILABLE"):
+        ghz.parse(report(1, 2, status="UNAVAILABLE"), 2, 0.5)
+
+
+def test_a_missing_ghz_ends_the_benchmark_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("PATH", "GOBIN", "GOPATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(SystemExit, match="go install"):
+        ghz.find()
+
+
+def test_a_missing_h2load_ends_the_benchmark_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit, match="nghttp2-client"):
+        find_h2load()

@@ -1,0 +1,138 @@
+"""Histories are accepted if and only if a sequence of the same calls explains them."""
+
+import math
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shop_lab.world.histories import Histories, Times
+from shop_lab.world.linearizability import Call, State, is_linearizable
+
+MUGS = {"mug": 2}
+MUGS_AND_HAT = {"mug": 2, "hat": 1}
+
+
+def write(value: int, invoked: float, returned: float) -> Call:
+    return Call(f"write {value}", invoked, returned, lambda _: [value])
+
+
+def read(value: int, invoked: float, returned: float) -> Call:
+    def apply(state: State) -> Iterable[State]:
+        return [state] if state == value else []
+
+    return Call(f"read {value}", invoked, returned, apply)
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([], True),
+        ([write(1, 0, 1), read(1, 2, 3)], True),
+        ([write(1, 0, 1), read(0, 2, 3)], False),
+        ([write(1, 0, 3), read(0, 1, 2)], True),
+        ([write(1, 0, 3), read(1, 1, 2)], True),
+        ([write(1, 0, 9), read(1, 1, 2), read(0, 3, 4)], False),
+        ([write(1, 0, math.inf), read(0, 5, 6)], True),
+        ([write(1, 0, math.inf), read(0, 5, 6), read(1, 7, 8)], True),
+        ([write(1, 0, math.inf), read(1, 5, 6), read(0, 7, 8)], False),
+        ([write(1, 0, 9), write(2, 0, 9), read(2, 10, 11), read(1, 12, 13)], False),
+    ],
+)
+def test_a_register_has_the_history_of_a_sequence_of_calls(calls: list[Call], expected: bool) -> None:
+    assert is_linearizable(calls, 0) is expected
+
+
+@given(st.data())
+def test_every_history_of_a_real_sequence_is_accepted(data: st.DataObject) -> None:
+    state, calls = 0, []
+    for moment in range(data.draw(st.integers(0, 8))):
+        before, after = data.draw(st.floats(0, 3)), data.draw(st.floats(0, 3))
+        if data.draw(st.booleans()):
+            state = data.draw(st.integers(0, 3))
+            calls.append(write(state, moment - before, moment + after))
+        else:
+            calls.append(read(state, moment - before, moment + after))
+    assert is_linearizable(data.draw(st.permutations(calls)), 0)
+
+
+@pytest.fixture
+def histories() -> Histories:
+    """A cart to which two mugs were added, and which order 1 bought."""
+    histories = Histories()
+    histories.record_addition("ada", "1-0", "mug", 2, times=Times(0, 1))
+    histories.record_order("ada", 1, MUGS, Times(10, 20))
+    return histories
+
+
+def is_explained(histories: Histories) -> bool:
+    return not histories.contradictions(["ada"], ["key"])
+
+
+def test_a_cart_is_emptied_by_its_order_sooner_or_later(histories: Histories) -> None:
+    histories.record_read("ada", MUGS, Times(21, 22))
+    histories.record_read("ada", {}, Times(23, 24))
+    assert is_explained(histories)
+
+
+def test_a_cart_that_was_emptied_does_not_fill_itself(histories: Histories) -> None:
+    histories.record_read("ada", {}, Times(21, 22))
+    histories.record_read("ada", MUGS, Times(23, 24))
+    assert not is_explained(histories)
+
+
+def test_a_cart_is_not_emptied_before_it_was_ordered(histories: Histories) -> None:
+    histories.record_read("ada", {}, Times(8, 9))
+    assert not is_explained(histories)
+
+
+def test_what_was_added_during_an_order_is_left_in_the_cart(histories: Histories) -> None:
+    histories.record_addition("ada", "1-late", "hat", 1, times=Times(15, 16))
+    histories.record_read("ada", {"hat": 1}, Times(21, 22))
+    assert is_explained(histories)
+
+
+def test_what_was_added_during_an_order_is_not_lost(histories: Histories) -> None:
+    histories.record_addition("ada", "1-late", "hat", 1, times=Times(15, 16))
+    histories.record_read("ada", {}, Times(21, 22))
+    assert not is_explained(histories)
+
+
+def test_an_order_buys_what_is_in_the_cart(histories: Histories) -> None:
+    histories.record_order("ada", 2, MUGS_AND_HAT, Times(30, 40))
+    assert not is_explained(histories)
+
+
+def test_two_orders_do_not_buy_the_same(histories: Histories) -> None:
+    histories.record_order("ada", 2, MUGS, Times(10, 20))
+    assert not is_explained(histories)
+
+
+def test_a_cart_that_is_filled_again_is_another_order(histories: Histories) -> None:
+    histories.record_read("ada", {}, Times(21, 22))
+    histories.record_addition("ada", "2-0", "mug", 2, times=Times(23, 24))
+    histories.record_order("ada", 2, MUGS, Times(30, 40))
+    assert is_explained(histories)
+
+
+def test_an_addition_that_is_delivered_twice_has_one_effect(histories: Histories) -> None:
+    histories.record_read("ada", {"mug": 4}, Times(2, 3))
+    assert not is_explained(histories)
+
+
+@pytest.mark.parametrize("contents", [{}, {"mug": 2}])
+def test_an_order_without_a_result_was_placed_or_not(contents: dict[str, int]) -> None:
+    histories = Histories()
+    histories.record_addition("ada", "1-0", "mug", 2, times=Times(0, 1))
+    histories.record_order("ada", 1, None, Times(10))
+    histories.record_read("ada", contents, Times(21, 22))
+    assert is_explained(histories)
+
+
+def test_a_key_has_one_response(histories: Histories) -> None:
+    histories.record_response("key", b"order 1", Times(0, 1))
+    histories.record_response("key", b"order 1", Times(2, 3))
+    assert is_explained(histories)
+    histories.record_response("key", b"order 2", Times(4, 5))
+    assert not is_explained(histories)

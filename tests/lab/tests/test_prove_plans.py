@@ -1,0 +1,147 @@
+"""Customers and faults are planned from a seed."""
+
+from collections import Counter
+
+from stdnum import luhn
+
+from shop_lab.prove.fault_plan import DATABASE, NETWORK_MODES, Fault, FaultKind, Targets, plan_faults
+from shop_lab.world.customer_plan import Customer, Intent, OrderKind, card_number, plan_customers
+
+COUNTS = dict.fromkeys(FaultKind, 20)
+PRODUCTS = [f"product-{number}" for number in range(10)]
+
+
+def intents_of(planned: list[Customer]) -> list[Intent]:
+    return [intent for customer in planned for intent in customer.intents]
+
+
+def some_faults(seed: int) -> list[Fault]:
+    targets = Targets(
+        {"checkout": 3, "payment": 1},
+        {"checkout": ["checkout.charge.before"]},
+        ["email", "cart"],
+        ["checkout"],
+        links=["payment", "cart-internal"],
+        refusers=["payment", "shipping"],
+        notified=["email", "cart-internal"],
+        releasers=["payment-internal"],
+        disks=["payment"],
+    )
+    return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
+
+
+def test_the_same_seed_gives_the_same_customers_and_faults() -> None:
+    assert plan_customers(200, 7, PRODUCTS) == plan_customers(200, 7, PRODUCTS)
+    assert some_faults(7) == some_faults(7)
+
+
+def test_another_seed_gives_other_customers_and_faults() -> None:
+    assert plan_customers(200, 7, PRODUCTS) != plan_customers(200, 8, PRODUCTS)
+    assert some_faults(7) != some_faults(8)
+
+
+def test_the_requested_number_of_orders_is_planned_each_with_its_own_card_street_and_e_mail_address() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS))
+    assert [intent.number for intent in intents] == list(range(500))
+    for identity in ("card_number", "street", "email"):
+        assert len({getattr(intent, identity) for intent in intents}) == 500
+
+
+def test_rivals_order_the_same_lines_with_different_cards() -> None:
+    intents = {intent.number: intent for intent in intents_of(plan_customers(500, 1, PRODUCTS))}
+    rivals = [(intent, intents[intent.rival]) for intent in intents.values() if intent.rival is not None]
+    assert rivals
+    assert all(one.lines == other.lines and one.user_id == other.user_id for one, other in rivals)
+    assert all(one.card_number != other.card_number and other.rival == one.number for one, other in rivals)
+
+
+def test_cards_have_valid_check_digits() -> None:
+    assert all(luhn.is_valid(card_number(number)) and len(card_number(number)) == 16 for number in range(1_000))
+
+
+def test_customers_vary_in_every_choice() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS))
+    assert {intent.kind for intent in intents} == set(OrderKind)
+    assert {intent.key is None for intent in intents} == {True, False}
+    assert {intent.late_line is None for intent in intents} == {True, False}
+    assert {intent.max_tries is None for intent in intents} == {True, False}
+    assert {intent.rival is None for intent in intents} == {True, False}
+    assert {intent.refill is None for intent in intents} == {True, False}
+    assert {intent.returns_after_seconds > 0 for intent in intents} == {True, False}
+    assert {len(customer.intents) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
+
+
+def test_orders_without_a_key_have_no_late_addition() -> None:
+    assert not [
+        intent for intent in intents_of(plan_customers(500, 1, PRODUCTS)) if intent.late_line and intent.key is None
+    ]
+
+
+def test_faults_are_spread_over_the_whole_run_in_order() -> None:
+    positions = [fault.after_orders for fault in some_faults(1)]
+    assert positions == sorted(positions)
+    assert 0 < positions[0] < 100
+    assert 900 < positions[-1] < 1_000
+
+
+def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
+    assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
+
+
+def test_processes_die_only_at_failpoints_that_they_have() -> None:
+    aimed = {(fault.target, fault.detail) for fault in some_faults(1) if fault.kind is FaultKind.KILL_AT_FAILPOINT}
+    assert aimed == {("checkout", "checkout.charge.before")}
+
+
+def test_the_network_has_every_fault_and_reaches_peers_only() -> None:
+    faults = [fault for fault in some_faults(1) if fault.kind is FaultKind.NETWORK]
+    assert {fault.detail for fault in faults} == set(NETWORK_MODES)
+    assert {fault.target for fault in faults} == {"email", "cart"}
+
+
+def test_late_requests_and_refusals_hit_the_peers_that_are_named_for_them() -> None:
+    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
+    assert targets[FaultKind.LATE] == {"payment", "cart-internal"}
+    assert targets[FaultKind.REFUSAL] == {"payment", "shipping"}
+    assert targets[FaultKind.FULL_DISK] == targets[FaultKind.HUNG_DATABASE] == {"payment"}
+
+
+def test_only_processes_that_own_orders_have_workers_that_stall_longer_than_a_lease() -> None:
+    stalls = [fault for fault in some_faults(1) if fault.kind is FaultKind.STALL]
+    assert {fault.target for fault in stalls} == {"checkout"}
+    assert all(fault.seconds >= 3 for fault in stalls)
+
+
+def test_refusals_that_only_operators_can_settle_hit_the_ports_and_processes_that_are_named_for_them() -> None:
+    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
+    assert targets[FaultKind.REFUSED_NOTIFICATIONS] == {"email", "cart-internal"}
+    assert targets[FaultKind.REFUSED_RELEASES] == {"payment-internal"}
+    assert targets[FaultKind.UNRESOLVED_SHIPMENTS] == {"checkout"}
+
+
+def test_a_fault_of_a_port_concerns_its_process() -> None:
+    assert Fault(0, FaultKind.LATE, "cart-internal", 0).processes == ["cart"]
+
+
+def test_refused_releases_concern_shipping_as_well() -> None:
+    assert Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0).processes == ["payment", "shipping"]
+
+
+def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
+    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK, FaultKind.REFUSED_NOTIFICATIONS):
+        targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
+        assert all(len({*pair}) == 2 for pair in zip(targets[::2], targets[1::2], strict=True))
+
+
+def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
+    intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
+    assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]
+
+
+def test_restarts_and_failovers_hit_the_database_and_no_other_fault_does() -> None:
+    of_database = {fault.kind for fault in some_faults(1) if fault.target == DATABASE}
+    assert of_database == {FaultKind.RESTART_DATABASE, FaultKind.FAILOVER}
+
+
+def test_pauses_last_between_1_and_1_5_times_the_requested_duration() -> None:
+    assert all(3 <= fault.seconds <= 4.5 for fault in some_faults(1) if fault.kind is FaultKind.PAUSE)

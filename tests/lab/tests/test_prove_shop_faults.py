@@ -1,0 +1,238 @@
+"""Each kind of fault does to a process, or to the connections to it, what its name says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from chassis.errors import DomainError, FailedPrecondition, Unimplemented
+from chassis.rpc.client import channel
+from shop.address_pb2 import Address
+from shop.cart_pb2 import CartItem
+from shop.payment_pb2 import ChargeRequest
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process, inherited
+from shop_cli.local.workspace import discover_services, find
+from shop_kit.waiting import wait_until
+from shop_lab.prove import coverage
+from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.prove.run import failpoints_of
+from shop_lab.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
+from shop_lab.world.mail_relay import MailRelay
+from shop_lab.world.peer_stubs import PeerStubs, Stub, serve_peer_stubs
+from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
+
+NO_STUBS = PeerStubs()
+RELAY = MailRelay(Path())
+GATE = ProgressGate(lambda _: None)
+ENOUGH = 5
+PARCEL = ShipOrderRequest(
+    address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
+    items=[CartItem(product_id="cast-iron-pan", quantity=1)],
+)
+
+
+@asynccontextmanager
+async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
+    """A client of a shipping that does not exist, while another server answers instead."""
+    async with serve_peer_stubs() as stubs, tcp_proxy("127.0.0.1:1") as link:
+        faults = ShopFaults({}, {"shipping": link}, stubs, RELAY, GATE, ready_seconds=1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
+        await wait_until(lambda: link.target != "127.0.0.1:1")
+        opened = channel(link.address, "shop.ShippingService", timeout_seconds=30)
+        try:
+            yield ShippingServiceStub(opened)
+        finally:
+            await opened.close()
+            injecting.cancel()
+            await asyncio.wait([injecting])
+            assert link.target == "127.0.0.1:1"
+
+
+async def test_a_peer_without_the_service_answers_unimplemented() -> None:
+    async with replaced_shipping(FaultKind.UNIMPLEMENTED) as shipping:
+        with pytest.raises(Unimplemented):
+            await shipping.GetQuote(GetQuoteRequest())
+
+
+async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
+    async with replaced_shipping(FaultKind.REFUSAL) as shipping:
+        assert (await shipping.GetQuote(GetQuoteRequest())).cost_usd.units > 0
+        with pytest.raises(FailedPrecondition):
+            await shipping.ShipOrder(ShipOrderRequest())
+
+
+async def test_a_refusing_payment_charges_no_card() -> None:
+    async with serve_peer_stubs() as stubs:
+        opened = channel(stubs.refusing["payment"].address, "shop.PaymentService", timeout_seconds=30)
+        with pytest.raises(FailedPrecondition):
+            await PaymentServiceStub(opened).Charge(ChargeRequest())
+        await opened.close()
+
+
+async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does() -> None:
+    received: list[bytes] = []
+
+    async def record(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        received.append(await reader.readline())
+
+    server = await asyncio.start_server(record, "127.0.0.1", 0)
+    async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as link:
+        host, _, port = link.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await wait_until(lambda: link.connections == 1)
+        faults = ShopFaults({}, {"payment": link}, NO_STUBS, RELAY, GATE, ready_seconds=1)
+        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.LATE, "payment", 0.5)))
+        await wait_until(lambda: link.mode == "blackhole")
+        writer.write(b"charge\n")
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
+        assert received == []
+        await injecting
+        await wait_until(lambda: received == [b"charge\n"])
+
+
+@pytest.mark.parametrize("kind", [FaultKind.FULL_DISK, FaultKind.HUNG_DATABASE])
+async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path: Path, kind: FaultKind) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        await process.start()
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        shipping = ShippingServiceStub(opened)
+        try:
+            await process.wait_until_serving()
+            faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, GATE, ready_seconds=30)
+            injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 5)))
+            refused = 0
+            while not injecting.done():
+                refused += not await try_to_ship(shipping)
+            assert refused
+            assert await try_to_ship(shipping)
+        finally:
+            await opened.close()
+            await process.stop()
+
+
+async def test_the_network_is_as_before_after_a_fault() -> None:
+    links = {"cart": TcpProxy("127.0.0.1:1"), "cart-internal": TcpProxy("127.0.0.1:2")}
+    for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
+        await ShopFaults({}, links, NO_STUBS, RELAY, GATE, ready_seconds=1).inject(
+            Fault(0, FaultKind.NETWORK, "cart", 0, mode)
+        )
+        assert {link.mode for link in links.values()} == {"pass"}
+
+
+async def test_the_network_fails_for_all_ports_of_a_peer_and_no_other() -> None:
+    names = ("cart", "cart-internal", "email")
+    links = {name: TcpProxy("127.0.0.1:1") for name in names}
+    faults = ShopFaults({}, links, NO_STUBS, RELAY, GATE, ready_seconds=1)
+    injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.NETWORK, "cart", 60, "blackhole")))
+    await wait_until(lambda: links["cart"].mode == "blackhole")
+    assert [links[name].mode for name in names] == ["blackhole", "blackhole", "pass"]
+    injecting.cancel()
+
+
+async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(tmp_path: Path) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        process = Process(
+            program, port, {**inherited({}), "DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}, tmp_path
+        )
+        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, GATE, ready_seconds=30)
+        fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
+        injecting = asyncio.create_task(faults.inject(fault))
+        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+        try:
+            while not injecting.done():
+                await try_to_ship(ShippingServiceStub(opened))
+            assert faults.effects[coverage.DEATHS_AT_FAILPOINTS] == 1
+            await wait_until(lambda: try_to_ship(ShippingServiceStub(opened)))
+        finally:
+            await opened.close()
+            await process.stop()
+
+
+async def test_workers_stall_for_a_while_and_not_after_it(tmp_path: Path) -> None:
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, RELAY, GATE, ready_seconds=30)
+        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
+        try:
+            await wait_until(lambda: process.running)
+            stalling = environment_of(process)
+            await injecting
+            assert STALLED_CHARGE + "=stall:1.0" in stalling
+            assert "FAILPOINTS" not in environment_of(process)
+        finally:
+            await process.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "port"),
+    [(FaultKind.REFUSED_NOTIFICATIONS, "email-internal"), (FaultKind.REFUSED_RELEASES, "payment-internal")],
+)
+async def test_orders_start_until_enough_of_them_are_refused(kind: FaultKind, port: str) -> None:
+    gate = ProgressGate(lambda _: None)
+    links = {name: TcpProxy("127.0.0.1:1") for name in (port, "shipping")}
+    async with serve_peer_stubs() as stubs:
+        faults = ShopFaults({}, links, stubs, RELAY, gate, ready_seconds=1)
+        ordering = asyncio.create_task(order_with_every_second_refused(gate, stubs.refusing[port]))
+        await asyncio.wait_for(faults.inject(Fault(0, kind, port, 0)), 10)
+        assert len(stubs.refusing[port].refused) >= ENOUGH
+        ordering.cancel()
+
+
+async def test_orders_start_only_when_the_process_with_unresolved_shipments_is_ready(tmp_path: Path) -> None:
+    gate = ProgressGate(lambda _: None)
+    program = find(discover_services(), "shipping")
+    async with serve_peer_stubs() as stubs:
+        with reserved(1) as (port,):
+            url = f"sqlite:///{tmp_path}/shipping.db"
+            process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+            faults = ShopFaults({"shipping": process}, {}, stubs, RELAY, gate, ready_seconds=30)
+            injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.UNRESOLVED_SHIPMENTS, "shipping", 0)))
+            try:
+                await asyncio.wait_for(gate.wait_until_open(0), 30)
+                assert await process.is_serving()
+                ordering = asyncio.create_task(order_with_every_second_refused(gate, stubs.doubtful_shipping))
+                await asyncio.wait_for(injecting, 20)
+                assert len(stubs.doubtful_shipping.refused) >= ENOUGH
+                ordering.cancel()
+            finally:
+                await process.stop()
+
+
+async def order_with_every_second_refused(gate: ProgressGate, stub: Stub) -> None:
+    for number in count():
+        await gate.wait_until_open(number)
+        if number % 2:
+            stub.record(f"order {number}")
+        await gate.finish()
+
+
+def test_the_failpoints_of_stalled_workers_exist() -> None:
+    assert {STALLED_CHARGE, STALLED_FENCE} <= set(failpoints_of("checkout_service"))
+
+
+def environment_of(process: Process) -> str:
+    return Path(f"/proc/{process.pid}/environ").read_text()
+
+
+async def try_to_ship(shipping: ShippingServiceStub) -> bool:
+    await asyncio.sleep(0.02)
+    try:
+        await shipping.ShipOrder(PARCEL)
+    except DomainError:
+        return False
+    return True

@@ -1,0 +1,52 @@
+"""Services import only what they need: each package costs memory in every pod, and time at every start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
+PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
+# Migrations run in processes of their own. Clients of relays and other stores, and the SDK, are imported when set.
+NOT_NEEDED = {
+    "aiosmtplib",
+    "alembic",
+    "babel",
+    "httpx2",
+    "opentelemetry.sdk",
+    "psycopg",
+    "pydantic",
+    "redis",
+    "sqlalchemy",
+}
+
+
+def imports(package: str) -> set[str]:
+    """Return the modules of a service that is about to serve, with its defaults."""
+    program = f"import sys, {package}.__main__; print(*sys.modules)"
+    return set(
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_service_imports_nothing_heavy(package: str) -> None:
+    assert imports(package) & NOT_NEEDED == set()
+
+
+@pytest.mark.parametrize("package", ["checkout_service", "email_service", "payment_service", "shipping_service"])
+def test_the_process_that_serves_has_not_migrated_its_file(package: str, tmp_path: Path) -> None:
+    own = {"HMAC_KEY": "k" * 32, "SMTP_URL": "smtp://127.0.0.1:1", **{f"{peer}_ADDR": "127.0.0.1:1" for peer in PEERS}}
+    local = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", package]
+    with subprocess.Popen(command, cwd=tmp_path, env={**own, **local}, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        serving = any(b'"serving"' in line for line in process.stdout)
+        loaded = Path(f"/proc/{process.pid}/maps").read_text()
+        process.terminate()
+    assert serving
+    assert [name for name in ("psycopg", "pydantic_core", "sqlalchemy") if name in loaded] == []
+    assert [*tmp_path.glob(".shop/*.db")]

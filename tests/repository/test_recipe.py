@@ -1,0 +1,143 @@
+"""The recipe "Add an eleventh service" of services/README.md works, step by step, in a copy of the repository."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECIPE = (ROOT / "services/README.md").read_text().partition("\n## Add an eleventh service\n")[2].partition("\n## ")[0]
+# The commands of the recipe, but for `make sync`, which downloads packages. `Copy.install` stands in for it.
+COMMANDS = ("make protos", "python tests/chart/values_table.py")
+# Each test is a whole run of pytest or of the linters, in which single tests have the usual limit.
+pytestmark = pytest.mark.timeout(400)
+# What makes a subprocess part of this pytest run instead of one of its own.
+PYTEST_VARIABLES = re.compile(r"PYTEST_|COV_")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block of the recipe.
+
+    Attributes:
+        path: the file that the text above the block names.
+        anchor: the start of the line below which the block is inserted; empty if the block is the whole file.
+        code: the lines of the block.
+    """
+
+    path: str
+    anchor: str
+    code: str
+
+
+def blocks() -> Iterator[Block]:
+    texts = re.split(r"^```\w+\n(.*?)^```\n", RECIPE, flags=re.DOTALL | re.MULTILINE)
+    for text, code in zip(texts[::2], texts[1::2], strict=False):
+        found = re.search(r"(?:below (?:the first )?`(?P<anchor>[^`]+)` in\s)?`(?P<path>[^`]+)`:\s*$", text)
+        assert found, f"no file is named above:\n{code}"
+        yield Block(found["path"], found["anchor"] or "", code)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of the repository with its own interpreter, whose packages are those of the copy."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / ".venv/bin/python"
+
+    def run(self, *command: str | Path) -> None:
+        """Run a command in the copy; fail with its output if it fails."""
+        environment = {name: value for name, value in os.environ.items() if not PYTEST_VARIABLES.match(name)}
+        environment["PATH"] = f"{self.python.parent}:{Path(sys.executable).parent}:{environment['PATH']}"
+        ended = subprocess.run(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        assert ended.returncode == 0, ended.stdout.decode()
+
+    def run_tests(self, *paths: str, select: str) -> None:
+        temporary = self.folder.parent / "tmp"
+        options = ("-q", "-p", "no:cacheprovider", f"--basetemp={temporary}", "-k", select)
+        self.run(self.python, "-m", "pytest", *options, *paths)
+
+    def apply(self, block: Block) -> None:
+        file = self.folder / block.path
+        if not block.anchor:
+            assert not file.exists()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code)
+            return
+        lines = file.read_text().splitlines(keepends=True)
+        at = next(number for number, line in enumerate(lines) if line.strip().startswith(block.anchor))
+        file.write_text("".join([*lines[: at + 1], block.code, *lines[at + 1 :]]))
+
+    def install(self) -> None:
+        """Make .venv: the copy's sources first, then this environment's packages without its editable installs."""
+        self.run(sys.executable, "-m", "venv", "--without-pip", ".venv")
+        sources = [*self.folder.glob("services/*/src"), self.folder / "employee-api/src", self.folder / "protos/gen"]
+        (packages,) = self.folder.glob(".venv/lib/python*/site-packages")
+        paths = [*map(str, sources), sysconfig.get_path("purelib")]
+        (packages / "copy.pth").write_text("\n".join(paths) + "\n")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A copy in which the recipe has been followed."""
+    made = Copy(tmp_path_factory.mktemp("recipe") / "shop")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for path in filter(os.path.isfile, (ROOT / name for name in listed)):
+        target = made.folder / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    for block in blocks():
+        made.apply(block)
+    for path in re.findall(r"an empty `([^`]+)`", RECIPE):
+        (made.folder / path).touch()
+    made.install()
+    for command in COMMANDS:
+        assert f"`{command}`" in RECIPE
+        made.run(*command.split())
+    made.run("git", "init", "--quiet")
+    made.run("git", "add", "--all")
+    return made
+
+
+def test_the_new_service_passes_its_own_tests_and_those_of_the_layout(copy: Copy) -> None:
+    copy.run_tests(
+        *(
+            "services/stock",
+            "tests/system/contract",
+            "tests/repository/test_layout.py",
+            "tests/repository/test_settings.py",
+        ),
+        *("services/_cli/tests/test_workspace.py", "tests/chart/test_services.py", "tests/repository/test_docs.py"),
+        # Tests that have the services as parameters: the new one only. Some of the chart's add up all services.
+        select="stock or average or fits or exposed or not (test_services or test_docs or test_a_service)",
+    )
+
+
+def test_the_new_service_passes_the_tests_of_a_running_shop(copy: Copy) -> None:
+    # Health, reflection, smoke call, fuzzing and rolling restart.
+    copy.run_tests("tests/system", select="stock")
+
+
+def test_the_new_service_passes_the_linters(copy: Copy) -> None:
+    copy.run("ruff", "check", "services")
+    copy.run("ruff", "format", "--check", "services/stock")
+    copy.run(copy.python, "tests/repository/import_contracts.py")
+    copy.run(copy.python, "-m", "mypy", "services/stock/src")

@@ -1,0 +1,23 @@
+"""One running shop per test process, made of real processes; tests that use it share its event loop."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shop_lab.world.running_shop import RunningShop, running_shop
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run async tests on the session's loop, which started the shop's processes."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
+    async with running_shop(tmp_path_factory.mktemp("shop")) as started:
+        yield started

@@ -1,0 +1,99 @@
+"""The enum of error reasons lists exactly the reasons that services raise: they are part of the contract."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chassis import errors
+from chassis.rpc.status import code_of
+from payment_service.cards import Decline
+from payment_service.domain import CardDeclined
+from shop_internal.error_reasons_pb2 import ErrorReason
+
+ROOT = Path(__file__).parents[3]
+PROTO = (ROOT / "protos/shop_internal/error_reasons.proto").read_text()
+PACKAGES = ["chassis", *sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))]
+
+# Kinds that only clients raise, when a peer answers with the status; services raise subclasses of them.
+CLIENT_SIDE = {
+    errors.Aborted,
+    errors.AlreadyExists,
+    errors.FailedPrecondition,
+    errors.Internal,
+    errors.NotFound,
+    errors.OutOfRange,
+    errors.ResourceExhausted,
+    errors.Unavailable,
+    errors.Unimplemented,
+}
+# Reasons that are not named after a class: declined cards, and refusals that checkout recorded.
+VALUES = {
+    **dict.fromkeys((decline.value for decline in Decline), "FAILED_PRECONDITION"),
+    "ORDER_REFUSED": "FAILED_PRECONDITION",
+    "REFUSED": "FAILED_PRECONDITION",
+}
+
+
+def import_everything() -> None:
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if ".migrations" not in module.name and not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+
+
+def subclasses(kind: type[errors.DomainError]) -> Iterator[type[errors.DomainError]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from subclasses(subclass)
+
+
+def status_code(kind: type[errors.DomainError]) -> str:
+    return code_of(kind.__new__(kind)).name
+
+
+@pytest.fixture(scope="module")
+def raised() -> dict[str, str]:
+    """The status code of each reason that a service can raise."""
+    import_everything()
+    kinds = {
+        kind for kind in subclasses(errors.DomainError) if kind.__module__.partition(".")[0] in PACKAGES
+    } - CLIENT_SIDE
+    return {kind.default_reason: status_code(kind) for kind in kinds if kind is not CardDeclined} | VALUES
+
+
+@pytest.fixture(scope="module")
+def documented() -> dict[str, str]:
+    """The status code at the start of each enum value's comment."""
+    values = re.findall(r"  // ([A-Z_]+): [^\n]+\n(?:  // [^\n]+\n)*  ([A-Z_]+) = [0-9]+;", PROTO)
+    return {name: code for code, name in values}
+
+
+def test_every_value_of_the_enum_is_documented_with_its_status_code(documented: dict[str, str]) -> None:
+    assert documented.keys() == set(ErrorReason.keys()) - {"ERROR_REASON_UNSPECIFIED"}
+
+
+def test_every_reason_that_a_service_raises_is_in_the_enum(raised: dict[str, str], documented: dict[str, str]) -> None:
+    assert raised.keys() - documented.keys() == set()
+
+
+def test_every_reason_in_the_enum_is_raised_by_a_service(raised: dict[str, str], documented: dict[str, str]) -> None:
+    assert documented.keys() - raised.keys() == set()
+
+
+def test_documented_status_codes_match_the_classes(raised: dict[str, str], documented: dict[str, str]) -> None:
+    assert documented == raised
+
+
+def test_reasons_passed_as_strings_are_in_the_enum() -> None:
+    texts = {
+        text
+        for package in PACKAGES
+        for source in (ROOT / "services").glob(f"*/src/{package}/**/*.py")
+        for text in re.findall(r'(?:reason=|Refusal\("[A-Za-z]+", )"([A-Z_]+)"', source.read_text())
+    }
+    assert texts <= set(ErrorReason.keys())

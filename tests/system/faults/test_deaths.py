@@ -1,0 +1,25 @@
+"""An order survives the death of a process at every failpoint on its path.
+
+The first checkout has the failpoint, the second one does not; customers call them in turn.
+"""
+
+import pytest
+
+from checkout_service.failpoints import ORDER_PATH
+from payment_service.failpoints import CHARGE
+from shipping_service.failpoints import SHIP
+from shop_lab.world.evidence import ClientOutcome
+from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
+@pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
+async def test_an_order_survives_a_death(sqlite_testbed: FaultTestbed, point: str, keyed: bool) -> None:
+    testbed, victim = sqlite_testbed, process_with(point)
+    await testbed.configure({victim: failpoint(point, "kill")})
+    async with testbed.restarted_on_exit(victim) as process:
+        starts = process.starts
+        results = await testbed.place_orders(testbed.new_intent(keyed=keyed))
+        assert await testbed.violations(results) == []
+        assert process.starts > starts
+    assert outcomes_of(results) == [ClientOutcome.PLACED]

@@ -1,0 +1,47 @@
+"""`shop prove` as a command: the invariants hold under faults, and a run that exercised nothing proves nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from shop_lab.world.prove_runs import WITHOUT_FAULTS, run_prove
+
+pytestmark = pytest.mark.timeout(600)
+
+SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3", "--operators", "4")
+
+
+def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
+    status, output, verdict = run_prove(tmp_path, *SMALL_RUN)
+    assert verdict["verdict"] == "holds", output
+    assert status == 0
+    assert verdict["faults"] == {
+        "hung database": 1,
+        "kill": 13,
+        "kill at a failpoint": 7,
+        "late requests": 1,
+        "mail relay fault": 1,
+        "network fault": 2,
+        "pause": 2,
+        "refused notifications": 2,
+        "refused releases": 1,
+        "refusing peer": 2,
+        "unimplemented peer": 1,
+        "unresolved shipments": 1,
+    }
+    assert [name for name in verdict["invariants"] if name in output] == [f"I{number}" for number in range(1, 12)]
+    assert '"seed": 7' in output
+    for name in ("dead letters", "orders that need a refund", "orders that need a review"):
+        assert verdict["exercised"][name]["floor"] > 0
+
+
+def test_the_short_run_of_the_readme_holds(tmp_path: Path) -> None:
+    status, output, _ = run_prove(tmp_path, "--orders", "100", "--kills", "8")
+    assert status == 0, output
+
+
+def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:
+    status, output, verdict = run_prove(tmp_path, *WITHOUT_FAULTS)
+    assert verdict["verdict"] == "insufficient"
+    assert status == 1
+    assert "the run did not exercise takeovers: 0 of 1" in output

@@ -1,0 +1,107 @@
+"""The means of recovery survive faults of their own: the recovery loop, the fence, and the release of a charge."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from typing_extensions import override
+
+from chassis.errors import FailedPrecondition
+from checkout_service import failpoints as checkout
+from payment_service import failpoints as payment
+from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
+from shop_kit.serving import serve
+from shop_kit.waiting import wait_until
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.evidence import ClientOutcome
+from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
+
+
+def with_every_action(*points: str) -> pytest.MarkDecorator:
+    cases = [(point, action) for point in points for action in ("kill", "hang", "error")]
+    return pytest.mark.parametrize(("point", "action"), cases)
+
+
+@pytest.fixture
+def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
+    return sqlite_testbed
+
+
+@with_every_action(checkout.TAKEN_OVER, *checkout.RESOLVE, *payment.RESOLVE_OR_FENCE)
+async def test_recovery_survives_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
+    """A checkout dies with charged orders whose customers give up; the process that recovers them has the fault."""
+    dying, faulty = "checkout-1", "payment" if point in payment.FAILPOINTS else "checkout-2"
+    await testbed.configure(
+        {dying: failpoint("checkout.charge.after", "hang", times=2), faulty: failpoint(point, action, times=2)}
+    )
+    intents = testbed.new_intent(keyed=True, max_tries=1), testbed.new_intent(keyed=False, max_tries=1)
+    async with testbed.restarted_on_exit(faulty):
+        ordering = asyncio.create_task(testbed.place_orders(*intents))
+        await wait_until(lambda: are_charged(testbed, intents))
+        testbed.shop.processes[dying].kill()
+        results = await ordering
+        assert await testbed.violations(results) == []
+    assert outcomes_of(results) == [ClientOutcome.UNKNOWN] * 2
+    assert [testbed.capture_count(intent) for intent in intents] == [1, 1]
+
+
+def are_charged(testbed: FaultTestbed, intents: Sequence[Intent]) -> bool:
+    return all(testbed.capture_count(intent) == 1 for intent in intents)
+
+
+@with_every_action(*payment.RESOLVE_OR_FENCE)
+async def test_a_fence_survives_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
+    """A checkout dies before it charges: the charge key is fenced, and a retry is charged under another one."""
+    await testbed.configure(
+        {"checkout-1": failpoint("checkout.charge.before", "kill"), "payment": failpoint(point, action)}
+    )
+    intent = testbed.new_intent(max_tries=1)
+    async with testbed.restarted_on_exit("payment"):
+        results = await testbed.place_orders(intent)
+        assert await testbed.violations(results) == []
+    assert testbed.capture_count(intent) == 0
+    await testbed.configure()
+    results = await testbed.place_orders(replace(intent, max_tries=None))
+    assert outcomes_of(results) == [ClientOutcome.PLACED]
+    assert await testbed.violations(results) == []
+
+
+@with_every_action(*payment.VOID, *checkout.VOID)
+async def test_a_charge_is_released_after_shipping_refuses_despite_a_fault(
+    testbed: FaultTestbed, point: str, action: str
+) -> None:
+    faulty = process_with(point)
+    async with refusing_shipping() as address:
+        shipping = {"SHIPPING_ADDR": address}
+        variables = {"payment": {}, "checkout-1": shipping, "checkout-2": shipping}
+        await testbed.configure({**variables, faulty: {**variables[faulty], **failpoint(point, action)}})
+        intent = testbed.new_intent()
+        # Shipping refuses after the restart too: before checkout records the refusal, it is free to ship after all.
+        async with testbed.restarted_on_exit(faulty, **variables[faulty]):
+            results = await testbed.place_orders(intent)
+            await testbed.evidence(results)
+    assert outcomes_of(results) == [ClientOutcome.REFUSED]
+    assert [charge.state for charge in testbed.charges(intent)] == ["VOIDED"]
+
+
+class RefusingShipping(shipping_pb2_grpc.ShippingServiceServicer):
+    """Quotes a cost, but refuses to ship."""
+
+    @override
+    async def GetQuote(self, request: shipping_pb2.GetQuoteRequest, context: object) -> shipping_pb2.GetQuoteResponse:
+        return shipping_pb2.GetQuoteResponse(cost_usd=money_pb2.Money(currency_code="USD", units=5))
+
+    @override
+    async def ShipOrder(
+        self, request: shipping_pb2.ShipOrderRequest, context: object
+    ) -> shipping_pb2.ShipOrderResponse:
+        raise FailedPrecondition("no delivery to this address", reason="NO_SUCH_PLACE")
+
+
+@asynccontextmanager
+async def refusing_shipping() -> AsyncIterator[str]:
+    register = shipping_pb2_grpc.add_ShippingServiceServicer_to_server
+    async with serve((register, RefusingShipping())) as address:
+        yield address

@@ -1,0 +1,175 @@
+"""Another checkout takes over the orders of one that is frozen, slow or dead."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import grpc
+import pytest
+from typing_extensions import override
+
+from chassis.rpc.serving import ServicerContext
+from shop import shipping_pb2, shipping_pb2_grpc
+from shop_cli.local.processes import Process
+from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
+from shop_kit.serving import serve
+from shop_kit.waiting import wait_until
+from shop_lab.prove.coverage import STALE_WRITE_MESSAGE
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.customers import CustomerResult
+from shop_lab.world.evidence import ClientOutcome
+from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
+from shop_lab.world.tcp_proxy import tcp_proxy
+
+NORMAL_SECONDS = 10.0
+POISONED_STREET = "Poisoned Well"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def testbed(request: pytest.FixtureRequest) -> FaultTestbed:
+    testbed: FaultTestbed = request.getfixturevalue(f"{request.param}_testbed")
+    return testbed
+
+
+async def journal_order(testbed: FaultTestbed, intent: Intent) -> Order | None:
+    """Return the newest order of the intent's customer in the journal."""
+    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
+    return next((order for order in listed.orders if order.user_id == intent.user_id), None)
+
+
+async def journal_history(testbed: FaultTestbed, intent: Intent) -> GetOrderResponse:
+    order = await journal_order(testbed, intent)
+    assert order is not None
+    return await testbed.clients.journal.GetOrder(GetOrderRequest(order_id=order.order_id))
+
+
+async def is_in_state(testbed: FaultTestbed, intent: Intent, state: OrderState.ValueType) -> bool:
+    order = await journal_order(testbed, intent)
+    return order is not None and order.state == state
+
+
+async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(testbed: FaultTestbed) -> None:
+    """The worker charges, but gets the response only after another worker has finished its order."""
+    worker = testbed.shop.processes["checkout-1"]
+    async with tcp_proxy(testbed.shop.processes["payment"].address) as proxy:
+        await testbed.configure({"checkout-1": {"PAYMENT_ADDR": proxy.address}})
+        first, intent = testbed.new_intent(), testbed.new_intent(max_tries=1)
+        earlier = await testbed.place_orders(first)
+        # A worker that is paused while it writes would block SQLite for the others, too.
+        await wait_until(lambda: is_in_state(testbed, first, OrderState.ORDER_STATE_DONE))
+        proxy.set_mode("half-open")
+        ordering = asyncio.create_task(testbed.place_orders(intent))
+        await wait_until(lambda: testbed.capture_count(intent) == 1)
+        rejected = stale_writes(worker)
+        worker.pause()
+        try:
+            proxy.set_mode("pass")
+            await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_DONE))
+            finished = await journal_history(testbed, intent)
+        finally:
+            worker.resume()
+        await ordering
+        await worker.wait_until_serving()
+        repeated = await testbed.place_orders(intent)
+        assert await testbed.violations([*earlier, *repeated]) == []
+        assert finished.order.epoch > 1
+        assert (await journal_history(testbed, intent)).history == finished.history
+        await wait_until(lambda: stale_writes(worker) > rejected)
+
+
+def stale_writes(worker: Process) -> int:
+    return worker.log_path.read_bytes().count(STALE_WRITE_MESSAGE)
+
+
+async def test_two_recovery_loops_finish_each_order_once(testbed: FaultTestbed) -> None:
+    """Both checkouts die with unfinished orders, and both take part in the recovery."""
+    await testbed.configure()
+    processes = testbed.shop.processes
+    processes["payment"].pause()
+    try:
+        intents = [testbed.new_intent(max_tries=1, checkout=count % 2) for count in range(30)]
+        ordering = asyncio.create_task(testbed.place_orders(*intents))
+        await wait_until(lambda: are_in_journal(testbed, intents))
+        for name in testbed.shop.checkouts:
+            processes[name].kill()
+            await processes[name].wait()
+    finally:
+        processes["payment"].resume()
+    results = await ordering
+    for name in testbed.shop.checkouts:
+        await processes[name].start()
+    for name in testbed.shop.checkouts:
+        await processes[name].wait_until_serving()
+    assert await testbed.violations(results) == []
+    for intent in intents:
+        steps = [(event.step, event.epoch) for event in (await journal_history(testbed, intent)).history]
+        assert len(steps) == len(set(steps))
+
+
+async def are_in_journal(testbed: FaultTestbed, intents: list[Intent]) -> bool:
+    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
+    return {intent.user_id for intent in intents} <= {order.user_id for order in listed.orders}
+
+
+class PoisonedShipping(shipping_pb2_grpc.ShippingServiceServicer):
+    """Forwards every call to shipping, but crashes on one street while `poisoned` is set."""
+
+    def __init__(self, shipping: shipping_pb2_grpc.ShippingServiceStub) -> None:
+        self.poisoned = True
+        self._shipping = shipping
+
+    @override
+    async def GetQuote(
+        self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
+    ) -> shipping_pb2.GetQuoteResponse:
+        return await self._shipping.GetQuote(request)
+
+    @override
+    async def ShipOrder(
+        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
+    ) -> shipping_pb2.ShipOrderResponse:
+        if self.poisoned and POISONED_STREET in request.address.street_address:
+            raise RuntimeError("a bug")
+        metadata = [(key, value) for key, value in context.invocation_metadata() or () if key == "idempotency-key"]
+        return await self._shipping.ShipOrder(request, metadata=metadata)
+
+
+@asynccontextmanager
+async def poisoned_shipping(testbed: FaultTestbed) -> AsyncIterator[tuple[PoisonedShipping, str]]:
+    async with grpc.aio.insecure_channel(testbed.shop.processes["shipping"].address) as channel:
+        servicer = PoisonedShipping(shipping_pb2_grpc.ShippingServiceStub(channel))
+        async with serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)) as address:
+            yield servicer, address
+
+
+async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: FaultTestbed) -> None:
+    async with poisoned_shipping(testbed) as (shipping, address):
+        variables = {"SHIPPING_ADDR": address}
+        await testbed.configure({"checkout-1": variables, "checkout-2": variables})
+        intent = testbed.new_intent(max_tries=1)
+        poisoned = replace(intent, street=f"{intent.street} {POISONED_STREET}")
+        await testbed.place_orders(poisoned)
+        await wait_until(lambda: has_failed_twice(testbed, poisoned))
+        others = await place_within_normal_time(
+            testbed, [testbed.new_intent(checkout=count % 2) for count in range(10)]
+        )
+        assert await is_in_state(testbed, poisoned, OrderState.ORDER_STATE_CHARGING)
+        shipping.poisoned = False
+        healed = await testbed.place_orders(replace(poisoned, max_tries=None))
+        assert await testbed.violations([*others, *healed]) == []
+    assert outcomes_of(healed) == [ClientOutcome.PLACED]
+
+
+async def has_failed_twice(testbed: FaultTestbed, intent: Intent) -> bool:
+    order = await journal_order(testbed, intent)
+    return order is not None and order.failures >= 2
+
+
+async def place_within_normal_time(testbed: FaultTestbed, intents: list[Intent]) -> list[CustomerResult]:
+    started = time.monotonic()
+    results = await testbed.place_orders(*intents)
+    assert time.monotonic() - started < NORMAL_SECONDS
+    assert outcomes_of(results) == [ClientOutcome.PLACED] * len(intents)
+    return results

@@ -1,0 +1,156 @@
+"""Every command in an `sh` block of a document is run: here against a running shop, or by another test or script."""
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shop_cli.local.ports import reserved
+from shop_cli.local.processes import Process
+from shop_cli.local.workspace import discover, find
+from shop_lab.world.running_shop import RunningShop
+
+ROOT = Path(__file__).parents[2]
+LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl", "date"}
+# Commands that take too long, never end or need a cluster: the file that runs the same, and the text there that does.
+RUN_ELSEWHERE = {
+    r"make check": (".ci/run", "make check"),
+    r"make test": (".ci/run", "make test"),
+    r"make demo": ("tests/system/test_command.py", 'command("demo"'),
+    r"make up": ("tests/system/test_command.py", 'command("up"'),
+    r"make faults": (".github/workflows/checks.yml", "make PYTHON=python faults"),
+    r"make simulate .*": (".github/workflows/checks.yml", "make PYTHON=python simulate"),
+    r"python -m shop_lab.simulation .*": ("Makefile", "python -m shop_lab.simulation"),
+    r"make mutants": (".github/workflows/checks.yml", "make PYTHON=python mutants"),
+    r"python -m shop_lab.mutants .*": ("Makefile", "python -m shop_lab.mutants"),
+    r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
+    r"shop prove --orders 100 --kills 8": ("tests/system/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
+    r"shop prove .*": ("tests/lab/src/shop_lab/world/prove_runs.py", '"prove"'),
+    r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
+    r"make model": (".github/workflows/checks.yml", "make PYTHON=python model"),
+    r"make setup": ("Makefile", "check: setup"),
+    r"(AUTH_MODE=enforce )?python -m employee_api": ("employee-api/tests/test_process.py", '"-m", "employee_api"]'),
+    r"openapi-python-client generate .*": ("employee-api/tests/test_client.py", '"openapi-python-client", "generate"'),
+    r"tests/e2e/cluster.sh": (".github/workflows/e2e.yml", "tests/e2e/cluster.sh"),
+    r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
+    r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
+    r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
+    r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
+    r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
+    r"kubectl .* (pg_dump|pg_restore) .*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
+    r"kubectl .*(wait pod|scale|rollout \w+) .*": ("tests/e2e/backup.sh", "documented "),
+    r"shop reconcile .*": ("tests/e2e/backup.sh", "documented "),
+    r"shop (orders|letters) (show|requeue) (ORDER|LETTER)": (
+        "services/_cli/tests/test_commands.py",
+        '"orders", "requeue"',
+    ),
+    r"shop letters list .*": ("services/_cli/tests/test_commands.py", '"letters", "list"'),
+    r"kubectl .* create secret generic telemetry-headers .*": ("tests/chart/test_bring_your_own.py", "headersSecret"),
+    r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
+}
+
+
+def documents() -> list[str]:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return sorted(path for path in listed if any(commands_of(path)))
+
+
+def commands_of(document: str) -> Iterator[str]:
+    """Yield the commands of the `sh` blocks, without comments, each on one line unless a quoted text has several."""
+    for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE):
+        pending = ""
+        for line in block.replace("\\\n", " ").splitlines():
+            pending += re.sub(r"(^|\s+)# .*", "", line)
+            if pending and is_complete(pending):
+                yield pending.replace(".venv/bin/", "").strip()
+                pending = ""
+
+
+def is_complete(command: str) -> bool:
+    try:
+        shlex.split(command)
+    except ValueError:  # a quotation is open
+        return False
+    return True
+
+
+def is_run_elsewhere(command: str) -> bool:
+    return any(re.fullmatch(pattern, command) for pattern in RUN_ELSEWHERE)
+
+
+def local_commands(document: str) -> list[str]:
+    return [
+        command
+        for command in commands_of(document)
+        if command.split()[0] in LOCAL_PROGRAMS and not is_run_elsewhere(command)
+    ]
+
+
+@pytest.mark.parametrize("document", documents())
+def test_every_documented_command_is_run_by_something(document: str) -> None:
+    run_here = local_commands(document)
+    if document.startswith("charts/shop/runbooks/"):  # those of a cluster are run by tests/e2e/runbooks.py
+        run_here += [each for each in commands_of(document) if each.startswith("kubectl ")]
+    assert [each for each in commands_of(document) if each not in run_here and not is_run_elsewhere(each)] == []
+
+
+@pytest.mark.parametrize("pattern", RUN_ELSEWHERE)
+def test_a_command_that_is_run_elsewhere_is_there(pattern: str) -> None:
+    file, text = RUN_ELSEWHERE[pattern]
+    assert text in (ROOT / file).read_text()
+
+
+def test_the_commands_of_runbooks_are_run_on_a_cluster() -> None:
+    assert "tests/e2e/runbooks.py" in (ROOT / "tests/e2e/incidents.sh").read_text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def employee_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
+    """The employee API, on a database in a folder of its own."""
+    with reserved(1) as (port,):
+        folder = tmp_path_factory.mktemp("employee-api")
+        environment = {"PATH": os.environ["PATH"], "DATABASE_URL": f"sqlite:///{folder}/employee-api.db"}
+        process = Process(find(discover(), "employee-api"), port, environment, folder)
+        await process.start()
+        await process.wait_until_serving()
+        yield process
+        await process.stop()
+
+
+@pytest.fixture
+def environment(shop: RunningShop, employee_api: Process, tmp_path: Path) -> dict[str, str]:
+    """Redirect documented addresses to the running processes: for `shop` and our grpcurl by variables."""
+    curl_options = f'connect-to = "localhost:8000:{employee_api.address}"\nfail\nsilent\nshow-error\n'
+    (tmp_path / ".curlrc").write_text(curl_options)
+    grpcurl = tmp_path / "grpcurl"
+    grpcurl.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("grpcurl.py").read_text())
+    grpcurl.chmod(0o755)
+    addresses = {process.program.address_variable: process.address for process in shop.processes}
+    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {"DATABASE_URL": employee_api.environment["DATABASE_URL"], "PATH": path, "CURL_HOME": str(tmp_path)}
+    return {**os.environ, **addresses, **internal, **own}
+
+
+@pytest.mark.parametrize("document", [document for document in documents() if local_commands(document)])
+async def test_documented_commands_succeed(environment: dict[str, str], document: str, tmp_path: Path) -> None:
+    bash = await asyncio.create_subprocess_exec(
+        *("bash", "-euxo", "pipefail", "-c", "\n".join(local_commands(document))),
+        cwd=tmp_path,
+        env=environment,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+    output, _ = await bash.communicate(b"nine brown otters swim\n")
+    assert bash.returncode == 0, output.decode()

@@ -1,0 +1,129 @@
+"""Seeded fuzzing of every method of every service: each request gets a documented status, and nothing crashes."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from shop_cli.local.processes import Process
+from shop_cli.local.workspace import discover_services
+from shop_kit.reflection import methods_at
+from shop_lab.world.running_shop import RunningShop
+
+SEED = 20_240_229
+REQUESTS = 120
+IN_FLIGHT = 16
+BOUND_SECONDS = 15.0
+
+# The documented statuses for untrusted bytes. UNKNOWN, INTERNAL and a call that hangs would be bugs.
+EXPECTED = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.OUT_OF_RANGE,
+}
+
+TEXTS = ["", "a", "EUR", "USD", "x" * 65, "x" * 300, "\x00", "\r\nBcc: a@b", "%_", "\U0001f600" * 9, "a@b.example"]
+NUMBERS = [0, 1, -1, 2, 12, 99, 2030, 10_000, 2**31 - 1, -(2**31)]
+WIDE_NUMBERS = [*NUMBERS, 2**63 - 1, -(2**63)]
+
+
+def random_message(descriptor: Descriptor, rng: random.Random, depth: int = 0) -> Message:
+    """Return a message of that type whose fields have edge values or are not set."""
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if rng.random() < 0.8:
+            _fill(message, field, rng, depth)
+    return message
+
+
+def _fill(message: Message, field: FieldDescriptor, rng: random.Random, depth: int) -> None:
+    if field.is_repeated:
+        values = [_value(field, rng, depth) for _ in range(rng.choice([0, 1, 2, 5]))]
+        getattr(message, field.name).extend(values)
+    elif field.message_type:
+        getattr(message, field.name).CopyFrom(_value(field, rng, depth))
+    else:
+        setattr(message, field.name, _value(field, rng, depth))
+
+
+def _value(field: FieldDescriptor, rng: random.Random, depth: int) -> Any:
+    if field.message_type:
+        return random_message(field.message_type, rng, depth + 1)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return rng.choice(TEXTS)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return rng.random() < 0.5
+    return rng.choice(WIDE_NUMBERS if field.cpp_type == FieldDescriptor.CPPTYPE_INT64 else NUMBERS)
+
+
+def mutate(raw: bytes, rng: random.Random) -> bytes:
+    """Return the bytes with some of them changed, truncated or repeated."""
+    changed = bytearray(raw)
+    for _ in range(rng.randint(1, 4)):
+        if changed:
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed[: rng.randint(0, len(changed))] * rng.choice([1, 1, 2]))
+
+
+def requests_for(method: MethodDescriptor, rng: random.Random) -> Iterator[bytes]:
+    for number in range(REQUESTS):
+        message = random_message(method.input_type, rng).SerializeToString()
+        kinds = (message, mutate(message, rng), rng.randbytes(rng.choice([1, 3, 40, 400])))
+        yield kinds[number % 3]
+    yield b""
+    yield b"\x0a\x80\x80\x80\x80\x7f"  # a length of gigabytes
+    yield b"\x0b" * 10_000  # groups within groups
+    yield b"\x0a\x02\xff\xfe"  # text that is no UTF-8
+
+
+async def code_of(channel: grpc.aio.Channel, method: MethodDescriptor, raw: bytes) -> grpc.StatusCode:
+    send = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}", bytes, bytes)
+    try:
+        await send(raw, timeout=BOUND_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("name", [program.name for program in discover_services()])
+async def test_any_bytes_get_a_documented_status(shop: RunningShop, name: str) -> None:
+    process = shop.processes[name]
+    await send_any_bytes(process, process.address, shop.channels[name])
+
+
+@pytest.mark.parametrize("name", [program.name for program in discover_services() if program.internal_port])
+async def test_any_bytes_to_internal_services_get_a_documented_status(shop: RunningShop, name: str) -> None:
+    process = shop.processes[name]
+    await send_any_bytes(process, process.internal_address, shop.internal_channels[name])
+
+
+async def send_any_bytes(process: Process, address: str, channel: grpc.aio.Channel) -> None:
+    """Call every method at an address with valid, invalid and random messages."""
+    pid = process.pid
+    slots = asyncio.Semaphore(IN_FLIGHT)
+    codes: Counter[tuple[str, grpc.StatusCode]] = Counter()
+
+    async def send(method: MethodDescriptor, raw: bytes) -> None:
+        async with slots:
+            codes[method.name, await code_of(channel, method, raw)] += 1
+
+    methods = await asyncio.to_thread(methods_at, address)
+    async with asyncio.TaskGroup() as tasks:
+        for method in methods:
+            rng = random.Random(f"{SEED} {method.full_name}")  # noqa: S311 - reproducible
+            for raw in requests_for(method, rng):
+                tasks.create_task(send(method, raw))
+    assert methods
+    assert {key: count for key, count in codes.items() if key[1] not in EXPECTED} == {}
+    assert all(codes[method.name, grpc.StatusCode.INVALID_ARGUMENT] for method in methods)
+    assert process.pid == pid
+    assert await process.is_serving()

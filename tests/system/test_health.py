@@ -1,0 +1,93 @@
+"""Every service provides health checks, reflection and structured logs."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
+
+from shop_cli.local.workspace import discover_services
+from shop_lab.world.running_shop import RunningShop
+from shop_lab.world.smoke import smoke_calls
+
+each_service = pytest.mark.parametrize("name", [program.name for program in discover_services()])
+
+
+def full_name(name: str) -> str:
+    return smoke_calls("")[name].service
+
+
+async def health_of(channel: grpc.aio.Channel, service: str) -> str:
+    check = channel.unary_unary(
+        "/grpc.health.v1.Health/Check", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
+    )
+    answer = await check(HealthCheckRequest(service=service))
+    return str(HealthCheckResponse.ServingStatus.Name(answer.status))
+
+
+async def reflect(channel: grpc.aio.Channel, request: ServerReflectionRequest) -> ServerReflectionResponse:
+    info = channel.stream_stream(
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        ServerReflectionRequest.SerializeToString,
+        ServerReflectionResponse.FromString,
+    )
+    async for response in info(iter([request])):
+        return response
+    raise AssertionError("no response")
+
+
+def policies_of(pid: int | None) -> set[int]:
+    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
+
+
+@each_service
+async def test_process_service_and_event_loop_are_healthy(shop: RunningShop, name: str) -> None:
+    checked = ["", full_name(name), "liveness"]
+    assert [await health_of(shop.channels[name], service) for service in checked] == ["SERVING"] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this policy")
+@each_service
+async def test_every_thread_is_scheduled_as_batch_work(shop: RunningShop, name: str) -> None:
+    assert policies_of(shop.processes[name].pid) == {os.SCHED_BATCH}
+
+
+@each_service
+async def test_the_health_of_an_unknown_service_is_not_found(shop: RunningShop, name: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await health_of(shop.channels[name], "shop.NoService")
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@each_service
+async def test_reflection_lists_the_service(shop: RunningShop, name: str) -> None:
+    answer = await reflect(shop.channels[name], ServerReflectionRequest(list_services=""))
+    listed = {service.name for service in answer.list_services_response.service}
+    assert {full_name(name), "grpc.health.v1.Health"} <= listed
+
+
+@each_service
+async def test_reflection_describes_the_service(shop: RunningShop, name: str) -> None:
+    request = ServerReflectionRequest(file_containing_symbol=full_name(name))
+    answer = await reflect(shop.channels[name], request)
+    described = FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
+    assert full_name(name) in [f"{described.package}.{service.name}" for service in described.service]
+
+
+@each_service
+async def test_an_unknown_method_is_unimplemented(shop: RunningShop, name: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await shop.channels[name].unary_unary(f"/{full_name(name)}/Nothing", bytes, bytes)(b"")
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@each_service
+async def test_every_log_line_is_json(shop: RunningShop, name: str) -> None:
+    # A release of gRPC that no longer supports one of our GRPC_EXPERIMENTS logs a plain line at the start.
+    lines = shop.processes[name].log_path.read_text().splitlines()
+    assert {json.loads(line)["service"] for line in lines} == {name}

@@ -1,0 +1,267 @@
+"""`shop reconcile` on a whole shop, in which the records of orders are made to disagree in every way."""
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shop.address_pb2 import Address
+from shop.cart_pb2 import CartItem
+from shop.money_pb2 import Money
+from shop.order_pb2 import OrderResult
+from shop.payment_pb2 import ChargeRequest
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.shipping_pb2 import ShipOrderRequest
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_cli.sample_order import card_info
+from shop_internal.payment_ledger_pb2 import VoidRequest
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_kit.waiting import wait_until
+from shop_lab.world.running_shop import RunningShop, running_shop
+
+DAY = 86_400
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def own_shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
+    """A shop whose records the tests may change."""
+    async with running_shop(tmp_path_factory.mktemp("shop")) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """The result of the command. `kinds`: of the mismatches, by order."""
+
+    exit_status: int | None
+    kinds: dict[str, set[str]]
+    summary: str
+
+
+async def run_command(shop: RunningShop, *options: str) -> tuple[int | None, str, str]:
+    """Return exit status, output and errors of `shop reconcile`."""
+    addresses = {
+        process.program.internal_address_variable: process.internal_address
+        for process in shop.processes
+        if process.internal_port
+    }
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shop_cli", "reconcile", "--grace-minutes", "0", *options),
+        env={"PATH": os.environ["PATH"], **addresses},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    output, errors = await running.communicate()
+    return running.returncode, output.decode(), errors.decode()
+
+
+async def reconcile(shop: RunningShop, *options: str) -> Reconciled:
+    status, output, errors = await run_command(shop, "--json", *options)
+    kinds = defaultdict(set)
+    for line in output.splitlines():
+        mismatch = json.loads(line)
+        kinds[mismatch["order_id"]].add(mismatch["kind"])
+    return Reconciled(status, kinds, errors)
+
+
+async def place(shop: RunningShop) -> OrderResult:
+    """Place an order and wait until all its records are there."""
+    order = await shop.order()
+
+    async def is_done() -> bool:
+        return execute(shop, "checkout", "SELECT state FROM orders WHERE order_id = ?", order.order_id) == [("DONE",)]
+
+    assert await wait_until(is_done)
+    return order
+
+
+async def charge(shop: RunningShop, key: str, amount: Money) -> None:
+    request = ChargeRequest(amount=amount, credit_card=card_info())
+    await PaymentServiceStub(shop.channels["payment"]).Charge(request, metadata=(("idempotency-key", key),))
+
+
+async def ship(shop: RunningShop, key: str) -> None:
+    request = ShipOrderRequest(address=Address(country="Germany"), items=[CartItem(product_id="pan", quantity=1)])
+    await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(request, metadata=(("idempotency-key", key),))
+
+
+async def void(shop: RunningShop, key: str) -> None:
+    await PaymentLedgerStub(shop.internal_channels["payment"]).Void(VoidRequest(charge_key=key))
+
+
+def execute(shop: RunningShop, database: str, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+    path = Path(shop.folder) / ".shop" / f"{database}.db"
+    with closing(sqlite3.connect(path, timeout=10)) as connection, connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+def total(order: OrderResult) -> Money:
+    costs = [order.shipping_cost, *(line.cost for line in order.items)]
+    nanos = sum(cost.units * 10**9 + cost.nanos for cost in costs)
+    return Money(currency_code="EUR", units=nanos // 10**9, nanos=nanos % 10**9)
+
+
+async def charge_again(shop: RunningShop, order: OrderResult) -> None:
+    await charge(shop, f"{order.order_id}:2", total(order))
+
+
+async def charge_another_amount(shop: RunningShop, order: OrderResult) -> None:
+    await void(shop, f"{order.order_id}:1")
+    await charge(shop, f"{order.order_id}:2", Money(currency_code="EUR", units=1))
+
+
+async def ship_again(shop: RunningShop, order: OrderResult) -> None:
+    await ship(shop, f"{order.order_id}:2")
+
+
+async def lose_charge(shop: RunningShop, order: OrderResult) -> None:
+    await void(shop, f"{order.order_id}:1")
+
+
+async def lose_shipment(shop: RunningShop, order: OrderResult) -> None:
+    execute(shop, "shipping", "DELETE FROM shipments WHERE shipment_key = ?", order.order_id)
+
+
+async def lose_mail(shop: RunningShop, order: OrderResult) -> None:
+    execute(shop, "email", "DELETE FROM letters WHERE letter_id = ?", order.order_id)
+
+
+async def lose_order(shop: RunningShop, order: OrderResult) -> None:
+    execute(shop, "checkout", "DELETE FROM orders WHERE order_id = ?", order.order_id)
+
+
+async def leave_order_open(shop: RunningShop, order: OrderResult) -> None:
+    execute(shop, "checkout", "UPDATE orders SET state = 'NEEDS_REFUND' WHERE order_id = ?", order.order_id)
+
+
+async def test_the_records_of_a_shop_agree(own_shop: RunningShop) -> None:
+    for _ in range(3):
+        await place(own_shop)
+    reconciled = await reconcile(own_shop)
+    assert (reconciled.exit_status, reconciled.kinds) == (0, {})
+    assert reconciled.summary == "3 orders, 3 charges and 3 shipments compared, 0 mismatches\n"
+
+
+@pytest.mark.parametrize(
+    ("disturb", "kinds"),
+    [
+        (charge_again, {"CHARGED_TWICE"}),
+        (charge_another_amount, {"AMOUNT_DIFFERS"}),
+        (ship_again, {"SHIPPED_TWICE"}),
+        (lose_charge, {"SHIPPED_NOT_CHARGED"}),
+        (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
+        (lose_mail, {"NOT_MAILED"}),
+        (lose_order, {"UNKNOWN_ORDER"}),
+        (leave_order_open, {"OPEN_TOO_LONG"}),
+    ],
+)
+async def test_records_that_disagree_are_found(
+    own_shop: RunningShop, disturb: Callable[[RunningShop, OrderResult], Awaitable[None]], kinds: set[str]
+) -> None:
+    order = await place(own_shop)
+    await disturb(own_shop, order)
+    reconciled = await reconcile(own_shop)
+    assert (reconciled.exit_status, reconciled.kinds[order.order_id]) == (1, kinds)
+
+
+async def test_a_confirmation_that_waits_for_the_relay_is_no_mismatch(own_shop: RunningShop) -> None:
+    email = own_shop.processes["email"]
+    await email.restart(SMTP_URL="smtp://127.0.0.1:1")
+    order = await place(own_shop)
+    assert (await reconcile(own_shop)).kinds[order.order_id] == set()
+    await email.restart()
+
+
+async def test_without_json_mismatches_are_a_table(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await lose_mail(own_shop, order)
+    _, output, _ = await run_command(own_shop)
+    assert re.search(rf"^NOT_MAILED +{order.order_id} +DONE +20\d\d-", output, re.MULTILINE)
+
+
+async def test_a_charge_of_no_order_is_found(own_shop: RunningShop) -> None:
+    await charge(own_shop, "stranger", Money(currency_code="EUR", units=1))
+    assert (await reconcile(own_shop)).kinds["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
+
+
+async def test_recent_records_are_not_expected_to_agree_yet(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await lose_shipment(own_shop, order)
+    assert (await reconcile(own_shop, "--grace-minutes", "10")).kinds[order.order_id] == set()
+
+
+async def age(shop: RunningShop, order: OrderResult, days: float = 3) -> None:
+    """Make an order and all its records some days old."""
+    then = time.time() - days * DAY
+    execute(
+        shop,
+        "checkout",
+        "UPDATE orders SET created_at = ?, updated_at = ? WHERE order_id = ?",
+        then,
+        then,
+        order.order_id,
+    )
+    for database, table, column in (("payment", "charges", "charge_key"), ("shipping", "shipments", "shipment_key")):
+        statement = f"UPDATE {table} SET recorded_at = datetime(?, 'unixepoch') WHERE {column} LIKE ?"  # noqa: S608
+        execute(shop, database, statement, then, f"{order.order_id}%")
+
+
+async def test_an_order_from_before_the_window_is_not_compared(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await lose_mail(own_shop, order)
+    await age(own_shop, order)
+    assert (await reconcile(own_shop)).kinds[order.order_id] == set()
+
+
+async def test_a_charge_is_no_mismatch_after_the_retention_of_orders_and_shipments(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await age(own_shop, order, days=400)
+    for process in ("checkout", "shipping"):
+        await own_shop.processes[process].restart()
+
+    async def are_deleted() -> bool:
+        tables = (("checkout", "orders", "order_id"), ("shipping", "shipments", "shipment_key"))
+        found = [
+            execute(own_shop, database, f"SELECT 1 FROM {table} WHERE {column} = ?", order.order_id)  # noqa: S608
+            for database, table, column in tables
+        ]
+        return not any(found)
+
+    assert await wait_until(are_deleted)
+    assert (await reconcile(own_shop, "--window-hours", str(500 * 24))).kinds[order.order_id] == set()
+
+
+async def test_an_order_that_was_charged_again_after_days_is_compared_with_its_earlier_records(
+    own_shop: RunningShop,
+) -> None:
+    order = await place(own_shop)
+    await age(own_shop, order)
+    await charge_again(own_shop, order)
+    assert (await reconcile(own_shop)).kinds[order.order_id] == {"CHARGED_TWICE"}
+
+
+async def test_an_order_that_is_open_for_days_is_found(own_shop: RunningShop) -> None:
+    order = await place(own_shop)
+    await leave_order_open(own_shop, order)
+    await age(own_shop, order)
+    assert (await reconcile(own_shop)).kinds[order.order_id] == {"OPEN_TOO_LONG"}
+
+
+async def test_records_that_cannot_be_read_are_an_error(own_shop: RunningShop) -> None:
+    await own_shop.processes["payment"].stop()
+    reconciled = await reconcile(own_shop)
+    await own_shop.processes["payment"].restart()
+    assert reconciled.exit_status == 2
+    assert reconciled.summary.startswith("UNAVAILABLE: ")
