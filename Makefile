@@ -153,15 +153,26 @@ deploy: kind-load  ## Install the chart into the kind cluster, with the images o
 		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) \
 		--set image.tag=$(TAG)
 
-# --- faults ---
+# --- the laboratory ---
 ORDERS ?= 2000
 SEED ?= 1
 DATABASE ?= sqlite
-
 SECONDS ?= 60
-.PHONY: faults simulate mutants
+
+.PHONY: lab faults schedules simulate mutants
+lab: setup  ## Everything that proves orders: faults on both databases, long schedules, simulation, mutants, model
+	$(MAKE) faults DATABASE=sqlite
+	$(MAKE) faults DATABASE=postgres
+	$(MAKE) schedules
+	$(MAKE) simulate SECONDS=600
+	$(MAKE) mutants
+	$(MAKE) model
+
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
+
+schedules: setup  ## Run the tests that `make test` runs on short schedules, on long ones
+	SCHEDULES=long pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m long
 
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)

@@ -204,7 +204,7 @@ def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Pa
     url = f"sqlite:///{tmp_path}/notes.db"
     database.migrate(url, migrations)
     code = (
-        "import sys; from pathlib import Path; from chassis import database;"
+        "import sys; from pathlib import Path; from chassis.sql import database;"
         f"database.migrate({url!r}, Path({str(migrations)!r}));"
         "print([name for name in ('alembic', 'sqlalchemy', 'psycopg') if name in sys.modules])"
     )

@@ -159,7 +159,7 @@ async def test_a_collector_that_hangs_does_not_hold_up_the_end_of_a_process(coll
 @pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
 def test_a_process_whose_collector_is_down_ends_with_status_0_within_its_grace_period(protocol: str) -> None:
     program = (
-        "import structlog; from chassis import logging, otlp; telemetry = otlp.configure('cart');"
+        "import structlog; from chassis.telemetry import logging, otlp; telemetry = otlp.configure('cart');"
         "logging.configure('cart', logger=telemetry.logger); structlog.get_logger().info('an event');"
         "telemetry.tracer.start_span('x').end(); telemetry.shutdown()"
     )
@@ -202,7 +202,7 @@ def test_an_invalid_setting_ends_the_start_with_one_line_that_names_it(
 )
 def test_only_the_exporters_of_the_chosen_protocol_are_imported(protocol: str, foreign: str) -> None:
     program = (
-        f"import sys; from chassis import otlp_exporters; otlp_exporters.open_exporters({protocol!r});"
+        f"import sys; from chassis.telemetry import otlp_exporters; otlp_exporters.open_exporters({protocol!r});"
         f"print({foreign!r} in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -207,7 +207,7 @@ def test_without_an_endpoint_nothing_is_recorded() -> None:
 
 def test_without_an_endpoint_neither_the_sdk_nor_a_database_library_is_imported() -> None:
     program = (
-        "import sys; from chassis import otlp, server; otlp.configure('cart', {});"
+        "import sys; from chassis.rpc import server; from chassis.telemetry import otlp; otlp.configure('cart', {});"
         "heavy = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sqlalchemy', 'alembic', 'psycopg');"
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )
@@ -216,7 +216,7 @@ def test_without_an_endpoint_neither_the_sdk_nor_a_database_library_is_imported(
 
 
 def test_each_kind_of_service_imports_its_own_server_only() -> None:
-    for module, foreign in (("server", ("uvicorn", "starlette")), ("http_server", ("grpc", "google"))):
+    for module, foreign in (("rpc.server", ("uvicorn", "starlette")), ("http.server", ("grpc", "google"))):
         program = f"import sys, chassis.{module}; print([name for name in sys.modules if name.startswith({foreign})])"
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         assert ran.stdout == "[]\n"

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from shop_lab.simulation.network import Fate
 from shop_lab.simulation.plan import ClockJump, Dialect, Plan, Refusals, Scope, plan
 from shop_lab.simulation.run import run
 
-FOLDER = Path(__file__).parent
 SEEDS = 40
 RANDOM_SECONDS = 5
 SCOPE = Scope()
@@ -47,7 +45,7 @@ def test_a_seed_replays_byte_for_byte(dialect: Dialect) -> None:
 @pytest.mark.timeout(300)
 def test_a_seed_replays_in_another_process() -> None:
     # The order of sets and dictionaries of strings depends on the hash seed.
-    command = [sys.executable, str(FOLDER), "--replay", "--seed", "11"]
+    command = [sys.executable, "-m", "shop_lab.simulation", "--replay", "--seed", "11"]
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
     assert printed.partition("\n\n")[0].splitlines() == list(run(plan(11)).trace)
