@@ -84,6 +84,7 @@ class Copy:
         """Make .venv: the copy's sources first, then this environment's packages without its editable installs."""
         self.run(sys.executable, "-m", "venv", "--without-pip", ".venv")
         sources = [*self.folder.glob("services/*/src"), self.folder / "employee-api/src", self.folder / "protos/gen"]
+        sources += self.folder.glob("tests/*/src")
         (packages,) = self.folder.glob(".venv/lib/python*/site-packages")
         paths = [*map(str, sources), sysconfig.get_path("purelib")]
         (packages / "copy.pth").write_text("\n".join(paths) + "\n")
