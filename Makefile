@@ -112,11 +112,11 @@ promtool:  ## Build promtool, with which alerts are tested, into .cache (needs G
 	@tests/chart/promtool.sh
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
-test: setup  ## Run every test
+test: setup  ## Run every test but long schedules
 	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.
 	@# Tests of faults mostly wait, so there are three workers for two cores.
 	@# After a crash xdist can wait for ever for tests that no worker runs.
-	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
 
 bench: setup  ## Measure speed, memory and disk space: tables and bench.json (AGAINST=commit; needs ghz and h2load)
 	python -m shop_lab.bench $(if $(AGAINST),--against $(AGAINST))
@@ -171,8 +171,8 @@ lab: setup  ## Everything that proves orders: faults on both databases, long sch
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
 
-schedules: setup  ## Run the tests that `make test` runs on short schedules, on long ones
-	SCHEDULES=long pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m long
+schedules: setup  ## Run the tests of long schedules, which `make test` leaves out
+	pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m long
 
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)

@@ -38,8 +38,10 @@ def main() -> None:
     with ExitStack() as stack:
         checkouts.compile_bytecode(root(), sys.executable)
         plan = SHORT if options.short else Plan()
+        if {"orders", "sampling"} & set(options.section):
+            plan = replace(plan, older=_older(options.against, stack))
         if "orders" in options.section:
-            plan = replace(plan, older=_older(options.against, stack), other_pythons=_other_pythons(stack))
+            plan = replace(plan, other_pythons=_other_pythons(stack))
         found: dict[str, Any] = {"interpreters": _describe(plan)}
         for name in options.section:
             title, measure = SECTIONS[name]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -65,7 +65,9 @@ async def _journal(plan: Plan) -> Rows:
 async def _sampling(plan: Plan) -> Rows:
     shares = {"none sampled": NONE_SAMPLED, "10 % sampled": SAMPLED, "all sampled": ALL_SAMPLED}
     variants = {name: Variant(variables) for name, variables in shares.items()}
-    return await _compare_with_first(variants, [plan.shape(3, 16)], plan.fewer_rounds)
+    older = {f"{name}, all sampled": replace(variant, environment=ALL_SAMPLED) for name, variant in plan.older.items()}
+    baselines = {**dict.fromkeys(list(variants)[1:], "none sampled"), **dict.fromkeys(older, "all sampled")}
+    return await _compare({**variants, **older}, baselines, [plan.shape(3, 16)], plan.fewer_rounds)
 
 
 async def _stores(plan: Plan) -> Rows:
