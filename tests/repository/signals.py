@@ -9,7 +9,7 @@ from chassis.telemetry.semconv import Metric
 _HEAD = """# Signals
 
 Every metric, span and attribute that the project exports, made from
-[semconv.py](src/chassis/semconv.py) by `make signals`. Names that do not begin with `shop.` are those of
+[semconv.py](src/chassis/telemetry/semconv.py) by `make signals`. Names that do not begin with `shop.` are those of
 [OpenTelemetry's semantic conventions](https://opentelemetry.io/docs/specs/semconv/). The Prometheus series are those of
 its OTLP receiver, which adds attributes of the resource as labels, such as `service_name`.
 """

@@ -202,7 +202,7 @@ def test_an_invalid_setting_ends_the_start_with_one_line_that_names_it(
 )
 def test_only_the_exporters_of_the_chosen_protocol_are_imported(protocol: str, foreign: str) -> None:
     program = (
-        f"import sys; from chassis.telemetry import otlp_exporters; otlp_exporters.open_exporters({protocol!r});"
+        f"import sys; from chassis.telemetry.sdk import open_exporters; open_exporters({protocol!r});"
         f"print({foreign!r} in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -236,7 +236,7 @@ def test_a_process_whose_package_has_no_metadata_has_no_version(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)  # as in the images, which have only the sources of the project's packages
 
-    monkeypatch.setattr("chassis.telemetry.otlp_sdk.version", version)
+    monkeypatch.setattr("chassis.telemetry.sdk.version", version)
     start().shutdown()
     assert "service.version" not in resource_of(collector)
 

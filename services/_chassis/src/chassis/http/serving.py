@@ -108,7 +108,7 @@ class ObservedApplication:
 
     def _start_span(self, scope: Scope, identity: Mapping[str, str]) -> tuple[Span, Token[Context]]:
         """Start the request's span and make it current."""
-        parent, _ = self._propagation.extract(
+        parent = self._propagation.extract(
             {
                 name: value.decode("latin-1")
                 for key, value in scope["headers"]

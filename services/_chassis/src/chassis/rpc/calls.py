@@ -1,7 +1,6 @@
-"""Context of the call being served: its deadline, which bounds every outgoing call, and its metadata."""
+"""The call being served: its deadline, which bounds every outgoing call, and its metadata."""
 
 import asyncio
-from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -9,9 +8,6 @@ import grpc
 
 # On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
-
-# For the chassis: what invocation_metadata() returns, which converts all of it again each time.
-metadata: ContextVar[Iterable[tuple[str, str | bytes]]] = ContextVar("metadata", default=())
 
 
 def remaining_seconds() -> float | None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import Message
 from grpc.aio import Metadata
+from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from chassis.errors import DeadlineExceeded
@@ -17,7 +18,7 @@ from chassis.rpc.status import from_rpc_error, recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
-from chassis.telemetry.propagation import baggage_attributes
+from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 
 _OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
@@ -145,11 +146,11 @@ class _Method:
 
     def start_span(self) -> tuple[Span | None, Mapping[str, str]]:
         """Start the span of a call; None if its trace is not sampled. Return it with the headers of the call."""
-        if self._follows_parents and (headers := self._propagation.unsampled_headers()) is not None:
-            return None, headers
+        if self._follows_parents and is_unsampled():
+            return None, self._propagation.inject()
         attributes = {**self._span_attributes, **baggage_attributes()}
         span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
-        return span, self._propagation.inject(span)
+        return span, self._propagation.inject(trace.set_span_in_context(span))
 
     def record(self, span: Span | None, code: str, seconds: float) -> None:
         """End the span and record the duration."""

@@ -1,17 +1,15 @@
 """A port on which a service serves RPCs, with health and reflection of the services on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
-from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.rpc import calls
-from chassis.rpc.serving import Limiter, Registrar, WrappingRegistrar
+from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
@@ -24,22 +22,6 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 Register = Callable[[Any, Any], None]
 
 
-class MethodTable(Registrar, grpc.GenericRpcHandler):
-    """The methods of all servicers of a port, by path."""
-
-    def __init__(self) -> None:
-        self.handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-
-    @override
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        self.handlers |= {f"/{service_name}/{name}": handler for name, handler in method_handlers.items()}
-
-    @override
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        calls.metadata.set(handler_call_details.invocation_metadata)
-        return self.handlers.get(handler_call_details.method)
-
-
 class Listener:
     """A server of servicers, on a port of its own."""
 
@@ -49,9 +31,7 @@ class Listener:
         self.port = 0
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
-        self._methods = MethodTable()
-        self._server.add_generic_rpc_handlers((self._methods,))
-        self._registrar = WrappingRegistrar(self._methods, telemetry, limiter, failpoints)
+        self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
         self._health = health_aio.HealthServicer()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
@@ -61,13 +41,11 @@ class Listener:
     async def start(self, port: int, setting: str) -> None:
         """Start to serve on a port, 0 for a free one. Raise OSError with the setting's name if it is in use."""
         add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
-        add_health(self._health, self._methods)
-        # Probes have a queue of their own: they must not wait behind a backlog of calls.
-        self._server.add_registered_method_handlers(_HEALTH, {"Check": self._methods.handlers[f"/{_HEALTH}/Check"]})
+        add_health(self._health, self._server)
         names = [*self._registrar.service_names, _HEALTH]
         descriptions = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
         add_reflection: Register = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-        add_reflection(descriptions, self._methods)
+        add_reflection(descriptions, self._server)
         address = f"{self._host}:{port}"
         try:
             self.port = self._server.add_insecure_port(address)

@@ -16,7 +16,6 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import DecodeError, Message
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode
 from typing_extensions import override
 
@@ -27,7 +26,7 @@ from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
-from chassis.telemetry.propagation import baggage_attributes
+from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.values.text import text_check
 
 log = structlog.get_logger()
@@ -156,7 +155,7 @@ class _Method:
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
         started = time.perf_counter()
-        span = self._start_span()
+        span = self._start_span(context)
         code = "OK"
         self._limiter.in_flight += 1
         try:
@@ -191,20 +190,20 @@ class _Method:
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
 
-    def _start_span(self) -> Span:
+    def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current; if its trace is not sampled, the caller's span is current instead.
 
         Never detached: each call runs in a task of its own.
         """
         headers: dict[str, str] = {}
         known = self._propagation.headers
-        for key, value in calls.metadata.get():
+        for key, value in context.invocation_metadata() or ():
             if key in known:
                 headers[key] = str(value)
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        parent, unsampled = self._propagation.extract(headers) if headers else (Context(), False)
-        if unsampled and self._follows_parents:
+        parent = self._propagation.extract(headers)
+        if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN
         attributes = {**self._span_attributes, **baggage_attributes(parent)}

@@ -1,6 +1,6 @@
 """Counters and histograms with exemplars, at a tenth of the cost of the SDK's for each recorded value.
 
-`chassis.telemetry.otlp_sdk` exports them together with the SDK's own instruments.
+`chassis.telemetry.sdk_histograms` exports them together with the SDK's own instruments.
 """
 
 import time

@@ -1,0 +1,164 @@
+"""Counts the telemetry that a collector did not get, because the SDK's batch processors do not."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, cast
+
+import grpc
+import structlog
+from opentelemetry.sdk._logs import ReadWriteLogRecord
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from typing_extensions import override
+
+from chassis.telemetry import semconv
+from chassis.telemetry.metrics import Counter
+
+log = structlog.get_logger()
+
+_LOG_INTERVAL_SECONDS = 60.0
+_PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
+
+
+class FailureReasons(logging.Filter):
+    """Replaces the exporters' own log records, of which every attempt makes one, and which may quote the collector.
+
+    Attributes:
+        last: status of the last failure, such as `UNAVAILABLE` or `HTTP 503`; or the type of its exception.
+    """
+
+    _LOGGERS = (
+        "opentelemetry.exporter.otlp.proto.grpc.exporter",
+        "opentelemetry.exporter.otlp.proto.http._log_exporter",
+        "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+        "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+        "opentelemetry.util.re",  # quotes headers that it does not understand
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = "unknown"
+
+    def install(self) -> None:
+        for name in self._LOGGERS:
+            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's own, which hides repetitions
+
+    def uninstall(self) -> None:
+        for name in self._LOGGERS:
+            logging.getLogger(name).removeFilter(self)
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        for value in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(value, grpc.StatusCode):
+                self.last = value.name
+            elif isinstance(value, int):
+                self.last = f"HTTP {value}"
+            elif isinstance(value, Exception):
+                self.last = type(value).__name__
+            elif value in _PHRASES:
+                self.last = _PHRASES[value]
+        return False
+
+
+class DropCounter:
+    """Counts what was lost of one signal, and logs it at most once a minute.
+
+    Args:
+        signal: `traces`, `logs` or `metrics`.
+        dropped: counts the losses of all signals.
+        reasons: why the last export failed.
+    """
+
+    def __init__(self, signal: str, dropped: Counter, reasons: FailureReasons) -> None:
+        self._signal = signal
+        self._attributes = ((semconv.SIGNAL, signal),)
+        self._dropped = dropped
+        self._reasons = reasons
+        self._lock = threading.Lock()
+        self._not_logged = 0
+        self._logged_at = -_LOG_INTERVAL_SECONDS
+        dropped.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series
+
+    def add(self, items: int) -> None:
+        """Count lost items."""
+        with self._lock:
+            self._dropped.add(items, self._attributes)
+            self._not_logged += items
+
+    def log(self) -> None:
+        """Log what was lost since the last line, unless that is less than a minute old."""
+        now = time.monotonic()
+        with self._lock:
+            if self._not_logged == 0 or now - self._logged_at < _LOG_INTERVAL_SECONDS:
+                return
+            items, self._not_logged, self._logged_at = self._not_logged, 0, now
+        log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._reasons.last)
+
+
+class _CountedExporter:
+    """Exports by another exporter, of spans or of log records, and counts what that does not deliver.
+
+    It also bounds what waits in the batch processor before it: a full queue of the SDK loses its oldest item silently.
+    """
+
+    def __init__(self, exporter: SpanExporter | LogRecordExporter, drops: DropCounter, max_waiting: int) -> None:
+        self._exporter: Any = exporter  # both kinds have the same methods
+        self._drops = drops
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._lock = threading.Lock()
+
+    def admit(self) -> bool:
+        """Return whether one more item may wait; count it as lost if not."""
+        with self._lock:
+            if self._waiting < self._max_waiting:
+                self._waiting += 1
+                return True
+        self._drops.add(1)
+        return False
+
+    def export(self, batch: Sequence[Any]) -> None:
+        with self._lock:
+            self._waiting -= len(batch)
+        try:
+            is_delivered = self._exporter.export(batch).name == "SUCCESS"
+        except Exception as error:  # noqa: BLE001 - the SDK would log its text, which may quote a secret header
+            log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
+            is_delivered = False
+        if not is_delivered:
+            self._drops.add(len(batch))
+        self._drops.log()
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+
+class CountedSpans(BatchSpanProcessor):
+    """The SDK's batch processor of spans, with what is lost counted."""
+
+    def __init__(self, exporter: SpanExporter, drops: DropCounter, max_queue_size: int, **limits: Any) -> None:
+        self._counted = _CountedExporter(exporter, drops, max_queue_size)
+        super().__init__(cast("SpanExporter", self._counted), max_queue_size, **limits)
+
+    @override
+    def on_end(self, span: ReadableSpan) -> None:
+        if self._counted.admit():
+            super().on_end(span)
+
+
+class CountedLogRecords(BatchLogRecordProcessor):
+    """The SDK's batch processor of log records, with what is lost counted."""
+
+    def __init__(self, exporter: LogRecordExporter, drops: DropCounter, max_queue_size: int, **limits: Any) -> None:
+        self._counted = _CountedExporter(exporter, drops, max_queue_size)
+        super().__init__(cast("LogRecordExporter", self._counted), max_queue_size=max_queue_size, **limits)
+
+    @override
+    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
+        if self._counted.admit():
+            super().on_emit(log_record)
