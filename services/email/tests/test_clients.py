@@ -12,7 +12,7 @@ from chassis.telemetry import semconv
 from email_service.clients import Relay, SmtpRelay, parse_relay
 from email_service.letters import Attempt, Letter, Outcome
 from shop_kit.serving import Recorded
-from shop_lab.world.smtp_server import Inbox, relay
+from shop_lab.world.smtp_relay import Inbox, relay
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
 LETTER = Letter("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
@@ -139,7 +139,7 @@ async def test_a_password_is_never_sent_without_tls() -> None:
         (Inbox(data_response="451 disk full"), Attempt(Outcome.DEFERRED, "RELAY_451")),
         (Inbox(data_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
         (Inbox(data_response="554 no"), Attempt(Outcome.REFUSED, "RELAY_554")),
-        (Inbox(hangs_up=True), Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")),
+        (Inbox(mode="hang up"), Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")),
     ],
     ids=["sender 550", "rcpt 550", "rcpt 450", "rcpt 421", "data 451", "data 421", "data 554", "hangs up"],
 )

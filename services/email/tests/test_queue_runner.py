@@ -20,7 +20,7 @@ from email_service.queue_runner import QueueRunner, letter_delay_seconds, relay_
 from email_service.spool.opening import open_spool
 from email_service.spooling import SpooledMailer
 from shop_kit.waiting import wait_until
-from shop_lab.world.smtp_server import Inbox, relay
+from shop_lab.world.smtp_relay import Inbox, relay
 
 SENDER = Sender("Shop", "orders@shop.example")
 EMAIL = ConfirmationEmail("o-1", "jane@example.com", "Your order o-1", "Hello\n.\n", "<p>Hello</p>\n")
@@ -91,7 +91,7 @@ async def test_a_relay_that_takes_its_time_gets_each_letter_once(sqlite_url: str
 
 
 async def test_a_letter_without_a_response_is_in_doubt_and_not_sent_again(spool_url: str) -> None:
-    inbox = Inbox(hangs_up=True)
+    inbox = Inbox(mode="hang up")
     async with relay(inbox) as port, running(spool_url, port) as shop:
         await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.IN_DOUBT)
@@ -101,11 +101,11 @@ async def test_a_letter_without_a_response_is_in_doubt_and_not_sent_again(spool_
 
 
 async def test_a_letter_in_doubt_is_sent_again_when_it_is_requeued(sqlite_url: str) -> None:
-    inbox = Inbox(hangs_up=True)
+    inbox = Inbox(mode="hang up")
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
         await shop.mailer.accept([EMAIL])
         await shop.reaches(LetterState.IN_DOUBT)
-        inbox.hangs_up = False
+        inbox.mode = "accept"
         assert await shop.spool.requeue("o-1")
         await shop.reaches(LetterState.SENT)
     assert inbox.received == 2

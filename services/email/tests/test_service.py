@@ -34,9 +34,9 @@ from shop_kit import serving as testkit_serving
 from shop_kit.serving import connect
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
-from shop_lab.world import smtp_server as mail_relay
+from shop_lab.world import smtp_relay as mail_relay
 from shop_lab.world.fake_peers.reads import FakeCatalog
-from shop_lab.world.smtp_server import Inbox
+from shop_lab.world.smtp_relay import Inbox
 
 
 def euros(units: int, nanos: int = 0) -> Money:

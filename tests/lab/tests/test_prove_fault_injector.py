@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -12,12 +11,12 @@ from shop_kit.waiting import wait_until
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_lab.prove.shop_faults import ShopFaults
-from shop_lab.world.mail_relay import MailRelay
 from shop_lab.world.peer_stubs import PeerStubs
 from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.smtp_relay import Inbox
 
 NO_STUBS = PeerStubs()
-RELAY = MailRelay(Path())
+INBOX = Inbox()
 
 
 class RecordingProcess(ControllableProcess):
@@ -57,7 +56,7 @@ def gate() -> ProgressGate:
 
 async def inject(gate: ProgressGate, process: ControllableProcess, *faults: Fault) -> Counter[str]:
     """Inject faults into a process with the name `a`; return their counts by kind."""
-    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, RELAY, gate, ready_seconds=1)
+    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, INBOX, gate, ready_seconds=1)
     injector = FaultInjector(faults_of_a.inject, gate)
     async with asyncio.timeout(10):
         await injector.run(faults, orders=1_000)

@@ -18,7 +18,7 @@ from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.evidence_collector import wait_until_quiet
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
-from shop_lab.world.smtp_server import Inbox, relay
+from shop_lab.world.smtp_relay import Inbox, relay
 
 RESPONSE_SECONDS = 5.0
 ADDITIONS = 1_000

@@ -21,7 +21,7 @@ from shop_cli.local.workspace import default_ports, discover_services
 from shop_kit.waiting import wait_until
 from shop_lab.bench import orders
 from shop_lab.bench.rounds import Rows, Spread
-from shop_lab.world.smtp_server import Inbox, relay
+from shop_lab.world.smtp_relay import Inbox, relay
 
 STORES = {"journal": "checkout", "ledger": "payment", "manifest": "shipping", "spool": "email"}
 ORDERS = 1_000

@@ -7,7 +7,7 @@ from enum import Enum
 from itertools import cycle
 
 from shop_cli.local.workspace import internal_name
-from shop_lab.world.mail_relay import RelayMode
+from shop_lab.world.smtp_relay import RelayMode
 from shop_lab.world.tcp_proxy import Mode
 
 DATABASE, SHIPPING = "postgres", "shipping"

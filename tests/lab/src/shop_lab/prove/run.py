@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shop.empty_pb2 import Empty
 from shop_cli.local.control import ControllableProcess
+from shop_cli.local.ports import HOST
 from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
@@ -26,7 +27,6 @@ from shop_lab.world.dead_letters import requeued_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
-from shop_lab.world.mail_relay import mail_relay
 from shop_lab.world.peer_stubs import serve_peer_stubs
 from shop_lab.world.postgres_cluster import Replication
 from shop_lab.world.progress_gate import ProgressGate
@@ -43,6 +43,7 @@ from shop_lab.world.shop_under_test import (
     sent_mails_of,
     shop_under_test,
 )
+from shop_lab.world.smtp_relay import Inbox, relay
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0
@@ -93,23 +94,24 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         on_progress: called with the number of finished orders and the injected faults by kind.
     """
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
+    inbox = Inbox(folder=sent_mails_of(folder))
     replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
-        mail_relay(sent_mails_of(folder)) as relay,
+        relay(inbox) as smtp_port,
         shop_under_test(
             folder,
             trial.database,
             naive=trial.naive,
             replication=replication,
             proxied=True,
-            smtp_url=relay.url,
+            smtp_url=f"smtp://{HOST}:{smtp_port}",
         ) as shop,
         open_clients(shop) as clients,
         requeued_dead_letters(clients.journal),
         serve_peer_stubs(shop.processes["shipping"].address) as stubs,
     ):
         simulator = _simulator(trial, clients, gate)
-        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, relay, gate, ready_seconds=START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, inbox, gate, ready_seconds=START_SECONDS)
         injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)

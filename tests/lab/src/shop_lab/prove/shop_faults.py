@@ -15,10 +15,10 @@ from shop_cli.local.workspace import internal_name
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.link_faults import cut_off_clients, disturb, replaced
-from shop_lab.world.mail_relay import MailRelay, RelayMode
 from shop_lab.world.peer_stubs import PeerStubs, Stub
 from shop_lab.world.postgres_cluster import PostgresCluster
 from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.smtp_relay import Inbox, RelayMode
 from shop_lab.world.tcp_proxy import Mode, TcpProxy
 
 _REACH_SECONDS = 3.0
@@ -44,7 +44,7 @@ class ShopFaults:
         processes: by the names that faults have as targets.
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         stubs: answer instead of a peer.
-        relay: to which the email service sends.
+        inbox: of the relay to which the email service sends.
         gate: through which faults that are about orders obtain enough of them.
         ready_seconds: how long a process may take to be ready again.
 
@@ -57,7 +57,7 @@ class ShopFaults:
         processes: Mapping[str, ControllableProcess],
         links: Mapping[str, TcpProxy],
         stubs: PeerStubs,
-        relay: MailRelay,
+        inbox: Inbox,
         gate: ProgressGate,
         *,
         ready_seconds: float,
@@ -66,7 +66,7 @@ class ShopFaults:
         self._processes = processes
         self._links = links
         self._stubs = stubs
-        self._relay = relay
+        self._inbox = inbox
         self._gate = gate
         self._ready_seconds = ready_seconds
 
@@ -76,9 +76,9 @@ class ShopFaults:
             case FaultKind.NETWORK:
                 await disturb(self._links_to(fault.target), cast("Mode", fault.detail), fault.seconds)
             case FaultKind.MAIL_RELAY:
-                self._relay.mode = cast("RelayMode", fault.detail)
+                self._inbox.mode = cast("RelayMode", fault.detail)
                 await asyncio.sleep(fault.seconds)
-                self._relay.mode = "accept"
+                self._inbox.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
                 links = self._links_to(fault.target)
                 with replaced(links, *[self._stubs.unimplemented] * len(links)):

@@ -1,4 +1,7 @@
-"""An SMTP relay for tests, which records the mails that it accepts and can be slow, refuse or hang up."""
+"""An SMTP relay on loopback, which records the mails that it accepts and can be slow, refuse or hang up.
+
+`tests/e2e/mail_relay.py` is another one: it runs in an image of the shop, which has no aiosmtpd.
+"""
 
 import asyncio
 import ssl
@@ -7,9 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+RelayMode = Literal["accept", "slow", "defer", "hang up"]
+_SLOW_SECONDS = 3.0
 
 
 @dataclass
@@ -21,7 +28,9 @@ class Inbox:
         received: the number of mails that arrived whole, accepted or not.
         data_responses: to the first mails; `data_response` is for all others.
         before_response: awaited when a mail has arrived whole, before it is accepted.
-        hangs_up: accept mails, but close the connection instead of responding.
+        mode: `slow` responds after three seconds, `defer` refuses temporarily, and `hang up` accepts mails, but closes
+            the connection instead of responding.
+        folder: where each accepted mail is written to a file; None to write none.
     """
 
     mails: list[bytes] = field(default_factory=list)
@@ -34,7 +43,8 @@ class Inbox:
     data_response: str = "250 OK"
     data_responses: list[str] = field(default_factory=list)
     before_response: Callable[[], Awaitable[object]] | None = None
-    hangs_up: bool = False
+    mode: RelayMode = "accept"
+    folder: Path | None = None
 
     async def handle_MAIL(
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
@@ -53,15 +63,25 @@ class Inbox:
         self.received += 1
         if self.before_response is not None:
             await self.before_response()
+        if self.mode == "slow":
+            await asyncio.sleep(_SLOW_SECONDS)
         response = self.data_responses.pop(0) if self.data_responses else self.data_response
+        if self.mode == "defer":
+            response = "451 try again later"
         if response.startswith("250"):
-            self.mails.append(content)
+            self._store(content)
             self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
             transport = server.transport
             self.over_tls.append(transport is not None and transport.get_extra_info("ssl_object") is not None)
-        if self.hangs_up and server.transport is not None:
+        if self.mode == "hang up" and server.transport is not None:
             server.transport.close()
         return response
+
+    def _store(self, content: bytes) -> None:
+        self.mails.append(content)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{len(self.mails):08d}.eml").write_bytes(content)
 
     def authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _kind: str, data: Any) -> AuthResult:
         """Accept the password `s3cret/@`."""
