@@ -32,7 +32,6 @@ from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
 from shop_internal import ordered_cart_pb2
 from shop_kit.waiting import wait_until
-from shop_lab.world.checkout_without_journal import open_no_journal
 from shop_lab.world.fake_peers import FakePeers, Fault
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
@@ -978,12 +977,3 @@ async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(
     async with peers.serving() as address, start(address, cart_internal_addr=None) as checkout:
         await checkout.place(request_of())
     assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)
-
-
-# Benchmarks
-
-
-async def test_a_checkout_without_a_journal_places_orders(peers: FakePeers, start: Start, request_of: Request) -> None:
-    async with peers.serving() as address, start(address, open_journal=open_no_journal) as checkout:
-        assert (await checkout.place(request_of())).response.order.shipping_tracking_id
-        assert await checkout.listed() == []

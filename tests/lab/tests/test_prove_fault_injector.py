@@ -11,11 +11,11 @@ from shop_kit.waiting import wait_until
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_lab.prove.shop_faults import ShopFaults
-from shop_lab.world.peer_stubs import PeerStubs
+from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.smtp_relay import Inbox
 
-NO_STUBS = PeerStubs()
+NO_PEERS = RefusingPeers()
 INBOX = Inbox()
 
 
@@ -56,7 +56,7 @@ def gate() -> ProgressGate:
 
 async def inject(gate: ProgressGate, process: ControllableProcess, *faults: Fault) -> Counter[str]:
     """Inject faults into a process with the name `a`; return their counts by kind."""
-    faults_of_a = ShopFaults({"a": process}, {}, NO_STUBS, INBOX, gate, ready_seconds=1)
+    faults_of_a = ShopFaults({"a": process}, {}, NO_PEERS, INBOX, gate, ready_seconds=1)
     injector = FaultInjector(faults_of_a.inject, gate)
     async with asyncio.timeout(10):
         await injector.run(faults, orders=1_000)

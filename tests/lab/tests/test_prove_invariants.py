@@ -22,8 +22,9 @@ from shop_lab.world.evidence import (
     Shipment,
 )
 from shop_lab.world.evidence_collector import with_justified_flags
+from shop_lab.world.fake_peers import FakePeer
+from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.invariants import check_invariants, summary_counts
-from shop_lab.world.peer_stubs import PeerStubs, Stub
 
 TOTAL = Money.of("EUR", 12, 500_000_000)
 ORDER = OrderResult(
@@ -338,12 +339,12 @@ def test_an_order_that_no_peer_refused_to_settle_must_not_be_left_to_operators(s
 
 
 def test_the_records_of_the_peers_justify_that_orders_are_left_to_operators() -> None:
-    stubs = PeerStubs(refusing={"payment-internal": Stub()})
-    (unjustified,) = with_justified_flags(Evidence((PLACED,)), stubs).orders
+    peers = RefusingPeers(refusing={"payment-internal": FakePeer()})
+    (unjustified,) = with_justified_flags(Evidence((PLACED,)), peers).orders
     assert unjustified.justified_flags == set()
-    stubs.refusing["payment-internal"].refused.add("order-id")
-    stubs.doubtful_shipping.refused.add(INTENT.street)
-    (justified,) = with_justified_flags(Evidence((PLACED,)), stubs).orders
+    peers.refusing["payment-internal"].refused.add("order-id")
+    peers.doubtful_shipping.refused.add(INTENT.street)
+    (justified,) = with_justified_flags(Evidence((PLACED,)), peers).orders
     assert justified.justified_flags == {"NEEDS_REFUND", "NEEDS_REVIEW"}
 
 

@@ -24,12 +24,13 @@ from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import Fault, FaultKind
 from shop_lab.prove.run import failpoints_of
 from shop_lab.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
-from shop_lab.world.peer_stubs import PeerStubs, Stub, serve_peer_stubs
+from shop_lab.world.fake_peers import FakePeer
+from shop_lab.world.fake_peers.refusing import RefusingPeers, serve_refusing_peers
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.smtp_relay import Inbox
 from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
 
-NO_STUBS = PeerStubs()
+NO_PEERS = RefusingPeers()
 INBOX = Inbox()
 GATE = ProgressGate(lambda _: None)
 ENOUGH = 5
@@ -42,8 +43,8 @@ PARCEL = ShipOrderRequest(
 @asynccontextmanager
 async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
     """A client of a shipping that does not exist, while another server answers instead."""
-    async with serve_peer_stubs() as stubs, tcp_proxy("127.0.0.1:1") as link:
-        faults = ShopFaults({}, {"shipping": link}, stubs, INBOX, GATE, ready_seconds=1)
+    async with serve_refusing_peers() as peers, tcp_proxy("127.0.0.1:1") as link:
+        faults = ShopFaults({}, {"shipping": link}, peers, INBOX, GATE, ready_seconds=1)
         injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
         await wait_until(lambda: link.target != "127.0.0.1:1")
         opened = channel(link.address, "shop.ShippingService", timeout_seconds=30)
@@ -70,8 +71,8 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
 
 
 async def test_a_refusing_payment_charges_no_card() -> None:
-    async with serve_peer_stubs() as stubs:
-        opened = channel(stubs.refusing["payment"].address, "shop.PaymentService", timeout_seconds=30)
+    async with serve_refusing_peers() as peers:
+        opened = channel(peers.address, "shop.PaymentService", timeout_seconds=30)
         with pytest.raises(FailedPrecondition):
             await PaymentServiceStub(opened).Charge(ChargeRequest())
         await opened.close()
@@ -88,7 +89,7 @@ async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does()
         host, _, port = link.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         await wait_until(lambda: link.connections == 1)
-        faults = ShopFaults({}, {"payment": link}, NO_STUBS, INBOX, GATE, ready_seconds=1)
+        faults = ShopFaults({}, {"payment": link}, NO_PEERS, INBOX, GATE, ready_seconds=1)
         injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.LATE, "payment", 0.5)))
         await wait_until(lambda: link.mode == "blackhole")
         writer.write(b"charge\n")
@@ -110,7 +111,7 @@ async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path:
         shipping = ShippingServiceStub(opened)
         try:
             await process.wait_until_serving()
-            faults = ShopFaults({"shipping": process}, {}, NO_STUBS, INBOX, GATE, ready_seconds=30)
+            faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
             injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 5)))
             refused = 0
             while not injecting.done():
@@ -125,7 +126,7 @@ async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path:
 async def test_the_network_is_as_before_after_a_fault() -> None:
     links = {"cart": TcpProxy("127.0.0.1:1"), "cart-internal": TcpProxy("127.0.0.1:2")}
     for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
-        await ShopFaults({}, links, NO_STUBS, INBOX, GATE, ready_seconds=1).inject(
+        await ShopFaults({}, links, NO_PEERS, INBOX, GATE, ready_seconds=1).inject(
             Fault(0, FaultKind.NETWORK, "cart", 0, mode)
         )
         assert {link.mode for link in links.values()} == {"pass"}
@@ -134,7 +135,7 @@ async def test_the_network_is_as_before_after_a_fault() -> None:
 async def test_the_network_fails_for_all_ports_of_a_peer_and_no_other() -> None:
     names = ("cart", "cart-internal", "email")
     links = {name: TcpProxy("127.0.0.1:1") for name in names}
-    faults = ShopFaults({}, links, NO_STUBS, INBOX, GATE, ready_seconds=1)
+    faults = ShopFaults({}, links, NO_PEERS, INBOX, GATE, ready_seconds=1)
     injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.NETWORK, "cart", 60, "blackhole")))
     await wait_until(lambda: links["cart"].mode == "blackhole")
     assert [links[name].mode for name in names] == ["blackhole", "blackhole", "pass"]
@@ -147,7 +148,7 @@ async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(t
         process = Process(
             program, port, {**inherited({}), "DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}, tmp_path
         )
-        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, INBOX, GATE, ready_seconds=30)
+        faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
         fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
         injecting = asyncio.create_task(faults.inject(fault))
         opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
@@ -166,7 +167,7 @@ async def test_workers_stall_for_a_while_and_not_after_it(tmp_path: Path) -> Non
     with reserved(1) as (port,):
         url = f"sqlite:///{tmp_path}/shipping.db"
         process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
-        faults = ShopFaults({"shipping": process}, {}, NO_STUBS, INBOX, GATE, ready_seconds=30)
+        faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
         injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
         try:
             await wait_until(lambda: process.running)
@@ -185,39 +186,39 @@ async def test_workers_stall_for_a_while_and_not_after_it(tmp_path: Path) -> Non
 async def test_orders_start_until_enough_of_them_are_refused(kind: FaultKind, port: str) -> None:
     gate = ProgressGate(lambda _: None)
     links = {name: TcpProxy("127.0.0.1:1") for name in (port, "shipping")}
-    async with serve_peer_stubs() as stubs:
-        faults = ShopFaults({}, links, stubs, INBOX, gate, ready_seconds=1)
-        ordering = asyncio.create_task(order_with_every_second_refused(gate, stubs.refusing[port]))
+    async with serve_refusing_peers() as peers:
+        faults = ShopFaults({}, links, peers, INBOX, gate, ready_seconds=1)
+        ordering = asyncio.create_task(order_with_every_second_refused(gate, peers.refusing[port]))
         await asyncio.wait_for(faults.inject(Fault(0, kind, port, 0)), 10)
-        assert len(stubs.refusing[port].refused) >= ENOUGH
+        assert len(peers.refusing[port].refused) >= ENOUGH
         ordering.cancel()
 
 
 async def test_orders_start_only_when_the_process_with_unresolved_shipments_is_ready(tmp_path: Path) -> None:
     gate = ProgressGate(lambda _: None)
     program = find(discover_services(), "shipping")
-    async with serve_peer_stubs() as stubs:
+    async with serve_refusing_peers() as peers:
         with reserved(1) as (port,):
             url = f"sqlite:///{tmp_path}/shipping.db"
             process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
-            faults = ShopFaults({"shipping": process}, {}, stubs, INBOX, gate, ready_seconds=30)
+            faults = ShopFaults({"shipping": process}, {}, peers, INBOX, gate, ready_seconds=30)
             injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.UNRESOLVED_SHIPMENTS, "shipping", 0)))
             try:
                 await asyncio.wait_for(gate.wait_until_open(0), 30)
                 assert await process.is_serving()
-                ordering = asyncio.create_task(order_with_every_second_refused(gate, stubs.doubtful_shipping))
+                ordering = asyncio.create_task(order_with_every_second_refused(gate, peers.doubtful_shipping))
                 await asyncio.wait_for(injecting, 20)
-                assert len(stubs.doubtful_shipping.refused) >= ENOUGH
+                assert len(peers.doubtful_shipping.refused) >= ENOUGH
                 ordering.cancel()
             finally:
                 await process.stop()
 
 
-async def order_with_every_second_refused(gate: ProgressGate, stub: Stub) -> None:
+async def order_with_every_second_refused(gate: ProgressGate, peer: FakePeer) -> None:
     for number in count():
         await gate.wait_until_open(number)
         if number % 2:
-            stub.record(f"order {number}")
+            peer.record_refusal(f"order {number}")
         await gate.finish()
 
 

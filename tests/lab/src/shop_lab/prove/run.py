@@ -26,8 +26,8 @@ from shop_lab.world.customers import (
 from shop_lab.world.dead_letters import requeued_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
+from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.invariants import PROGRESS_SHARE
-from shop_lab.world.peer_stubs import serve_peer_stubs
 from shop_lab.world.postgres_cluster import Replication
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.shop_under_test import (
@@ -108,10 +108,10 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         ) as shop,
         open_clients(shop) as clients,
         requeued_dead_letters(clients.journal),
-        serve_peer_stubs(shop.processes["shipping"].address) as stubs,
+        serve_refusing_peers(shop.processes["shipping"].address) as peers,
     ):
         simulator = _simulator(trial, clients, gate)
-        faults = ShopFaults(_fault_targets(shop), shop.links, stubs, inbox, gate, ready_seconds=START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, peers, inbox, gate, ready_seconds=START_SECONDS)
         injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
@@ -124,7 +124,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             return TrialResult(replace(evidence, product_names=names), injector.counts, [], ordering_seconds)
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
-        evidence = with_justified_flags(evidence, stubs)
+        evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)

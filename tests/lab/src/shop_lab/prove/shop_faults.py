@@ -14,8 +14,9 @@ from shop_cli.local.processes import Process, ProcessDied
 from shop_cli.local.workspace import internal_name
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.world.fake_peers import FakePeer
+from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.link_faults import cut_off_clients, disturb, replaced
-from shop_lab.world.peer_stubs import PeerStubs, Stub
 from shop_lab.world.postgres_cluster import PostgresCluster
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.smtp_relay import Inbox, RelayMode
@@ -43,7 +44,7 @@ class ShopFaults:
     Args:
         processes: by the names that faults have as targets.
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
-        stubs: answer instead of a peer.
+        peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
         gate: through which faults that are about orders obtain enough of them.
         ready_seconds: how long a process may take to be ready again.
@@ -56,7 +57,7 @@ class ShopFaults:
         self,
         processes: Mapping[str, ControllableProcess],
         links: Mapping[str, TcpProxy],
-        stubs: PeerStubs,
+        peers: RefusingPeers,
         inbox: Inbox,
         gate: ProgressGate,
         *,
@@ -65,7 +66,7 @@ class ShopFaults:
         self.effects: Counter[str] = Counter()
         self._processes = processes
         self._links = links
-        self._stubs = stubs
+        self._peers = peers
         self._inbox = inbox
         self._gate = gate
         self._ready_seconds = ready_seconds
@@ -81,7 +82,7 @@ class ShopFaults:
                 self._inbox.mode = "accept"
             case FaultKind.UNIMPLEMENTED:
                 links = self._links_to(fault.target)
-                with replaced(links, *[self._stubs.unimplemented] * len(links)):
+                with replaced(links, *[self._peers.unimplemented] * len(links)):
                     await asyncio.sleep(fault.seconds)
             case FaultKind.REFUSAL:
                 # Its internal services are still those of the real one, as after a change of its rules.
@@ -91,10 +92,10 @@ class ShopFaults:
                 released.set()
             case FaultKind.REFUSED_NOTIFICATIONS:
                 with self._refusing(fault.target):
-                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+                    await self._wait_for_refusals(self._peers.refusing[fault.target], fault.seconds)
             case FaultKind.REFUSED_RELEASES:
                 with self._refusing(fault.target, SHIPPING):
-                    await self._wait_for_refusals(self._stubs.refusing[fault.target], fault.seconds)
+                    await self._wait_for_refusals(self._peers.refusing[fault.target], fault.seconds)
             case FaultKind.LATE:
                 link = self._links[fault.target]
                 released = await cut_off_clients(link)
@@ -143,10 +144,9 @@ class ShopFaults:
 
     async def _leave_shipments_unresolved(self, process: Process, seconds: float) -> None:
         """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
-        stub = self._stubs.doubtful_shipping
-        await _restart(process, SHIPPING_ADDR=stub.address, SHIPPING_INTERNAL_ADDR="")
+        await _restart(process, SHIPPING_ADDR=self._peers.doubtful_address, SHIPPING_INTERNAL_ADDR="")
         await process.wait_until_serving(self._ready_seconds)
-        await self._wait_for_refusals(stub, seconds)
+        await self._wait_for_refusals(self._peers.doubtful_shipping, seconds)
         # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
         # shipping can resolve it, would finish the order.
         await process.restart()
@@ -165,22 +165,22 @@ class ShopFaults:
             return False
         return True
 
-    async def _wait_for_refusals(self, stub: Stub, seconds: float) -> None:
-        """Wait for so long at least, until a stub has refused a few more orders; at the end of a run none may be left.
+    async def _wait_for_refusals(self, peer: FakePeer, seconds: float) -> None:
+        """Wait at least so long, and until a peer has refused a few more orders, if there are any left in the run.
 
-        The orders that may start already can all be finished, and no later fault begins meanwhile to let others start.
+        Let orders start meanwhile: those that may start already can all be finished, and no later fault begins.
         """
-        before = len(stub.refused)
+        before = len(peer.refused)
         await asyncio.sleep(seconds)
         async with asyncio.TaskGroup() as tasks:
             supplying = tasks.create_task(self._gate.supply(_SUPPLY), name="supply orders")
             with suppress(TimeoutError):
-                await asyncio.wait_for(stub.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
+                await asyncio.wait_for(peer.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
             supplying.cancel()
 
     def _refusing(self, *ports: str) -> AbstractContextManager[None]:
         """While in the context, servers that refuse for good answer for these ports."""
-        return replaced([self._links[port] for port in ports], *(self._stubs.refusing[port].address for port in ports))
+        return replaced([self._links[port] for port in ports], *[self._peers.address] * len(ports))
 
     def _links_to(self, peer: str) -> list[TcpProxy]:
         return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]

@@ -14,8 +14,8 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_lab.world.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCalls
 from shop_lab.world.customer_plan import Customer, Intent, Line, OrderKind
 from shop_lab.world.evidence import ClientOutcome, OrderResponse
+from shop_lab.world.fake_peers.refusing import CARD_REFUSED, NO_DELIVERY
 from shop_lab.world.histories import Times
-from shop_lab.world.peer_stubs import CardRefused, NoDelivery
 from shop_lab.world.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
@@ -25,7 +25,7 @@ _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-ALLOWED_REFUSALS = frozenset({CardRefused("").reason, NoDelivery("").reason, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
+ALLOWED_REFUSALS = frozenset({CARD_REFUSED, NO_DELIVERY, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
 """Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
 
 CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.

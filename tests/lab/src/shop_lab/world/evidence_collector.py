@@ -21,8 +21,8 @@ from shop_lab.world.evidence import (
     OrderEvidence,
     OrderResponse,
 )
+from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
-from shop_lab.world.peer_stubs import PeerStubs
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0
@@ -90,16 +90,16 @@ async def collect_evidence(
     )
 
 
-def with_justified_flags(evidence: Evidence, stubs: PeerStubs) -> Evidence:
-    """Add which orders may be left to operators, because a stub has refused what would have settled them."""
-    orders = [replace(order, justified_flags=frozenset(_justified_flags(order, stubs))) for order in evidence.orders]
+def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
+    """Add which orders may be left to operators, because a peer has refused what would have settled them."""
+    orders = [replace(order, justified_flags=frozenset(_justified_flags(order, peers))) for order in evidence.orders]
     return replace(evidence, orders=tuple(orders))
 
 
-def _justified_flags(order: OrderEvidence, stubs: PeerStubs) -> Iterator[str]:
-    if order.intent.street in stubs.doubtful_shipping.refused:
+def _justified_flags(order: OrderEvidence, peers: RefusingPeers) -> Iterator[str]:
+    if order.intent.street in peers.doubtful_shipping.refused:
         yield NEEDS_REVIEW
-    if order.journal_record is not None and order.journal_record.order_id in stubs.refusing["payment-internal"].refused:
+    if order.journal_record is not None and order.journal_record.order_id in peers.refusing["payment-internal"].refused:
         yield NEEDS_REFUND
 
 

@@ -85,7 +85,7 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
     async def RemoveOrdered(
         self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
-        await self.begin("RemoveOrdered")
+        await self.begin("RemoveOrdered", request.order_id)
         if request.order_id not in self._orders:
             self._orders.add(request.order_id)
             self._remove(request)

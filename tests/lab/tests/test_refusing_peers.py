@@ -1,4 +1,4 @@
-"""The servers that answer instead of a peer: what they refuse, and what they record of it."""
+"""The peers that answer instead of the real ones: what they refuse, and what they record of it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,59 +21,59 @@ from shop_internal.payment_ledger_pb2 import ResolveOrFenceRequest, VoidRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.serving import serve
 from shop_lab.world.fake_peers.effects import FakeShipping
-from shop_lab.world.peer_stubs import PeerStubs, Stub, serve_peer_stubs
+from shop_lab.world.fake_peers.refusing import RefusingPeers, serve_refusing_peers
 
 
 @pytest.fixture
-async def stubs() -> AsyncIterator[PeerStubs]:
-    async with serve_peer_stubs() as served:
+async def peers() -> AsyncIterator[RefusingPeers]:
+    async with serve_refusing_peers() as served:
         yield served
 
 
 @asynccontextmanager
-async def connect(stub: Stub, service: str) -> AsyncIterator[grpc.aio.Channel]:
-    opened = channel(stub.address, service, timeout_seconds=30)
+async def connect(address: str, service: str) -> AsyncIterator[grpc.aio.Channel]:
+    opened = channel(address, service, timeout_seconds=30)
     try:
         yield opened
     finally:
         await opened.close()
 
 
-async def test_a_refusing_ledger_releases_no_charge_and_records_the_order(stubs: PeerStubs) -> None:
-    stub = stubs.refusing["payment-internal"]
-    async with connect(stub, "shop.internal.PaymentLedger") as opened:
+async def test_a_refusing_ledger_releases_no_charge_and_records_the_order(peers: RefusingPeers) -> None:
+    refusing = peers.refusing["payment-internal"]
+    async with connect(peers.address, "shop.internal.PaymentLedger") as opened:
         with pytest.raises(FailedPrecondition):
             await PaymentLedgerStub(opened).Void(VoidRequest(charge_key="order-id:2"))
         with pytest.raises(Unavailable):
             await PaymentLedgerStub(opened).ResolveOrFence(ResolveOrFenceRequest(charge_key="order-id:2"))
-    assert stub.refused == {"order-id"}
+    assert refusing.refused == {"order-id"}
 
 
-async def test_a_refusing_email_accepts_no_confirmation(stubs: PeerStubs) -> None:
-    stub = stubs.refusing["email-internal"]
+async def test_a_refusing_email_accepts_no_confirmation(peers: RefusingPeers) -> None:
+    refusing = peers.refusing["email-internal"]
     confirmation = SendOrderConfirmationRequest(order=OrderResult(order_id="order-id"))
-    async with connect(stub, "shop.internal.Confirmations") as opened:
+    async with connect(peers.address, "shop.internal.Confirmations") as opened:
         request = AcceptConfirmationsRequest(confirmations=[confirmation])
         response = await ConfirmationsStub(opened).AcceptConfirmations(request)
     assert [refused.index for refused in response.refused] == [0]
-    assert stub.refused == {"order-id"}
+    assert refusing.refused == {"order-id"}
 
 
-async def test_a_refusing_cart_removes_nothing(stubs: PeerStubs) -> None:
-    stub = stubs.refusing["cart-internal"]
-    async with connect(stub, "shop.internal.OrderedCart") as opened:
+async def test_a_refusing_cart_removes_nothing(peers: RefusingPeers) -> None:
+    refusing = peers.refusing["cart-internal"]
+    async with connect(peers.address, "shop.internal.OrderedCart") as opened:
         request = RemoveAllOrderedRequest(removals=[RemoveOrderedRequest(order_id="order-id")])
         response = await OrderedCartStub(opened).RemoveAllOrdered(request)
     assert [refused.index for refused in response.refused] == [0]
-    assert stub.refused == {"order-id"}
+    assert refusing.refused == {"order-id"}
 
 
 async def test_a_doubtful_shipping_ships_every_second_order_and_confirms_none() -> None:
     shipping = FakeShipping()
     async with (
         serve((add_ShippingServiceServicer_to_server, shipping)) as address,
-        serve_peer_stubs(address) as stubs,
-        connect(stubs.doubtful_shipping, "shop.ShippingService") as opened,
+        serve_refusing_peers(address) as peers,
+        connect(peers.doubtful_address, "shop.ShippingService") as opened,
     ):
         for street in ("first", "second"):
             request = ShipOrderRequest(address=Address(street_address=street, city="Berlin"))
@@ -81,4 +81,4 @@ async def test_a_doubtful_shipping_ships_every_second_order_and_confirms_none() 
                 with pytest.raises(expected):
                     await ShippingServiceStub(opened).ShipOrder(request, metadata=(("idempotency-key", street),))
     assert list(shipping.shipments) == ["first"]
-    assert stubs.doubtful_shipping.refused == {"first", "second"}
+    assert peers.doubtful_shipping.refused == {"first", "second"}
