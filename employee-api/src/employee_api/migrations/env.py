@@ -2,8 +2,8 @@
 
 from alembic import context
 
-from chassis.settings import load_database_url
 from chassis.sql import database
+from chassis.sql.settings import load_database_url
 from employee_api import models
 from employee_api.database import blocking_engine
 from employee_api.settings import EmployeeApiSettings

@@ -7,16 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
 import uvloop
 
-from chassis.settings import ServerSettings, load, load_database_url
+from chassis.settings import ServerSettings, load
 from chassis.sql import database
+from chassis.sql.settings import load_database_url
 from chassis.sql.volume import observe_volume
 from chassis.telemetry import logging, otlp
 from chassis.telemetry.instruments import Telemetry
@@ -25,6 +26,12 @@ from chassis.telemetry.process_metrics import observe_loop_lag
 log = structlog.get_logger()
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
+
+ReadinessCheck = Callable[[], Awaitable[None]]
+"""Raises DomainError while a service is not ready.
+
+It may query the service's own store, never a peer: the outage of one service must not spread to its callers.
+"""
 
 
 def run_process(
@@ -52,7 +59,6 @@ def run_process(
         except database.DatabaseUnusable as error:
             sys.exit(str(error))
         return
-    _schedule_as_batch_work()
     settings = load(settings_type)
     if migrations is not None:
         _migrate(load_database_url(settings_type), migrations, connect_seconds)
@@ -87,13 +93,6 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
 async def _observed(serving: Coroutine[Any, Any, None], telemetry: Telemetry) -> None:
     with observe_loop_lag(telemetry):
         await serving
-
-
-def _schedule_as_batch_work() -> None:
-    """Do not let threads that wake up interrupt running ones: see the decision in the README."""
-    if sys.platform == "linux":
-        with suppress(OSError):  # a sandbox may forbid it, and it is only an optimization
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _messages(error: BaseException) -> Iterator[str]:

@@ -13,7 +13,6 @@ from msgspec import Meta
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.sql import database
 from chassis.values.keys import HmacKeys
 
 MAX_PORT = 65_535
@@ -85,15 +84,6 @@ def _parse_failpoints(specification: str) -> str:
     return specification
 
 
-def _parse_database_url(url: str) -> SecretStr:
-    database.validate_url(url)
-    return SecretStr(url)
-
-
-# `sqlite:///file.db` or `postgresql://user:password@host/name`; secret because it may contain a password.
-DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
-
-
 def _parse_hmac_keys(keys: str) -> SecretStr:
     HmacKeys.parse(keys)
     return SecretStr(keys)
@@ -101,12 +91,6 @@ def _parse_hmac_keys(keys: str) -> SecretStr:
 
 # One key, or several while one replaces another, separated by commas: see chassis.values.keys.
 HmacKeyText = Annotated[SecretStr, Parse(_parse_hmac_keys)]
-
-
-class DatabaseSettings(Settings):
-    """Settings of a process that stores rows. Subclasses set a default for `database_url`."""
-
-    database_url: DatabaseUrl
 
 
 class HmacKeySettings(Settings):
@@ -151,11 +135,10 @@ def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ)
     return settings(**_load_fields(settings, fields(settings), environment))
 
 
-def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
-    """Read only DATABASE_URL, with its default from the settings: a migration needs no other setting."""
-    (only,) = (each for each in fields(settings) if each.name == "database_url")
-    url: SecretStr = _load_fields(settings, [only], environment).get(only.name, only.default)
-    return url.get_secret_value()
+def load_one(settings: type[Settings], name: str, environment: Mapping[str, str] = os.environ) -> Any:
+    """Read one setting, or return its default: what needs only this one runs although others are missing or invalid."""
+    (chosen,) = (found for found in fields(settings) if found.name == name)
+    return _load_fields(settings, [chosen], environment).get(name, chosen.default)
 
 
 def _load_fields(
@@ -165,12 +148,12 @@ def _load_fields(
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
-    for each in chosen:
-        variable = each.name.upper()
+    for setting in chosen:
+        variable = setting.name.upper()
         try:
             if text := environment.get(variable):
-                values[each.name] = _parse(text, hints[each.name])
-            elif each.default is MISSING and each.default_factory is MISSING:
+                values[setting.name] = _parse(text, hints[setting.name])
+            elif setting.default is MISSING and setting.default_factory is MISSING:
                 problems.append(f"{variable}: Field required")
         except ValueError as error:
             problems.append(f"{variable}: {error}")
@@ -183,7 +166,7 @@ def _load_fields(
 def _parse(text: str, hint: Any) -> Any:
     """Parse the text of a variable. Raise ValueError that says what it must be."""
     # None is what an unset variable is; msgspec would convert the text "null" to it.
-    (wanted,) = (each for each in get_args(hint) if each is not type(None)) if type(None) in get_args(hint) else (hint,)
+    (wanted,) = (part for part in get_args(hint) if part is not type(None)) if type(None) in get_args(hint) else (hint,)
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
             return annotation.function(text)

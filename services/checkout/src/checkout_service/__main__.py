@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from chassis.rpc.server import Service, run
-from chassis.settings import DatabaseUrl, HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
+from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
+from chassis.sql.settings import DatabaseUrl
 from checkout_service.background import Turns
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal

@@ -7,7 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
 from chassis.rpc.server import Service, run
-from chassis.settings import DatabaseSettings, DatabaseUrl, Parse, SecretStr, ServiceSettings
+from chassis.settings import Parse, SecretStr, ServiceSettings
+from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from email_service.acceptance import Acceptance
 from email_service.confirmations import Confirmations
 from email_service.domain import ProductNames

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from chassis.rpc.server import Service, run
-from chassis.settings import DatabaseUrl, HmacKeySettings, Parse, SecretStr, ServiceSettings
+from chassis.settings import HmacKeySettings, Parse, SecretStr, ServiceSettings
+from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry import semconv
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor

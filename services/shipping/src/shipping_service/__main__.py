@@ -6,15 +6,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from chassis.rpc.server import Service, run
-from chassis.settings import (
-    DatabaseSettings,
-    DatabaseUrl,
-    FilePath,
-    PositiveFloat,
-    SecretStr,
-    ServiceSettings,
-)
+from chassis.settings import FilePath, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
+from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from chassis.values.datafile import DataFile
 from shipping_service.domain import Shipper
 from shipping_service.manifest.opening import MIGRATIONS, open_manifest

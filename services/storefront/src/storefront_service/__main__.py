@@ -1,12 +1,15 @@
 """Entry point of the storefront: `python -m storefront_service`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import grpc
 from starlette.types import ASGIApp
 
 from chassis.http.server import HttpService, HttpServiceSettings, run
+from chassis.rpc import client
 from chassis.settings import HmacKeyText, SecretStr
+from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
@@ -57,55 +60,44 @@ class Settings(HttpServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIApp]:
     async with AsyncExitStack() as stack:
-        clients = connect(settings, service)
-        for client in (clients.catalog, clients.currencies, clients.traces):
-            stack.push_async_callback(client.aclose)
+        clients = connect(settings, service.telemetry, stack)
+        for closing in (clients.catalog, clients.currencies, clients.traces):
+            stack.push_async_callback(closing.aclose)
         # A page loads a dozen pictures; their spans would hide those of pages.
         service.add_unobserved_path("/static/")
         signer = SessionSigner(HmacKeys.parse(settings.session_key.get_secret_value()))
         yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
 
 
-def connect(settings: Settings, service: HttpService) -> Clients:
-    """Open the channels to all services. They retry reads, and writes that may be repeated."""
-    channel = service.channel
+def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
+    """Open the channels to all services. They retry reads, and writes that may be repeated. The stack closes them."""
+
+    def channel(
+        target: str, service: str, timeout_seconds: float = _READ_SECONDS, retryable: Sequence[str] = ()
+    ) -> grpc.aio.Channel:
+        opened = client.channel(
+            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=telemetry
+        )
+        stack.push_async_callback(opened.close)
+        return opened
+
     catalog = channel(
-        settings.product_catalog_addr,
-        "shop.ProductCatalogService",
-        timeout_seconds=_READ_SECONDS,
-        retryable=["ListProducts", "SearchProducts"],
+        settings.product_catalog_addr, "shop.ProductCatalogService", retryable=["ListProducts", "SearchProducts"]
     )
-    currency = channel(
-        settings.currency_addr,
-        "shop.CurrencyService",
-        timeout_seconds=_READ_SECONDS,
-        retryable=["GetSupportedCurrencies", "Convert"],
-    )
-    cart = channel(
-        settings.cart_addr, "shop.CartService", timeout_seconds=_READ_SECONDS, retryable=["GetCart", "AddItem"]
-    )
-    cart_lines = channel(
-        settings.cart_internal_addr,
-        "shop.internal.CartLines",
-        timeout_seconds=_READ_SECONDS,
-        retryable=["SetQuantity"],
-    )
-    recommendation = channel(
-        settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS
-    )
-    ad = channel(settings.ad_addr, "shop.AdService", timeout_seconds=_OPTIONAL_SECONDS)
-    checkout = channel(settings.checkout_addr, "shop.CheckoutService", timeout_seconds=_ORDER_SECONDS)
+    currency = channel(settings.currency_addr, "shop.CurrencyService", retryable=["GetSupportedCurrencies", "Convert"])
+    cart = channel(settings.cart_addr, "shop.CartService", retryable=["GetCart", "AddItem"])
+    cart_lines = channel(settings.cart_internal_addr, "shop.internal.CartLines", retryable=["SetQuantity"])
+    recommendation = channel(settings.recommendation_addr, "shop.RecommendationService", _OPTIONAL_SECONDS)
+    ad = channel(settings.ad_addr, "shop.AdService", _OPTIONAL_SECONDS)
+    checkout = channel(settings.checkout_addr, "shop.CheckoutService", _ORDER_SECONDS)
     journal = channel(
-        settings.checkout_internal_addr,
-        "shop.internal.OrderJournal",
-        timeout_seconds=_READ_SECONDS,
-        retryable=["GetOrder", "ListOrders"],
+        settings.checkout_internal_addr, "shop.internal.OrderJournal", retryable=["GetOrder", "ListOrders"]
     )
-    mails = channel(settings.email_internal_addr, "shop.internal.MailRecords", timeout_seconds=_READ_SECONDS)
+    mails = channel(settings.email_internal_addr, "shop.internal.MailRecords")
     url = settings.traces_url.get_secret_value() if settings.traces_url else None
     return Clients(
-        catalog=CatalogClient(ProductCatalogServiceStub(catalog), service.telemetry),
-        currencies=CurrencyClient(CurrencyServiceStub(currency), service.telemetry),
+        catalog=CatalogClient(ProductCatalogServiceStub(catalog), telemetry),
+        currencies=CurrencyClient(CurrencyServiceStub(currency), telemetry),
         carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
         suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),

@@ -5,34 +5,50 @@ An HTTP service has the settings, the telemetry and the life of a gRPC service; 
 
 import asyncio
 import errno
+import ipaddress
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import structlog
+import uvicorn
 from starlette.types import ASGIApp
+from typing_extensions import override
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
-from chassis.http.asgi_server import AsgiServer
-from chassis.http.protocol import ConnectionLimits
-from chassis.http.serving import ObservedApplication, Probes
-from chassis.http.trusted_proxies import ForwardedClients, Network, parse_networks
-from chassis.process import run_process, serve_until_stopped
-from chassis.service import BaseService
+from chassis.http.limits import HeadTimeoutProtocol, RequestLimits
+from chassis.http.probes import Probes
+from chassis.http.serving import DefaultHeaders, ObservedApplication
+from chassis.process import ReadinessCheck, run_process, serve_until_stopped
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.sql.database import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
 
-_BACKLOG = 2048
 # Longer than load balancers keep idle connections, or they would send requests to connections that are closing.
 _KEEP_ALIVE_SECONDS = 75
+# How long a client may read nothing of a response that waits for it.
+_STALL_SECONDS = 60
 _READINESS_TIMEOUT_SECONDS = 2.0
-_OTHER_FILES = 256
+_OTHER_FILES = 320
+
+
+def _parse_networks(text: str) -> tuple[str, ...]:
+    """Parse addresses and networks, separated by commas, into what uvicorn takes as trusted proxies."""
+    try:
+        networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
+    except ValueError as error:
+        raise ValueError("must be addresses or networks, such as 10.0.0.0/8, separated by commas") from error
+    # On a socket for both versions an IPv4 proxy has an address that is mapped into IPv6.
+    mapped = [f"::ffff:{found.network_address}/{96 + found.prefixlen}" for found in networks if found.version == 4]  # noqa: PLR2004
+    return (*map(str, networks), *mapped)
 
 
 class HttpServiceSettings(ServerSettings):
@@ -43,29 +59,38 @@ class HttpServiceSettings(ServerSettings):
     header_timeout_seconds: PositiveFloat = 10
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
-    trusted_proxies: Annotated[tuple[Network, ...], Parse(parse_networks)] = ()
+    trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
 
 
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
 
 
-class HttpService(BaseService):
-    """A process that serves an ASGI application: `__main__` opens its channels and adds readiness checks."""
+class HttpService:
+    """A process that serves an ASGI application: `__main__` adds its readiness checks."""
 
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
-        super().__init__(telemetry)
         self.settings = settings
+        self.telemetry = telemetry
+        self._checks: list[ReadinessCheck] = []
         self._unobserved: list[str] = []
         self._draining = False
+
+    def add_readiness_check(self, check: ReadinessCheck) -> None:
+        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
+        self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
         """Record no span, duration or log line of requests whose path begins so, such as those of pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the application as it is served: observed, and with `/healthz` and `/readyz`."""
-        probed = Probes(ObservedApplication(app, self.telemetry, self._unobserved), self.is_ready)
-        return ForwardedClients(probed, self.settings.trusted_proxies)
+        """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
+        settings = self.settings
+        limited = RequestLimits(app, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds)
+        probed = Probes(ObservedApplication(limited, self.telemetry, self._unobserved), self.is_ready)
+        proxied: Any = ProxyHeadersMiddleware(DefaultHeaders(probed), [*settings.trusted_proxies])  # type: ignore[arg-type]  # uvicorn has its own types of ASGI
+        served: ASGIApp = proxied
+        return served
 
     async def is_ready(self) -> bool:
         """Return whether the service does not drain and every readiness check succeeds within two seconds."""
@@ -83,6 +108,35 @@ class HttpService(BaseService):
     def begin_drain(self) -> None:
         """Report not ready from now on."""
         self._draining = True
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; it stops when its `should_exit` is set, and leaves signals to the process.
+
+    The application gets no lifespan events.
+
+    Args:
+        app: the application.
+        options: those of uvicorn.Config.
+    """
+
+    def __init__(self, app: ASGIApp, **options: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # it would trust 127.0.0.1
+            **options,
+        )
+        super().__init__(config)
+
+    @contextmanager
+    @override
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIApp]]
@@ -125,38 +179,28 @@ async def serving(
     Yields the port by the name `port`. Raises OSError with the address when it is in use.
     """
     settings = service.settings
-    limits = ConnectionLimits(
-        head_seconds=settings.header_timeout_seconds,
-        body_seconds=settings.body_timeout_seconds,
-        connections=settings.max_connections,
-    )
-    _raise_file_limit(limits)
-    try:
-        async with resources as app:
-            listener = _listen(settings.host, settings.port)
-            server = AsgiServer(
-                service.wrap(app),
-                limits,
-                backlog=_BACKLOG,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
-            )
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(server.serve(sockets=[listener]), name="http")
-                try:
-                    yield {"port": listener.getsockname()[1]}
-                finally:
-                    service.begin_drain()
-                    # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
-                    await asyncio.sleep(settings.drain_seconds)
-                    server.stop()
-    finally:
-        await service.close()
+    _raise_file_limit(settings.max_connections + _OTHER_FILES)
+    async with resources as app:
+        listener = _listen(settings.host, settings.port)
+        server = Server(
+            service.wrap(app),
+            http=partial(HeadTimeoutProtocol, head_seconds=settings.header_timeout_seconds),
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[listener]), name="http")
+            try:
+                yield {"port": listener.getsockname()[1]}
+            finally:
+                service.begin_drain()
+                # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
+                await asyncio.sleep(settings.drain_seconds)
+                server.should_exit = True
 
 
-def _raise_file_limit(limits: ConnectionLimits) -> None:
-    """Allow the process to open as many files as connections, and the files of everything else."""
-    needed = limits.connections + limits.probe_connections + _OTHER_FILES
+def _raise_file_limit(needed: int) -> None:
+    """Allow the process to open as many files as it needs, if its hard limit does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -167,14 +211,14 @@ def _raise_file_limit(limits: ConnectionLimits) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     address = host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        if ":" in address:
-            dual_stack = address == "::" and socket.has_dualstack_ipv6()
-            return socket.create_server(
-                (address, port), family=socket.AF_INET6, dualstack_ipv6=dual_stack, backlog=_BACKLOG
-            )
-        return socket.create_server((address, port), backlog=_BACKLOG)
+        dual_stack = address == "::" and socket.has_dualstack_ipv6()
+        listener = socket.create_server((address, port), family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # Python appends the address
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
+    if sys.platform == "linux":  # connections inherit it: the kernel ends those whose client reads nothing
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
+    return listener

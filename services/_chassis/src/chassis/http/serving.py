@@ -1,25 +1,20 @@
-"""Wraps the ASGI application of an HTTP service: probes, and for every other request a span, a duration and a log line.
+"""Wraps the application of an HTTP service: a span, a duration and a log line per request, and default headers."""
 
-Responses that do not state otherwise are neither cached nor interpreted as another type than theirs.
-"""
-
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import Token
-from email.utils import formatdate
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPMethod, HTTPStatus
 
 import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
-from starlette.datastructures import MutableHeaders
-from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse, Response
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis.http.protocol import CLIENT_CLOSED_REQUEST, PROBE_PATHS, ended_with
-from chassis.http.requests import REQUEST_ID_HEADER, identify
 from chassis.telemetry import logging, semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
@@ -27,39 +22,33 @@ from chassis.telemetry.propagation import baggage_attributes
 
 log = structlog.get_logger()
 
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
-_SERVER_ERROR = 500
+CLIENT_CLOSED_REQUEST = 499
+"""The status that logs and metrics have for a request whose client left before the response was sent: nginx's."""
+
+_REQUEST_ID_HEADER = "x-request-id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset(HTTPMethod)
 
 
-class Probes:
-    """Answers `/healthz` and `/readyz`, which are neither traced nor logged, and passes on every other request.
+class DefaultHeaders:
+    """Forbids caches to store a response, and browsers to guess its type, unless it says otherwise."""
 
-    Args:
-        app: the application.
-        is_ready: whether the service should receive requests.
-    """
-
-    def __init__(self, app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._is_ready = is_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in PROBE_PATHS:
-            response = await self._response(scope["method"], scope["path"])
-            await response(scope, receive, _Sent(send).send)
-        else:
-            await self._app(scope, receive, send)
+        async def send_with_defaults(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("cache-control", "no-store")
+                headers.setdefault("x-content-type-options", "nosniff")
+            await send(message)
 
-    async def _response(self, method: str, path: str) -> Response:
-        if method not in ("GET", "HEAD"):
-            return JSONResponse({"error": "Method Not Allowed"}, 405, {"allow": "GET, HEAD"})
-        if path == "/readyz" and not await self._is_ready():
-            return JSONResponse({"error": "Not ready"}, 503)
-        return JSONResponse({"status": "ok"})
+        await self._app(scope, receive, send_with_defaults)
 
 
 class ObservedApplication:
-    """Records a span, a duration and a log line per request, but for requests below one of the `unobserved` paths.
+    """Records a span, a duration and a log line per request, except for requests below one of the `unobserved` paths.
 
     An exception of the application is logged with its traceback. It is raised again unless the application has sent a
     whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
@@ -76,45 +65,32 @@ class ObservedApplication:
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(self._in_flight, ())])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["path"].startswith(self._unobserved):
             await self._app(scope, receive, send)
             return
-        if scope["path"].startswith(self._unobserved):
-            await self._app(scope, receive, _Sent(send).send)
-            return
         started = time.perf_counter()
-        identity = identify(scope)
-        log_fields = logging.request_fields.set(identity)
-        span, token = self._start_span(scope, identity)
-        sent = _Sent(send, {REQUEST_ID_HEADER: identity[semconv.REQUEST_ID]})
+        identity = _identify(scope)
+        exchange = _Exchange(scope, receive, send, identity[semconv.REQUEST_ID])
         error_type: str | None = None
-        ended: int | None = None
-        self._in_flight += 1
-        try:
-            await self._app(scope, receive, sent.send)
-        except ClientDisconnect:
-            ended = CLIENT_CLOSED_REQUEST
-        except Exception as error:
-            error_type = type(error).__name__
-            log.exception("unexpected error", method=scope["method"], path=scope["path"])
-            if not sent.complete:
-                raise
-        finally:
-            self._in_flight -= 1
-            status = ended_with(scope) or ended or sent.status or _SERVER_ERROR
-            self._record(scope, span, status, error_type, time.perf_counter() - started)
-            otel_context.detach(token)
-            logging.request_fields.reset(log_fields)
+        with self._context(scope, identity) as span:
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            except ClientDisconnect:
+                exchange.client_left = True
+            except Exception as error:
+                error_type = type(error).__name__
+                log.exception("unexpected error", method=scope["method"], path=scope["path"])
+                if not exchange.complete:
+                    raise
+            finally:
+                self._record(scope, span, exchange.recorded_status, error_type, time.perf_counter() - started)
 
-    def _start_span(self, scope: Scope, identity: Mapping[str, str]) -> tuple[Span, Token[Context]]:
-        """Start the request's span and make it current."""
-        parent = self._propagation.extract(
-            {
-                name: value.decode("latin-1")
-                for key, value in scope["headers"]
-                if (name := key.decode("latin-1")) in self._propagation.headers
-            }
-        )
+    @contextmanager
+    def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
+        """Start the request's span and make it current; log lines meanwhile have the request's identity."""
+        headers = Headers(scope=scope)
+        known = self._propagation.headers
+        parent = self._propagation.extract({name: value for name, value in headers.items() if name in known})
         attributes = {
             semconv.HTTP_METHOD: _method(scope),
             semconv.URL_PATH: scope["path"],
@@ -123,10 +99,18 @@ class ObservedApplication:
             **baggage_attributes(parent),
         }
         span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
-        return span, otel_context.attach(trace.set_span_in_context(span, parent))
+        token = otel_context.attach(trace.set_span_in_context(span, parent))
+        log_fields = logging.request_fields.set(identity)
+        self._in_flight += 1
+        try:
+            yield span
+        finally:
+            self._in_flight -= 1
+            logging.request_fields.reset(log_fields)
+            otel_context.detach(token)
 
     def _record(self, scope: Scope, span: Span, status: int, error_type: str | None, seconds: float) -> None:
-        if error_type is None and status >= _SERVER_ERROR:
+        if error_type is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             error_type = str(status)
         milliseconds = round(seconds * 1000, 1)
         log.info("request", method=scope["method"], path=scope["path"], status=status, milliseconds=milliseconds)
@@ -151,25 +135,50 @@ class ObservedApplication:
         self._durations.record(seconds, attributes, span.get_span_context())
 
 
-class _Sent:
-    """What has been sent of a response, with the default headers and the given ones added."""
+class _Exchange:
+    """A request and its response as they pass between server and application, with the request's id in the response."""
 
-    def __init__(self, send: Send, headers: Mapping[str, str] | None = None) -> None:
-        self.status: int | None = None
+    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         self.complete = False
+        self.client_left = False
+        self._status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
+        self._scope = scope
+        self._receive = receive
         self._send = send
-        self._headers = headers or {}
+        self._request_id = request_id
+
+    @property
+    def recorded_status(self) -> int:
+        return CLIENT_CLOSED_REQUEST if self.client_left else self._status
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        # Servers send the same message after the response.
+        self.client_left |= message["type"] == "http.disconnect" and not self.complete
+        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers.update(self._headers)
-            headers.setdefault("date", formatdate(usegmt=True))
-            headers.setdefault("cache-control", "no-store")
-            headers.setdefault("x-content-type-options", "nosniff")
+            self._status = message["status"]
+            MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
+        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if is_last:  # the server drops what it can't send, without an error
+            self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
-        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self.complete |= is_last
+
+
+def _identify(scope: Scope) -> dict[str, str]:
+    """Return the request's id and its client's address, by the names of their attributes.
+
+    The id is that of X-Request-ID if this has at most 64 letters, digits, dots, hyphens and underscores; otherwise it
+    is a new one. The address is the connection's, or the one that a trusted proxy reports.
+    """
+    received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
+    identity = {semconv.REQUEST_ID: received if _REQUEST_ID.fullmatch(received) else uuid.uuid4().hex}
+    if scope.get("client"):
+        identity[semconv.CLIENT_ADDRESS] = scope["client"][0]
+    return identity
 
 
 def _method(scope: Scope) -> str:

@@ -2,20 +2,21 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import grpc
 import structlog
 from google.protobuf.internal import api_implementation
 
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
-from chassis.process import run_process, serve_until_stopped
+from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.rpc import client
 from chassis.rpc.listener import Listener
 from chassis.rpc.serving import Limiter
-from chassis.service import BaseService
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
@@ -28,7 +29,7 @@ _CHECKS_UNTIL_NOT_READY = 3
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
-class Service(BaseService):
+class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
     Attributes:
@@ -37,12 +38,14 @@ class Service(BaseService):
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
-        super().__init__(telemetry)
         self.settings = settings
+        self.telemetry = telemetry
         self.failpoints = Failpoints(settings.failpoints)
         self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
         self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
+        self._resources = AsyncExitStack()
+        self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
 
     @property
@@ -62,6 +65,20 @@ class Service(BaseService):
         if self._internal is None:
             self._internal = Listener(self.settings, self.telemetry, self.limiter, self.failpoints)
         self._internal.add_servicer(register, servicer)
+
+    def add_readiness_check(self, check: ReadinessCheck) -> None:
+        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
+        self._checks.append(check)
+
+    def channel(
+        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
+    ) -> grpc.aio.Channel:
+        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
+        opened = client.channel(
+            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
+        )
+        self._resources.push_async_callback(opened.close)
+        return opened
 
     async def start(self) -> None:
         """Start to serve. Raise OSError with the address when a port is in use."""
@@ -84,6 +101,10 @@ class Service(BaseService):
         await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
+
+    async def close(self) -> None:
+        """Close the channels."""
+        await self._resources.aclose()
 
     async def _update_readiness(self) -> None:
         try:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from chassis.errors import DomainError, InvalidArgument, NotFound
-from chassis.http.asgi_server import AsgiServer
+from chassis.http.server import Server
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import AccessControl
 from shop_cli.control_room.room import Room
@@ -45,12 +45,12 @@ async def served(room: Room, port: int, token: str) -> AsyncIterator[None]:
     """Serve a room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
     app = create_app(room, port, token)
-    server = AsgiServer(app)
+    server = Server(app)
     listener = socket.create_server((HOST, port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:
         yield
     finally:
         room.closing.set()  # otherwise open event streams would delay the end
-        server.stop()
+        server.should_exit = True
         await serving

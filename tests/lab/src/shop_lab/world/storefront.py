@@ -305,5 +305,4 @@ async def storefront(
         parsed = load_settings(Settings, values)
         service = HttpService(parsed, telemetry or Telemetry())
         app = await stack.enter_async_context(build(parsed, service))
-        stack.push_async_callback(service.close)
         yield Storefront(service.wrap(app), backends)

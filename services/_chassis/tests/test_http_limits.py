@@ -1,6 +1,7 @@
-"""Connections that are slow, idle, too many or abandoned, over real sockets."""
+"""Requests that are slow, malformed, too many or abandoned, over real sockets."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class Server:
 
     telemetry: Telemetry = field(default_factory=Telemetry)
     port: int = 0
+    waiting: int = 0
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     clients: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -84,6 +86,7 @@ class Server:
             return PlainTextResponse(await request.body())
 
         async def wait(_request: Request) -> Response:
+            self.waiting += 1
             self.arrived.set()
             await self.released.wait()
             return PlainTextResponse("waited")
@@ -114,7 +117,7 @@ class Server:
         durations = self.telemetry.histogram(semconv.HTTP_SERVER_DURATION)
         await wait_until(lambda: sum(sum(found.counts) for found in durations.series.values()) >= count, 10)
         series = [dict(attributes) for attributes in durations.series]
-        return [(str(each[semconv.HTTP_STATUS]), str(each.get(semconv.ERROR_TYPE))) for each in series]
+        return [(str(found[semconv.HTTP_STATUS]), str(found.get(semconv.ERROR_TYPE))) for found in series]
 
 
 @asynccontextmanager
@@ -142,8 +145,8 @@ async def settle(server: Server) -> None:
         client.writer.close()
 
 
-@pytest.mark.parametrize("head", [b"G", b"GET / HTTP/1.1\r\n", GET[:-2] + b"X-A: b\r\n"])
-async def test_a_head_that_takes_too_long_gets_408(head: bytes, advance: Callable[[float], None]) -> None:
+@pytest.mark.parametrize("head", [b"", b"G", b"GET / HTTP/1.1\r\n", GET[:-2] + b"X-A: b\r\n"])
+async def test_a_connection_whose_head_takes_too_long_is_closed(head: bytes, advance: Callable[[float], None]) -> None:
     async with serving(header_timeout_seconds=10) as server:
         client = await server.connect(head)
         await settle(server)
@@ -152,16 +155,6 @@ async def test_a_head_that_takes_too_long_gets_408(head: bytes, advance: Callabl
         await client.send(b"X")  # does not extend the time
         await settle(server)
         advance(2)
-        response = await client.rest()
-    assert response.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert response.endswith(b'{"error": "Request Timeout"}')
-
-
-async def test_a_new_connection_on_which_nothing_arrives_is_closed(advance: Callable[[float], None]) -> None:
-    async with serving(header_timeout_seconds=10) as server:
-        client = await server.connect()
-        await settle(server)
-        advance(11)
         assert await client.rest() == b""
 
 
@@ -176,7 +169,7 @@ async def test_a_connection_may_be_idle_for_longer_between_requests(advance: Cal
         await client.send(GET[:9])
         await settle(server)
         advance(11)
-        assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
+        assert await client.rest() == b""
 
 
 async def test_a_body_that_takes_too_long_gets_408_and_is_recorded_as_such(advance: Callable[[float], None]) -> None:
@@ -189,14 +182,6 @@ async def test_a_body_that_takes_too_long_gets_408_and_is_recorded_as_such(advan
         advance(2)
         assert (await client.rest()).startswith(b"HTTP/1.1 408 ")
         assert ("408", "None") in await server.recorded()
-
-
-async def test_a_body_that_follows_its_response_is_limited_too(advance: Callable[[float], None]) -> None:
-    async with serving(body_timeout_seconds=30) as server:
-        client = await server.connect(b"POST /missing HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\n")
-        assert (await client.response())[0] == 404
-        advance(31)
-        assert await client.rest() == b""
 
 
 async def test_a_request_that_has_arrived_may_take_any_time(advance: Callable[[float], None]) -> None:
@@ -221,48 +206,31 @@ async def test_hundreds_of_slow_heads_and_bodies_delay_nobody_and_end(advance: C
         advance(31)
         statuses = [(await client.rest())[9:12] for client in slow]
         await settle(server)
-    assert statuses == [b"408"] * 200 + [b""] * 100
+    assert statuses == [b""] * 100 + [b"408"] * 100 + [b""] * 100
 
 
-async def test_connections_beyond_the_limit_get_503_and_the_others_are_served() -> None:
+async def test_requests_beyond_the_limit_get_503_but_for_probes_and_the_others_are_served() -> None:
     async with serving(max_connections=2) as server:
-        served = [await server.connect(GET) for _ in range(2)]
-        assert [(await client.response())[0] for client in served] == [200, 200]
-        with structlog.testing.capture_logs() as lines:
-            refused = [await server.connect(GET) for _ in range(3)]
-            responses = [await client.rest() for client in refused]
-        assert {response.split(b"\r\n")[0] for response in responses} == {b"HTTP/1.1 503 Service Unavailable"}
-        assert all(b"\r\nconnection: close\r\n" in response for response in responses)
-        assert [(line["event"], line["limit"]) for line in lines] == [("too many connections", 2)]
-        for client in served:
-            await client.send(GET)
-            assert (await client.response())[0] == 200
-        served[0].writer.close()
-        await wait_until(lambda: is_served(server), 10)
-
-
-async def is_served(server: Server) -> bool:
-    client = await server.connect(GET)
-    return b" 200 " in await client.reader.readline()
-
-
-async def test_probes_are_answered_although_idle_connections_exceed_every_limit() -> None:
-    async with serving(max_connections=2, header_timeout_seconds=300) as server:
-        idle = [await server.connect() for _ in range(200)]
-        probe = await server.connect(PROBE)
-        assert (await probe.rest()).startswith(b"HTTP/1.1 200 ")
-        # The oldest of those beyond both limits, 2 and 64, have been closed.
-        assert [await client.rest() for client in idle[2:130]] == [b""] * 128
+        idle = [await server.connect(GET) for _ in range(3)]
+        assert [(await client.response())[0] for client in idle] == [200] * 3
+        served = [await server.connect(GET.replace(b"/ ", b"/wait ")) for _ in range(2)]
+        await wait_until(lambda: server.waiting == 2, 10)
+        refused = await (await server.connect(GET)).rest()
+        assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"\r\nretry-after: 5\r\n" in refused
+        assert (await (await server.connect(PROBE)).response())[0] == 200
+        server.released.set()
+        assert [(await client.response())[0] for client in served] == [200] * 2
+        assert (await (await server.connect(GET)).response())[0] == 200
 
 
 @pytest.mark.parametrize(
     "request_text", [b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01\x00", b"\r\n\r\n", POST[:40] + b"\r\n"]
 )
-async def test_an_invalid_head_gets_400_as_json(request_text: bytes) -> None:
+async def test_an_invalid_head_gets_400(request_text: bytes) -> None:
     async with serving() as server:
         response = await (await server.connect(request_text + b"\r\n\r\n")).rest()
     assert response.startswith(b"HTTP/1.1 400 ")
-    assert response.endswith(b'{"error": "Bad Request"}')
 
 
 async def test_an_invalid_chunk_gets_400_and_one_during_the_response_ends_it() -> None:
@@ -276,7 +244,7 @@ async def test_an_invalid_chunk_gets_400_and_one_during_the_response_ends_it() -
         await download.reader.readuntil(b"\r\n\r\n")
         await download.send(b"no length\r\n")
         assert b"HTTP/1.1" not in await download.rest()
-        assert await server.recorded(2) == [("400", "None")] * 2
+        assert await server.recorded(2) == [("499", "None")] * 2
 
 
 async def test_a_client_that_leaves_during_its_upload_is_recorded_as_499() -> None:
@@ -316,12 +284,10 @@ def left_request(line: MutableMapping[str, Any]) -> tuple[str, str, int | None]:
     return line["event"], line["log_level"], line.get("status")
 
 
-async def test_a_client_that_reads_nothing_is_disconnected(advance: Callable[[float], None]) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this option")
+async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_STALL_SECONDS", 1)
     async with serving() as server:
         client = await server.connect(GET.replace(b"/ ", b"/endless "))
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await settle(server)
-        for _ in range(3):
-            advance(61)
-            await settle(server)
-        assert ("499", "None") in await server.recorded(1)
+        assert await server.recorded() == [("499", "None")]

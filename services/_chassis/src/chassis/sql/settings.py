@@ -1,0 +1,29 @@
+"""The setting that names the database of a process. Imports no driver."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated
+
+from chassis.settings import Parse, SecretStr, Settings, load_one
+from chassis.sql import database
+
+
+def _parse_database_url(url: str) -> SecretStr:
+    database.validate_url(url)
+    return SecretStr(url)
+
+
+# `sqlite:///file.db` or `postgresql://user:password@host/name`; secret because it may contain a password.
+DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
+
+
+class DatabaseSettings(Settings):
+    """Settings of a process that stores rows. Subclasses set a default for `database_url`."""
+
+    database_url: DatabaseUrl
+
+
+def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
+    """Read only DATABASE_URL, with its default from the settings: a migration needs no other setting."""
+    url: SecretStr = load_one(settings, "database_url", environment)
+    return url.get_secret_value()
