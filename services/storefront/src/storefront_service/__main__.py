@@ -23,17 +23,17 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 from storefront_service.app import Clients, create_app
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
+from storefront_service.clients.confirmations import ConfirmationsClient
 from storefront_service.clients.currency import CurrencyClient
-from storefront_service.clients.mails import MailsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.clients.traces import TracesClient
 from storefront_service.sessions import SessionSigner
 
 _READ_SECONDS = 1.0
-# A page does not wait longer for what it can do without.
+# Recommendations, ads and traces are optional: a page waits no longer for them.
 _OPTIONAL_SECONDS = 0.3
-# Then the page of the order shows how it goes on.
+# An order that takes longer goes on; its page shows the progress.
 _ORDER_SECONDS = 4.0
 
 
@@ -63,7 +63,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         clients = connect(settings, service.telemetry, stack)
         for closing in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(closing.aclose)
-        # A page loads a dozen pictures; their spans would hide those of pages.
+        # A page loads a dozen pictures, whose spans would hide the spans of pages.
         service.add_unobserved_path("/static/")
         signer = SessionSigner(HmacKeys.parse(settings.session_key.get_secret_value()))
         yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
@@ -93,7 +93,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
     journal = channel(
         settings.checkout_internal_addr, "shop.internal.OrderJournal", retryable=["GetOrder", "ListOrders"]
     )
-    mails = channel(settings.email_internal_addr, "shop.internal.MailRecords")
+    mail_records = channel(settings.email_internal_addr, "shop.internal.MailRecords")
     url = settings.traces_url.get_secret_value() if settings.traces_url else None
     return Clients(
         catalog=CatalogClient(ProductCatalogServiceStub(catalog), telemetry),
@@ -101,7 +101,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
         suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
         orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),
-        mails=MailsClient(MailRecordsStub(mails)),
+        confirmations=ConfirmationsClient(MailRecordsStub(mail_records)),
         traces=TracesClient(url, timeout_seconds=_OPTIONAL_SECONDS),
     )
 

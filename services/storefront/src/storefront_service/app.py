@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 from chassis.errors import DomainError
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
+from storefront_service.clients.confirmations import ConfirmationsClient
 from storefront_service.clients.currency import CurrencyClient
-from storefront_service.clients.mails import MailsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.clients.traces import TracesClient
@@ -36,7 +36,7 @@ class Clients:
     carts: CartClient
     suggestions: SuggestionsClient
     orders: OrdersClient
-    mails: MailsClient
+    confirmations: ConfirmationsClient
     traces: TracesClient
 
 
@@ -56,7 +56,7 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
             *BrowsingPages(pages, clients.suggestions).routes(),
             *CartPages(pages, clients.carts, clients.currencies, clients.suggestions).routes(),
             *CheckoutPages(pages, clients.carts, clients.orders).routes(),
-            *OrderPages(pages, clients.orders, clients.mails, clients.traces).routes(),
+            *OrderPages(pages, clients.orders, clients.confirmations, clients.traces).routes(),
             Route("/static/{name:path}", static.serve),
         ],
         exception_handlers={
@@ -66,5 +66,5 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
             Exception: errors.unexpected_error,
         },
     )
-    # Not as Starlette's own middleware, which the page for an unexpected error does not pass.
+    # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
     return ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)

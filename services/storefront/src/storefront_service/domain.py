@@ -1,7 +1,7 @@
-"""What the shop shows: products, carts, orders and their history. No wire format, no HTTP."""
+"""Products, carts, orders and their history, as the pages show them. No wire format, no HTTP."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -39,12 +39,16 @@ class Catalog:
     def get(self, product_id: str) -> Product | None:
         return self._by_id.get(product_id)
 
+    def known(self, product_ids: Iterable[str]) -> list[Product]:
+        """Return the products with these ids, without those that are no longer sold."""
+        return [product for product_id in product_ids if (product := self.get(product_id))]
+
     def in_category(self, category: str) -> list[Product]:
         """Return the products of a category; none for one that does not exist."""
         return self._by_category.get(category, [])
 
     def selection(self, count: int) -> list[Product]:
-        """Return up to so many products, of as many categories as possible."""
+        """Return at most `count` products, each of a different category."""
         chosen: dict[str, Product] = {}
         for products in self._by_category.values():
             fresh = next((product for product in products if product.id not in chosen), None)
@@ -102,7 +106,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A product in an order; `cost` is that of the whole quantity."""
+    """A product in an order; `cost` is for the whole quantity."""
 
     product_id: str
     quantity: int
@@ -143,7 +147,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of a trace; times in milliseconds, the start since that of the trace."""
+    """A span of a trace. Times are in milliseconds; `start` counts from the start of the trace."""
 
     name: str
     service: str
@@ -166,5 +170,5 @@ class Trace:
 
 
 def session_label(user_id: str) -> str:
-    """Return an id of a session for telemetry, from which its user id cannot be computed."""
+    """Return a session id for telemetry; the user id cannot be computed from it."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]

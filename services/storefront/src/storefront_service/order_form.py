@@ -109,10 +109,6 @@ def _problem(name: str, value: str) -> str | None:
         return f"Use at most {_MAX_TEXT} characters."
     if _CONTROL.search(value):
         return "Remove line breaks and other control characters."
-    return _problem_of_format(name, value)
-
-
-def _problem_of_format(name: str, value: str) -> str | None:
     valid, message = _FORMATS.get(name, (bool, ""))
     return None if valid(value) else message
 

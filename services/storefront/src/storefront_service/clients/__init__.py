@@ -1,1 +1,1 @@
-"""Adapters: the services that pages read from, and the trace store."""
+"""Clients of the services that pages read from, and of the trace store."""

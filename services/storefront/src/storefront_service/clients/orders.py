@@ -1,4 +1,4 @@
-"""Orders: placing them through checkout, and what its journal records of them."""
+"""Places orders through checkout, and reads them from its journal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placed order; `repeated` when the request was a repeat of one that placed it before."""
+    """A placed order; `repeated` if an earlier request with the same key had already placed it."""
 
     order_id: str
     repeated: bool

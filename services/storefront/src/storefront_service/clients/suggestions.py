@@ -1,4 +1,4 @@
-"""What a page can do without: recommendations and ads. They are left out when they are slow or fail."""
+"""Optional parts of a page: recommendations and ads. A page omits them when they are slow or fail."""
 
 from collections.abc import Sequence
 
@@ -40,10 +40,8 @@ class SuggestionsClient:
         except DomainError as error:
             log.info("page without an ad", reason=error.reason)
             return None
-        return next(
-            (Ad(ad.redirect_url, ad.text) for ad in found if _is_local(ad.redirect_url) and ad.redirect_url != page),
-            None,
-        )
+        ads = (Ad(ad.redirect_url, ad.text) for ad in found)
+        return next((ad for ad in ads if _is_local(ad.url) and ad.url != page), None)
 
 
 def _is_local(url: str) -> bool:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
 from storefront_service.clients.suggestions import SuggestionsClient
-from storefront_service.domain import Ad, Catalog, Product
+from storefront_service.domain import Ad, Product
 from storefront_service.pages.frame import Frame, Pages, PricedProduct, found
 from storefront_service.sessions import new_key
 
@@ -39,14 +39,12 @@ class BrowsingPages:
         return self._pages.render("home.html", frame, featured=featured, tiles=tiles, ad=ad)
 
     async def search(self, request: Request) -> Response:
-        """Show the products that match the query, all of them without one."""
+        """Show the products that match the query; without a query, all products."""
         query = " ".join(request.query_params.get("q", "").split())
         if len(query) > _MAX_QUERY:
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
-        frame, catalog, matches = await asyncio.gather(
-            self._pages.frame(request), self._pages.catalog(), self._pages.search(query) if query else _none()
-        )
-        products = matches if query else list(catalog.products)
+        frame, catalog = await asyncio.gather(self._pages.frame(request), self._pages.catalog())
+        products = await self._pages.search(query) if query else catalog.products
         title = f"Results for “{query}”" if query else "All products"
         return await self._list(frame, title, products, query=query)
 
@@ -66,7 +64,7 @@ class BrowsingPages:
             self._suggestions.recommended(user_id, [product.id]),
             self._suggestions.ad(product.categories, page=request.url.path),
         )
-        others = await self._pages.priced([product, *_known(catalog, recommended)], frame.currency)
+        others = await self._pages.priced([product, *catalog.known(recommended)], frame.currency)
         return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())
 
     async def redirect_to_product(self, request: Request) -> Response:
@@ -88,11 +86,3 @@ class BrowsingPages:
         return self._pages.render(
             "products.html", frame, title=title, products=priced, query=query, current=current, ad=ad
         )
-
-
-async def _none() -> list[Product]:
-    return []
-
-
-def _known(catalog: Catalog, product_ids: Sequence[str]) -> list[Product]:
-    return [product for product_id in product_ids if (product := catalog.get(product_id)) is not None]

@@ -36,7 +36,7 @@ class CartRow:
 
 @dataclass(frozen=True, slots=True)
 class CartView:
-    """The cart as it is shown; `total` is that of the rows that can be ordered."""
+    """The cart as it is shown; `total` is the sum of the rows whose products are still sold."""
 
     rows: tuple[CartRow, ...]
     total: Money
@@ -48,7 +48,7 @@ class CartView:
 
 async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
     """Return a cart with the costs that checkout would charge, without shipping."""
-    sold = {line.product_id: product for line in lines if (product := catalog.get(line.product_id))}
+    sold = {product.id: product for product in catalog.known(line.product_id for line in lines)}
     known = [line for line in lines if line.product_id in sold]
     amounts = await pages.prices([sold[line.product_id].price * line.quantity for line in known], currency)
     costs = {line.product_id: amount for line, amount in zip(known, amounts, strict=True)}
@@ -87,14 +87,13 @@ class CartPages:
             self._suggestions.recommended(user_id, [line.product_id for line in lines]),
         )
         view = await view_cart(self._pages, catalog, lines, frame.currency)
-        suggested = [product for each in recommended if (product := catalog.get(each))]
         return self._pages.render(
             "cart.html",
             frame,
             cache=PERSONAL,
             cart=view,
             added=catalog.get(request.query_params.get("added", "")),
-            recommended=await self._pages.priced(suggested, frame.currency),
+            recommended=await self._pages.priced(catalog.known(recommended), frame.currency),
         )
 
     async def add(self, request: Request) -> Response:

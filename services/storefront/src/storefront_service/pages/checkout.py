@@ -35,11 +35,11 @@ _CART_EMPTY = "CART_EMPTY"
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why the form is shown again.
+    """The reason for which the form is shown again.
 
     Attributes:
         order_id: of an order that was declined; empty if none was begun.
-        messages: beside the fields.
+        messages: shown beside the fields, by field.
         repeatable: whether the same form may be sent again, because its outcome is unknown or nothing was done.
     """
 
@@ -116,7 +116,7 @@ def rejection_of(error: DomainError) -> Rejection:
         text = "This form was already sent with other details. Look at your orders before you order again."
         return Rejection(_CONFLICT, "Check your orders", text)
     if isinstance(error, InvalidArgument) and error.violations:
-        messages = {each.field.rpartition(".")[2]: f"{each.rule.capitalize()}." for each in error.violations}
+        messages = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
         return _invalid(messages, order_id)
     if isinstance(error, REFUSALS):
         text = f"{error.message.capitalize()}. You were not charged."

@@ -1,8 +1,7 @@
-"""Pages for what goes wrong."""
+"""Error pages."""
 
 from http import HTTPStatus
 
-import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,8 +18,6 @@ from chassis.errors import (
 )
 from storefront_service.pages.frame import Pages, PartDown
 from storefront_service.web.headers import PERSONAL
-
-log = structlog.get_logger()
 
 _STATUS: dict[type[DomainError], int] = {
     InvalidArgument: 400,
@@ -92,7 +89,7 @@ class ErrorPages:
 
 
 def _described(error: DomainError, status: int) -> str:
-    """Return the text for a refused request: what is wrong with which field, never its value."""
+    """Return the text for a refused request: the field and the rule, never the value."""
     if status == HTTPStatus.NOT_FOUND:
         return _TEXTS[404]
     return f"{error.message[:1].upper()}{error.message[1:]}." if status < HTTPStatus.INTERNAL_SERVER_ERROR else ""

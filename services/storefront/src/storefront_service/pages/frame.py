@@ -1,4 +1,4 @@
-"""What every page has: the visitor, the currency, the number of items in the cart; and how prices are shown."""
+"""The common part of all pages: visitor, currency and number of items in the cart; and how prices are shown."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
@@ -65,8 +65,8 @@ class Frame:
 
     Attributes:
         cart_count: number of items in the cart; None if unknown.
-        return_to: where a change of currency leads back to.
-        categories: those of the catalog, as far as it is available.
+        return_to: the path to which a change of currency redirects.
+        categories: of the catalog; none while it is unavailable.
     """
 
     user_id: str
@@ -100,10 +100,10 @@ class Pages:
         return session_of(request).user_id
 
     async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
-        """Load the frame; what is slow or fails is left out. The cart is read unless it is given."""
+        """Load the frame; parts that are slow or fail are left out. The cart is read unless it is given."""
         user_id = self.user_id(request)
         lines, codes, catalog = await asyncio.gather(
-            self._cart(user_id) if cart is None else _value(cart),
+            self._cart(user_id, cart),
             _or_none(self._currencies.codes()),
             _or_none(self._catalog.current()),
         )
@@ -147,12 +147,8 @@ class Pages:
     def fragment(self, template: str, values: Mapping[str, Any]) -> str:
         return self._templates.render(template, values)
 
-    async def _cart(self, user_id: str) -> Sequence[CartLine] | None:
-        return await _or_none(self._carts.read(user_id, timeout_seconds=_COUNT_SECONDS))
-
-
-async def _value(value: T) -> T:
-    return value
+    async def _cart(self, user_id: str, known: Sequence[CartLine] | None) -> Sequence[CartLine] | None:
+        return await _or_none(self._carts.read(user_id, timeout_seconds=_COUNT_SECONDS)) if known is None else known
 
 
 async def _or_none(call: Awaitable[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""The session's orders: their list, and for each one its progress, its trace and its e-mail."""
+"""The session's orders: the list, and the progress, trace and confirmation of each."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from chassis.errors import DomainError
-from storefront_service.clients.mails import Mail, MailsClient
+from storefront_service.clients.confirmations import Confirmation, ConfirmationsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.traces import TracesClient
 from storefront_service.domain import Catalog, Order, OrderLine, Product, Trace
@@ -37,10 +37,12 @@ class OrderRow:
 
 
 class OrderPages:
-    def __init__(self, pages: Pages, orders: OrdersClient, mails: MailsClient, traces: TracesClient) -> None:
+    def __init__(
+        self, pages: Pages, orders: OrdersClient, confirmations: ConfirmationsClient, traces: TracesClient
+    ) -> None:
         self._pages = pages
         self._orders = orders
-        self._mails = mails
+        self._confirmations = confirmations
         self._traces = traces
         self._streams = 0
 
@@ -89,23 +91,23 @@ class OrderPages:
         return StreamingResponse(self._counted(self._events(order)), media_type="text/event-stream", headers=headers)
 
     async def email(self, request: Request) -> Response:
-        mail, frame = await asyncio.gather(self._mail(request), self._pages.frame(request))
+        confirmation, frame = await asyncio.gather(self._confirmation(request), self._pages.frame(request))
         order_id = request.path_params["order_id"]
-        return self._pages.render("email.html", frame, cache=PERSONAL, mail=mail, order_id=order_id)
+        return self._pages.render("email.html", frame, cache=PERSONAL, confirmation=confirmation, order_id=order_id)
 
     async def email_content(self, request: Request) -> Response:
         """Return the HTML of the e-mail for a frame, without scripts, links to other origins or access to the shop."""
-        mail = await self._mail(request)
+        confirmation = await self._confirmation(request)
         headers = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN"}
-        return HTMLResponse(found(mail and mail.html), headers={**headers, "cache-control": PERSONAL})
+        return HTMLResponse(found(confirmation and confirmation.html), headers={**headers, "cache-control": PERSONAL})
 
     async def _find(self, request: Request) -> Order:
         user_id, order_id = self._pages.user_id(request), request.path_params["order_id"]
         return found(await require("orders", self._orders.find(user_id, order_id)))
 
-    async def _mail(self, request: Request) -> Mail | None:
+    async def _confirmation(self, request: Request) -> Confirmation | None:
         order = await self._find(request)
-        return await require("email", self._mails.find(order.order_id))
+        return await require("email", self._confirmations.find(order.order_id))
 
     async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         self._streams += 1
@@ -133,7 +135,7 @@ class OrderPages:
             try:
                 order = await self._orders.find(order.user_id, order.order_id) or order
             except DomainError:
-                yield ": checkout does not respond\n\n"  # it may again before the stream ends
+                yield ": checkout does not respond\n\n"  # try again: it may recover before the stream ends
 
     async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
         sent: Trace | None = None

@@ -1,1 +1,1 @@
-"""What all pages need from HTTP: sessions, forms, templates, static files, headers."""
+"""HTTP for all pages: sessions, forms, templates, static files, headers."""

@@ -18,7 +18,6 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
     # With no-referrer browsers would send `Origin: null` with forms.
     "referrer-policy": "same-origin",
-    "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
 
@@ -27,4 +26,3 @@ def add_security_headers(headers: MutableHeaders) -> None:
     """Add the headers that a response does not set itself."""
     for name, value in _HEADERS.items():
         headers.setdefault(name, value)
-    headers.setdefault("cache-control", PERSONAL)

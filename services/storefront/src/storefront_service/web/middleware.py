@@ -1,4 +1,4 @@
-"""What happens around every request: its session, foreign forms, and headers of the response."""
+"""Wraps every request: opens its session, rejects forms of other sites, adds headers to the response."""
 
 from collections.abc import Awaitable, Callable
 
@@ -44,9 +44,6 @@ class ShopMiddleware:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         request = Request(scope)
         session = self._signer.open(request.cookies.get(COOKIE))
         scope["session"] = session
@@ -61,7 +58,7 @@ class ShopMiddleware:
             await send(message)
 
         handle = self._forbidden if _is_foreign_form(scope) else self._app
-        # From here it reaches the spans of this page and of every call that it makes.
+        # Baggage reaches the spans of this page and of every call that it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send_with_headers)
 

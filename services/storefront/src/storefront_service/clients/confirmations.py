@@ -1,4 +1,4 @@
-"""The confirmation e-mail of an order, as the email service records it."""
+"""The confirmation of an order, as the email service records it."""
 
 import email
 import email.policy
@@ -10,12 +10,12 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
-    """An e-mail.
+class Confirmation:
+    """The e-mail that confirms an order.
 
     Attributes:
         state: QUEUED, SENT or FAILED.
-        text: the plain text; None once the message itself was deleted.
+        text: the plain text; None once the email service has deleted the message.
         html: the HTML part; None if there is none.
     """
 
@@ -27,24 +27,24 @@ class Mail:
     html: str | None = None
 
 
-class MailsClient:
+class ConfirmationsClient:
     def __init__(self, stub: MailRecordsStub) -> None:
         self._stub = stub
 
-    async def find(self, order_id: str) -> Mail | None:
-        """Return the e-mail of an order, None if there is none yet. Raise DomainError."""
+    async def find(self, order_id: str) -> Confirmation | None:
+        """Return the confirmation of an order; None if it has not been written yet. Raise DomainError."""
         try:
             found = await self._stub.GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
         except NotFound:
             return None
         state = mail_records_pb2.MailState.Name(found.mail.state).removeprefix("MAIL_STATE_")
-        return _parse(state, found.message) if found.message else Mail(state)
+        return _parse(state, found.message) if found.message else Confirmation(state)
 
 
-def _parse(state: str, message: str) -> Mail:
+def _parse(state: str, message: str) -> Confirmation:
     parsed = email.message_from_string(message, policy=email.policy.default)
     text, html = parsed.get_body(("plain",)), parsed.get_body(("html",))
-    return Mail(
+    return Confirmation(
         state,
         sender=str(parsed["from"] or ""),
         recipient=str(parsed["to"] or ""),
