@@ -17,7 +17,7 @@ from checkout_service.__main__ import Settings, build
 from checkout_service.domain import Address, Order, OrderLine, order_id_of
 from checkout_service.journal.opening import open_journal
 from checkout_service.peers import channels
-from checkout_service.ports import Journal, NewOrder
+from checkout_service.ports import Entry, Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_kit.settings import load_settings
@@ -57,10 +57,10 @@ async def other_journal(journal_url: str, journal: Journal) -> AsyncIterator[Jou
 
 
 @pytest.fixture
-def new_order() -> Callable[..., NewOrder]:
+def new_order() -> Callable[..., Entry]:
     """Make an order that is not recorded yet, with the given fields changed."""
 
-    def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> NewOrder:
+    def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> Entry:
         order = Order(
             order_id_of(scope),
             "user",
@@ -70,7 +70,7 @@ def new_order() -> Callable[..., NewOrder]:
             (MUG,),
             Money.of("EUR", 4, 500_000_000),
         )
-        return NewOrder(scope, fingerprint, replace(order, **changed), "")
+        return Entry(scope, fingerprint, replace(order, **changed), "")
 
     return make
 

@@ -36,7 +36,7 @@ ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address(""
 
 
 def test_a_valid_request_passes() -> None:
-    assert validate(REQUEST) == (REQUEST.address, CARD)
+    validate(REQUEST)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from chassis.sql import postgres, sqlite
 from checkout_service.journal.opening import open_journal
-from checkout_service.ports import Journal, JournalUnavailable, NewOrder
+from checkout_service.ports import Entry, Journal, JournalUnavailable
 from shop import checkout_pb2
 from shop_lab.world.fake_peers import FakePeers
 
@@ -22,7 +22,7 @@ _TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity W
 
 Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
-Make = Callable[..., NewOrder]
+Make = Callable[..., Entry]
 
 
 @pytest.fixture

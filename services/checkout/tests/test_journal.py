@@ -20,15 +20,15 @@ from chassis.errors import FieldViolation
 from chassis.sql import database
 from chassis.telemetry import semconv
 from chassis.values.money import MAX_UNITS, Money
-from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, Refusal, State, Transition
+from checkout_service.domain import OPEN, RELEASED_CART, Refusal, State, Transition
 from checkout_service.journal import sql, sqlite, statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.journal.sqlite import open_sqlite_database
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, NewOrder, OutboxItem, Sent
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent
 from shop_kit.serving import Recorded
 
-Make = Callable[..., NewOrder]
+Make = Callable[..., Entry]
 
 SHIPPED = Transition(State.CHARGING, State.SHIPPED, "transaction", "track-1")
 DECLINED = Transition(
@@ -91,7 +91,7 @@ async def test_a_new_order_is_charging_and_leased(journal: Journal, new_order: M
     assert entry is not None
     assert (entry.order_id, entry.state, entry.attempt, entry.epoch) == (new.order.order_id, State.CHARGING, 1, 1)
     assert (entry.leased, entry.stuck, entry.order.total) == (True, False, new.order.total)
-    assert (entry.order, entry.placed) == (new.order, None)
+    assert (entry.order, entry.is_placed) == (new.order, False)
 
 
 async def test_inserting_a_second_order_of_a_scope_returns_the_first(journal: Journal, new_order: Make) -> None:
@@ -133,11 +133,7 @@ async def test_a_shipped_order_is_returned_as_placed(journal: Journal, new_order
     assert await journal.update(new.claim, SHIPPED)
     entry = await journal.find("scope")
     assert entry is not None
-    assert (entry.state, entry.placed, entry.tracking_id) == (
-        State.SHIPPED,
-        PlacedOrder(new.order, "track-1"),
-        "track-1",
-    )
+    assert (entry.is_placed, entry.state, entry.tracking_id) == (True, State.SHIPPED, "track-1")
 
 
 async def test_a_shipped_order_has_an_outbox(journal: Journal, new_order: Make) -> None:
@@ -462,7 +458,7 @@ async def test_an_item_that_is_due_is_claimed_once(
     claims = await asyncio.gather(*(claim_items(each, 1) for each in (journal, other_journal) * 4))
     items = [item for claim in claims for item in claim] + await claim_items(journal, 10)
     assert sorted(item.kind for item in items) == [EMAIL, EMPTY_CART]
-    assert {(item.placed, item.failures) for item in items} == {(PlacedOrder(new.order, "track-1"), 1)}
+    assert {(item.entry.order, item.entry.tracking_id, item.failures) for item in items} == {(new.order, "track-1", 1)}
 
 
 async def test_workers_that_look_for_work_at_once_share_a_read(
@@ -805,12 +801,12 @@ async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
     orders = {age: await shipped(journal, new_order(str(age))) for age in (3000, 2000, 1000)}
     for age, order_id in orders.items():
         run_sql(f"UPDATE orders SET updated_at = updated_at - {age} WHERE order_id = '{order_id}'")  # noqa: S608
-    assert 3000 <= (await journal.statistics()).oldest_notification_seconds < 3500
+    assert 3000 <= (await journal.statistics()).oldest_item_seconds < 3500
     await journal.settle([Sent(orders[3000], kind, "sent") for kind in (EMAIL, EMPTY_CART)])
-    assert 2000 <= (await journal.statistics()).oldest_notification_seconds < 2500
+    assert 2000 <= (await journal.statistics()).oldest_item_seconds < 2500
     await journal.settle([Sent(orders[2000], EMPTY_CART, "cart_emptied")])
     await journal.set_dead(orders[2000], EMAIL, reason="NO_SUCH_HOST")
-    assert 1000 <= (await journal.statistics()).oldest_notification_seconds < 1500
+    assert 1000 <= (await journal.statistics()).oldest_item_seconds < 1500
 
 
 async def test_a_postponed_notification_keeps_its_age(
@@ -821,12 +817,12 @@ async def test_a_postponed_notification_keeps_its_age(
     run_sql("UPDATE orders SET updated_at = updated_at - 1000")
     (item,) = await journal.claim_outbox(EMAIL, 1, failed=False)
     await journal.postpone(item, delay_seconds=60, reason="DOWN")
-    assert 1000 <= (await journal.statistics()).oldest_notification_seconds < 1500
+    assert 1000 <= (await journal.statistics()).oldest_item_seconds < 1500
 
 
 async def test_statistics_of_an_empty_journal_are_zeros(journal: Journal) -> None:
     statistics = await journal.statistics()
-    assert statistics.oldest_notification_seconds == 0
+    assert statistics.oldest_item_seconds == 0
     assert (statistics.orders, statistics.oldest_open_seconds, statistics.outbox_backlog) == ({}, 0.0, 0)
 
 
@@ -843,7 +839,7 @@ async def test_a_working_journal_passes_its_check(journal: Journal) -> None:
     await journal.check()
 
 
-async def ended(journal: Journal, new: NewOrder, state: State) -> Entry:
+async def ended(journal: Journal, new: Entry, state: State) -> Entry:
     """Record an order and bring it into a state, whatever its own transitions are."""
     await journal.insert(new)
     claim = new.claim
@@ -862,7 +858,7 @@ async def until_blocked(task: asyncio.Task[Any], other: psycopg.AsyncConnection[
             await asyncio.sleep(0.01)
 
 
-async def shipped(journal: Journal, new: NewOrder) -> str:
+async def shipped(journal: Journal, new: Entry) -> str:
     await journal.insert(new)
     assert await journal.update(new.claim, SHIPPED)
     return new.order.order_id

@@ -11,7 +11,7 @@ import pytest
 
 from chassis.errors import DomainError, FailedPrecondition, Unavailable
 from chassis.rpc.status import from_rpc_error
-from checkout_service import background
+from checkout_service import queue_workers
 from shop import checkout_pb2, payment_pb2
 from shop_lab.world.fake_peers import FakePeers, Fault
 
@@ -52,7 +52,7 @@ def lose(run_sql: RunSql) -> Callable[[], None]:
 
 @pytest.fixture
 async def checkout(peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Checkout]:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     async with peers.serving() as address, start(address) as running:
         yield running
 

@@ -19,12 +19,12 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.values.money import Money
-from checkout_service import background
+from checkout_service import queue_workers
 from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
 from checkout_service.order_spans import current_traceparent, links_to
-from checkout_service.ports import NewOrder
+from checkout_service.ports import Entry
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
@@ -49,7 +49,7 @@ def database_url(journal_url: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
 
 
@@ -203,7 +203,7 @@ def test_the_context_of_a_span_that_is_not_sampled_is_not_stored() -> None:
     assert not trace.get_current_span().is_recording()
 
 
-def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., NewOrder]) -> None:
+def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) -> None:
     telemetry = Telemetry()
     metrics = OrderMetrics(telemetry)
     codes = [f"{number:03d}" for number in range(MAX_CURRENCIES + 50)]

@@ -27,14 +27,14 @@ def test_an_order_whose_scope_is_taken_is_not_charged() -> None:
 
 
 def test_notifications_are_sent_after_the_shipment_is_recorded() -> None:
-    commands, ended = drive(saga.place(), True, Charged("transaction"), Shipped("track"), True, None)
-    assert commands == [saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send]
+    commands, ended = drive(saga.place(), True, Charged("transaction"), Shipped("track"), None, True, None)
+    assert commands == [saga.Insert, saga.Charge, saga.Ship, saga.StartRemoval, saga.Update, saga.Send]
     assert ended is SagaResult.SETTLED
 
 
 def test_a_superseded_worker_sends_no_notifications() -> None:
-    commands, ended = drive(saga.place(), True, Charged("transaction"), Shipped("track"), False)
-    assert commands == [saga.Insert, saga.Charge, saga.Ship, saga.Update]
+    commands, ended = drive(saga.place(), True, Charged("transaction"), Shipped("track"), None, False, False)
+    assert commands == [saga.Insert, saga.Charge, saga.Ship, saga.StartRemoval, saga.Update, saga.Restore]
     assert ended is SagaResult.SUPERSEDED
 
 

@@ -26,11 +26,9 @@ from checkout_service.domain import (
     OPEN,
     REFUSED,
     RELEASED_CART,
-    RESTORABLE,
     Address,
     Order,
     OrderLine,
-    PlacedOrder,
     Refusal,
     State,
     Transition,
@@ -41,7 +39,7 @@ from checkout_service.journal.database import Database, Parameters, Row, Stateme
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped, Unsupported
-from checkout_service.ports import Claim, Entry, NewOrder
+from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
 
 LOOP = asyncio.new_event_loop()
@@ -200,13 +198,9 @@ class Task:
     """A saga that a worker runs."""
 
     steps: saga.Saga
-    order: Order
-    fingerprint: str
-    claim: Claim
+    entry: Entry
     card: str
-    new: NewOrder | None
     command: Any = None
-    placed: PlacedOrder | None = None
 
 
 class World:
@@ -225,7 +219,7 @@ class World:
         self.tasks: list[Task] = []
         self.delayed: list[Callable[[], Any]] = []
         self.callers = {ANN}
-        self.answers: set[PlacedOrder] = set()
+        self.answers: set[tuple[Order, str]] = set()
         self.refused = False
         self.orders = 0
 
@@ -266,8 +260,8 @@ class World:
         elif entry.fingerprint != card:
             if entry.state in RELEASED_CART:
                 self.resume(now(self.journal.reopen(entry, new)), card)
-        elif entry.placed is not None:
-            self.answers.add(entry.placed)
+        elif entry.is_placed:
+            self.answers.add((entry.order, entry.tracking_id))
         elif entry.state in REFUSED:
             self.refused |= entry.state is not State.NEEDS_REVIEW
         elif entry.state is State.ABANDONED:
@@ -276,13 +270,13 @@ class World:
             taken = now(self.journal.take_over(entry))
             self.begin(saga.take_over(taken), taken, card)
 
-    def new_order(self, card: str) -> NewOrder:
+    def new_order(self, card: str) -> Entry:
         self.orders += 1
         order_id = order_id_of(SCOPE if self.derives_ids else f"{SCOPE}-{self.orders}")
         lines = (OrderLine("mug", 1, Money("EUR", self.price * 10**9)),)
         address = Address(f"{card} street", "Berlin", "", "Germany", 1)
         order = Order(order_id, "user", "a@b.example", "etag", address, lines, Money("EUR", 10**9))
-        return NewOrder(SCOPE, card, order, "")
+        return Entry(SCOPE, card, order, "")
 
     def resume(self, taken: Entry | None, card: str) -> None:
         if taken is not None:
@@ -294,10 +288,9 @@ class World:
             for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
                 self.begin(saga.recover(entry), entry)
 
-    def begin(self, steps: saga.Saga, held: NewOrder | Entry, card: str = "") -> None:
+    def begin(self, steps: saga.Saga, held: Entry, card: str = "") -> None:
         if len(self.tasks) < MAX_TASKS:
-            new = held if isinstance(held, NewOrder) else None
-            task = Task(steps, held.order, held.fingerprint, held.claim, card, new)
+            task = Task(steps, held, card)
             task.command = next(steps)
             self.tasks.append(task)
 
@@ -309,7 +302,7 @@ class World:
             return
         if isinstance(command, saga.Wait):
             self.send(task, fate not in {3, 4})
-        elif isinstance(command, saga.Insert | saga.Update | saga.Send):
+        elif isinstance(command, saga.Insert | saga.Update | saga.Restore | saga.StartRemoval | saga.Send):
             result = self.write(task, command)
             self.tasks.remove(task) if fate == 2 else self.send(task, result)
         else:
@@ -326,47 +319,55 @@ class World:
             self.send(task, InDoubt("") if fate == 4 else result)
 
     def request(self, task: Task, command: Any) -> Callable[[], Any]:
-        order, card, charge_key, ship_key = task.order, task.card, task.claim.charge_key, task.claim.ship_key
+        order, card, claim = task.entry.order, task.card, task.entry.claim
         match command:
             case saga.Charge(retry) if retry and not self.payment.has_ledger:
                 return Unsupported
             case saga.Charge():
-                return lambda: self.payment.charge(charge_key, order.total, card)
+                return lambda: self.payment.charge(claim.charge_key, order.total, card)
             case saga.Resolve():
-                return lambda: self.payment.resolve(charge_key, order.total, task.fingerprint)
+                return lambda: self.payment.resolve(claim.charge_key, order.total, task.entry.fingerprint)
             case saga.Void():
-                return lambda: self.payment.void(charge_key)
+                return lambda: self.payment.void(claim.charge_key)
             case saga.ResolveShipment():
-                return lambda: self.shipping.resolve(ship_key)
+                return lambda: self.shipping.resolve(claim.ship_key)
             case _:
-                return lambda: self.shipping.ship(ship_key, order)
+                return lambda: self.shipping.ship(claim.ship_key, order)
 
     def write(self, task: Task, command: Any) -> Any:
-        if isinstance(command, saga.Insert) and task.new is not None:
-            return now(self.journal.insert(task.new)) is None
-        return self.update(task, command.transition) if isinstance(command, saga.Update) else None
+        match command:
+            case saga.Insert():
+                return now(self.journal.insert(task.entry)) is None
+            case saga.Update(transition):
+                return self.update(task, transition)
+            case saga.Restore():
+                is_lost = task.entry.is_new and now(self.journal.read(task.entry.order_id)) is None
+                return is_lost and now(self.journal.insert(task.entry)) is None
+        return None
 
     def update(self, task: Task, transition: Transition) -> bool:
-        changed = now(self.journal.update(task.claim, transition))
-        is_lost = not changed and now(self.journal.read(task.claim.order_id)) is None
-        if is_lost and task.new and transition.after in RESTORABLE:
-            lost = replace(task.new, attempt=task.claim.attempt, epoch=task.claim.epoch)
-            changed = now(self.journal.insert(lost)) is None and now(self.journal.update(task.claim, transition))
-        if changed and transition.after is State.CHARGING:
-            task.claim = task.claim.next_attempt()
-        if changed and transition.after is State.SHIPPED:
-            task.placed = PlacedOrder(task.order, transition.tracking_id)
-        return bool(changed)
+        entry, after = task.entry, transition.after
+        if not now(self.journal.update(entry.claim, transition)):
+            return False
+        advance = int(after is State.CHARGING)
+        task.entry = replace(
+            entry,
+            state=after,
+            attempt=entry.attempt + advance,
+            epoch=entry.epoch + advance,
+            tracking_id=transition.tracking_id,
+        )
+        return True
 
     def send(self, task: Task, result: Any) -> None:
         try:
             task.command = task.steps.send(result)
         except StopIteration as stop:
             self.tasks.remove(task)
-            if task.placed is not None:
-                self.answers.add(task.placed)  # the caller receives it
+            if task.entry.is_placed:
+                self.answers.add((task.entry.order, task.entry.tracking_id))  # the caller receives it
             if stop.value is SagaResult.UNFINISHED:
-                now(self.journal.release(task.claim, delay_seconds=0, reason=""))
+                now(self.journal.release(task.entry.claim, delay_seconds=0, reason=""))
 
     def finish(self) -> Entry:
         """Without more faults: deliver delayed calls, and run customers and recovery until the order is settled."""
@@ -407,7 +408,7 @@ class World:
                 raise Broken("shipped to the address of one request, charged to the card of another")
         if entry.state not in FINAL or (captured and entry.state in RELEASED_CART):
             raise Broken(f"ended as {entry.state} with {captured} charges")
-        if entry.state is State.SHIPPED and (not shipped or {entry.placed} != self.answers):
+        if entry.state is State.SHIPPED and (not shipped or {(entry.order, entry.tracking_id)} != self.answers):
             raise Broken(f"callers received {self.answers}, {shipped} shipments")
         if len(self.answers) > 1:
             raise Broken("callers received different answers")

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.values import paging
 from chassis.values.paging import Position
-from checkout_service.ports import Journal, NewOrder
+from checkout_service.ports import Entry, Journal
 from shop import checkout_pb2
 from shop_internal import orders_pb2
 from shop_lab.world.fake_peers import FakePeers
@@ -18,7 +18,7 @@ Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
 
 
-async def test_orders_are_read_from_a_position_on(journal: Journal, new_order: Callable[..., NewOrder]) -> None:
+async def test_orders_are_read_from_a_position_on(journal: Journal, new_order: Callable[..., Entry]) -> None:
     for number in range(3):
         await journal.insert(new_order(f"scope-{number}", user_id=f"user-{number}"))
     orders = await journal.scan(Position(0), 10)

@@ -1,10 +1,8 @@
 """PlaceOrder as its callers see it, over real channels, with peers that fail on demand."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -23,14 +21,13 @@ from chassis.errors import (
     Unimplemented,
 )
 from chassis.rpc.status import from_rpc_error
-from checkout_service import outbox, placing
+from checkout_service import outbox, placing, repeats
 from checkout_service.domain import Transition
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import address_pb2, checkout_pb2, payment_pb2
-from shop_internal import ordered_cart_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
@@ -169,49 +166,6 @@ async def test_the_cart_is_emptied_while_the_shipment_is_recorded(
         await checkout.place(request_of())
         assert peers.cart.lines.get("ann", {}) == {}
         await until_states(checkout, "DONE")
-
-
-class CartOnThreads:
-    """A cart service that responds while the event loop of the tests is busy."""
-
-    def __init__(self) -> None:
-        self.called = threading.Event()
-
-    def _remove_all(self, _request: bytes, _context: grpc.ServicerContext) -> bytes:
-        self.called.set()
-        return ordered_cart_pb2.RemoveAllOrderedResponse().SerializeToString()
-
-    @contextmanager
-    def serving(self) -> Iterator[str]:
-        server = grpc.server(ThreadPoolExecutor(1))
-        method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(self._remove_all)
-        methods = {"RemoveAllOrdered": method}
-        handler = grpc.method_handlers_generic_handler("shop.internal.OrderedCart", methods)
-        server.add_generic_rpc_handlers((handler,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            server.stop(None).wait()
-
-
-async def test_the_cart_is_called_before_the_record_of_the_shipment_takes_the_event_loop(
-    start: Start, peers: FakePeers, request_of: Request
-) -> None:
-    cart = CartOnThreads()
-
-    async def update_on_the_event_loop(update: Update, claim: Claim, transition: Transition) -> bool:
-        assert cart.called.wait(timeout=10)
-        return await update(claim, transition)
-
-    open_busy_journal = opening_with_update(update_on_the_event_loop)
-    with cart.serving() as cart_address:
-        async with (
-            peers.serving() as address,
-            start(address, open_journal=open_busy_journal, cart_internal_addr=cart_address) as checkout,
-        ):
-            await checkout.place(request_of())
 
 
 async def test_no_cart_is_emptied_before_its_order_is_shipped(
@@ -718,7 +672,7 @@ async def test_a_call_never_receives_the_order_of_a_different_request_for_its_ca
     async with peers.serving() as address, start(address) as one, start(address) as two:
         first = asyncio.create_task(refusal(one.place(request_of())))
         await until_called(peers.payment, "Charge")
-        monkeypatch.setattr(placing, "_POLL_SECONDS", 3.0)
+        monkeypatch.setattr(repeats, "_POLL_SECONDS", 3.0)
         joined = asyncio.create_task(refusal(two.place(request_of())))
         await until_called(peers.cart, "GetCart", times=2)
         await asyncio.sleep(0.5)  # the second call waits for the first one's order
@@ -832,7 +786,7 @@ async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quot
 async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
     checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "_POLL_SECONDS", 60.0)
+    monkeypatch.setattr(repeats, "_POLL_SECONDS", 60.0)
     gate = peers.payment.hold("Charge")
     first = asyncio.create_task(checkout.place(request_of()))
     await until_called(peers.payment, "Charge")

@@ -15,12 +15,12 @@ import pytest
 from chassis.rpc.wire import money_to_wire
 from chassis.sql import database
 from chassis.values.money import Money
-from checkout_service import background
-from checkout_service.domain import Address, Order, OrderLine, PlacedOrder, State
+from checkout_service import queue_workers
+from checkout_service.domain import Address, Order, OrderLine, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
-from checkout_service.peers.wire import placed_order_to_wire
-from checkout_service.ports import NewOrder
+from checkout_service.peers.wire import order_to_wire
+from checkout_service.ports import Entry
 from shop import checkout_pb2, payment_pb2
 from shop_lab.world.fake_peers import FakePeers
 
@@ -102,7 +102,7 @@ async def test_an_order_of_an_older_release_is_read(journal_url: str) -> None:
     async with open_journal(journal_url, worker="one") as journal:
         entry = await journal.read(ORDER.order_id)
     assert entry is not None
-    assert (entry.state, entry.order, entry.placed) == (State.DONE, ORDER, PlacedOrder(ORDER, "track-1"))
+    assert (entry.state, entry.order, entry.tracking_id) == (State.DONE, ORDER, "track-1")
 
 
 async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
@@ -118,7 +118,7 @@ async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
 async def test_an_unfinished_order_of_an_older_release_is_finished(
     peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
@@ -127,7 +127,7 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
         while await checkout.states() != ["DONE"]:  # noqa: ASYNC110 - polls another service by its RPC
             await asyncio.sleep(0.05)
         replayed = (await checkout.place(request_of(), "key")).response.order
-    assert replayed == placed_order_to_wire(PlacedOrder(ORDER, f"track-{ORDER.order_id}"))
+    assert replayed == order_to_wire(Entry("", "", ORDER, tracking_id=f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]
 
 
@@ -147,7 +147,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
     assert holder is not None
     assert holder.order_id == newer["order_id"]
     assert older is not None
-    assert older.placed is not None
+    assert older.is_placed
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
@@ -161,7 +161,7 @@ async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
     assert answer is None
 
 
-def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., NewOrder]) -> None:
+def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., Entry]) -> None:
     snapshot = snapshots.dump(new_order().order).replace(b'"version":2', b'"version":3')
     with pytest.raises(ValueError, match="unknown version 3"):
         snapshots.load({"order_id": "id", "snapshot": snapshot})

@@ -9,7 +9,6 @@ from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
-from checkout_service.background import Turns
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.metrics import OrderMetrics
@@ -17,6 +16,7 @@ from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import LEASE_SECONDS, Journal
+from checkout_service.queue_workers import PollTimer
 from checkout_service.recovery import Recovery
 from checkout_service.service import CheckoutService, OrderJournal
 from shop import checkout_pb2_grpc
@@ -45,23 +45,30 @@ async def build(
         url, service.telemetry, worker=_worker_name(settings), lease_seconds=lease_seconds
     ) as journal:
         metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
-        turns = Turns()
+        poll_timer = PollTimer()
         outbox = Outbox(
             journal,
-            peers.mailer,
+            peers.confirmations,
             peers.cart_clearer,
-            turns,
+            poll_timer,
             metrics=metrics,
             telemetry=service.telemetry,
             failpoints=failpoints,
         )
-        executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics=metrics, failpoints=failpoints)
+        executor = Executor(
+            journal,
+            peers.payment,
+            peers.shipping,
+            outbox,
+            metrics=metrics,
+            failpoints=failpoints,
+            lease_seconds=lease_seconds,
+        )
         recovery = Recovery(
-            journal, executor, turns, metrics=metrics, telemetry=service.telemetry, failpoints=failpoints
+            journal, executor, poll_timer, metrics=metrics, telemetry=service.telemetry, failpoints=failpoints
         )
         retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
-        keys = settings.hmac_keys
-        placer = OrderPlacer(journal, peers.quotes, executor, keys, failpoints, lease_seconds=lease_seconds)
+        placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_keys, failpoints)
         service.add_readiness_check(journal.check)
         service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_internal_servicer(

@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -10,7 +11,6 @@ from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
 from chassis.values.fields import limit_text, require_between, require_email_address, require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, is_currency_code, total
-from chassis.values.uuids import format_uuid
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256
@@ -85,13 +85,26 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """A request to order the user's cart, in a currency (ISO 4217); not validated."""
+    """One call's request to order the user's cart, in a currency (ISO 4217); not validated.
+
+    Attributes:
+        key: the idempotency key; None if the caller sent none.
+        fingerprints: under each HMAC key; that of the current one first.
+        answer_by: the end of the caller's patience, on the event loop's clock.
+    """
 
     user_id: str
     user_currency: str
     address: Address | None
     email: str
     card: Card | None = field(repr=False)
+    key: str | None = None
+    fingerprints: Sequence[str] = ()
+    answer_by: float = 0.0
+
+    def began(self, fingerprint: str) -> bool:
+        """Return whether an order with this fingerprint is of the same request, perhaps under an older HMAC key."""
+        return fingerprint in self.fingerprints
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +159,6 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedOrder:
-    """An order that was charged and shipped: all that the response and the confirmation show."""
-
-    order: Order
-    tracking_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why an order was refused, as its callers receive it: the same for every retry.
 
@@ -184,14 +189,12 @@ class Transition:
     refused_as: State | None = None
 
 
-def validate(request: OrderRequest) -> tuple[Address, Card]:
-    """Return address and card of a valid request; raise InvalidArgument for the first field that breaks a rule."""
+def validate(request: OrderRequest) -> None:
+    """Raise InvalidArgument for the first field of a request that breaks a rule."""
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
-    address = request.address
-    if address is None:
-        raise InvalidArgument.field("address", "must be given")
+    address = require_address(request)
     for name in ("street_address", "city", "state", "country"):
         limit_text(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
     require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
@@ -199,7 +202,6 @@ def validate(request: OrderRequest) -> tuple[Address, Card]:
     if request.card is None:
         raise InvalidArgument.field("credit_card", "must be given")
     require_text(request.card.number, "credit_card.credit_card_number", max_length=MAX_CARD_NUMBER_LENGTH)
-    return address, request.card
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
@@ -224,7 +226,10 @@ def order_id_of(scope: str) -> str:
 
     A journal that has lost the order gives it the same id again, and with it the same keys at payment and shipping.
     """
-    return format_uuid(hashlib.sha256(f"order\0{scope}".encode()).digest(), version=8)
+    digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80  # version 8, which uuid.UUID accepts from Python 3.14 on
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
+    return str(uuid.UUID(bytes=bytes(digest)))
 
 
 def charge_key(order_id: str, attempt: int) -> str:
@@ -239,6 +244,13 @@ def ship_key(order_id: str, attempt: int) -> str:
     random ids, of version 7, have one key for all attempts.
     """
     return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
+
+
+def require_address(request: OrderRequest) -> Address:
+    """Return the request's address. Raises InvalidArgument if it has none."""
+    if request.address is None:
+        raise InvalidArgument.field("address", "must be given")
+    return request.address
 
 
 def require_chargeable(order: Order) -> Order:

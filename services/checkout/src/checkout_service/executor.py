@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -12,11 +12,11 @@ from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from checkout_service import saga
-from checkout_service.domain import RESTORABLE, Card, Order, PlacedOrder, State, Transition
+from checkout_service.domain import Card, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.ports import Claim, Journal, JournalUnavailable, NewOrder, Payment, Shipping
+from checkout_service.ports import LEASE_SECONDS, Entry, Journal, JournalUnavailable, Payment, Shipping
 from checkout_service.saga import Command, Saga, SagaResult
 
 log = structlog.get_logger()
@@ -29,51 +29,33 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _CLOSE_WITHIN_SECONDS = 7.0
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """An order that this worker holds.
-
-    Attributes:
-        fingerprint: of the request.
-        claim: as it is when the work begins.
-        card: None in recovery.
-        new: to be recorded first; None if the order is in the journal already.
-        retry_seconds: how long outcomes in doubt are retried.
-        release_delay_seconds: how long an unfinished order waits for its next worker.
-    """
-
-    order: Order
-    fingerprint: str
-    claim: Claim
-    card: Card | None = None
-    new: NewOrder | None = None
-    retry_seconds: float = 0.0
-    release_delay_seconds: float = 0.0
-
-
 class Run:
-    """A running saga.
+    """A worker's part in an order: its saga, in a task of its own.
 
     Attributes:
-        claim: advances with each attempt.
-        placed: the order to answer with, as soon as it is recorded as shipped.
-        removal: of its items from its cart, in progress from the moment of its shipment.
+        entry: as this worker holds it: its attempt advances, and it ends as placed if the saga has shipped the order.
+        card: None in recovery.
         recorded: the order is in the journal.
         task: raises DomainError only if the order is not in the journal.
     """
 
-    def __init__(self, work: Work) -> None:
-        self.claim = work.claim
-        self.placed: PlacedOrder | None = None
-        self.removal: asyncio.Future[None] | None = None
-        self.recorded = work.new is None
-        self.retry_until = asyncio.get_running_loop().time() + work.retry_seconds
+    task: asyncio.Task[SagaResult]
+
+    def __init__(self, entry: Entry, card: Card | None, release_delay_seconds: float) -> None:
+        self.entry = entry
+        self.card = card
+        self.recorded = not entry.is_new
+        self.release_delay_seconds = release_delay_seconds
+        self.removal: asyncio.Task[None] | None = None
+        self.began_at = asyncio.get_running_loop().time()
         self.last_reason = ""
-        self.task: asyncio.Task[SagaResult]
 
 
 class Executor:
     """Runs sagas.
+
+    Args:
+        lease_seconds: that of the journal.
 
     Attributes:
         running: by order id.
@@ -88,6 +70,7 @@ class Executor:
         *,
         metrics: OrderMetrics,
         failpoints: Failpoints,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._journal = journal
         self._payment = payment
@@ -95,16 +78,24 @@ class Executor:
         self._outbox = outbox
         self._metrics = metrics
         self._failpoints = failpoints
+        self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
         self._closing = asyncio.Event()
         self.running: dict[str, Run] = {}
 
-    def start(self, work: Work, steps: Saga) -> Run:
-        """Start a saga in a task of its own."""
-        run = Run(work)
-        order_id = work.order.order_id
-        run.task = asyncio.create_task(self._run(run, work, steps), name=f"order {order_id}")
-        self.running[order_id] = run
-        run.task.add_done_callback(lambda _: self._forget(order_id, run))
+    def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
+        """Start a saga of an order that is new, or that this worker holds.
+
+        Args:
+            entry: inserted by the saga if it is new.
+            steps: of the saga.
+            card: None in recovery, which tries each step once.
+            release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
+        """
+        run = Run(entry, card, release_delay_seconds)
+        # Its own task: neither a cancelled call nor a passed deadline may stop an order between charge and shipment.
+        run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
+        self.running[entry.order_id] = run
+        run.task.add_done_callback(lambda _: self._forget(run))
         return run
 
     async def close(self) -> None:
@@ -118,32 +109,30 @@ class Executor:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _forget(self, order_id: str, run: Run) -> None:
-        if self.running.get(order_id) is run:
-            del self.running[order_id]
+    def _forget(self, run: Run) -> None:
+        if self.running.get(run.entry.order_id) is run:
+            del self.running[run.entry.order_id]
         if not run.task.cancelled():
             run.task.exception()  # mark it as retrieved: the caller may be gone
 
-    async def _run(self, run: Run, work: Work, steps: Saga) -> SagaResult:
+    async def _run(self, run: Run, steps: Saga) -> SagaResult:
         calls.deadline.set(None)  # the deadline of the call is not the order's
         try:
-            result = await self._drive(run, work, steps)
-        except DomainError as error:
-            if not run.recorded:
-                raise
-            log.warning("order left to recovery", order_id=work.order.order_id, reason=error.reason)
-            result = SagaResult.UNFINISHED
-        except Exception:
+            result = await self._drive(run, steps)
+        except Exception as error:
             if not run.recorded:
                 raise
             # The order is in the journal, so recovery finishes it whatever the error was.
-            log.exception("order left to recovery", order_id=work.order.order_id)
+            if isinstance(error, DomainError):
+                log.warning("order left to recovery", order_id=run.entry.order_id, reason=error.reason)
+            else:
+                log.exception("order left to recovery", order_id=run.entry.order_id)
             result = SagaResult.UNFINISHED
         if result is SagaResult.UNFINISHED:
-            await self._release(run, work)
+            await self._release(run)
         return result
 
-    async def _drive(self, run: Run, work: Work, steps: Saga) -> SagaResult:
+    async def _drive(self, run: Run, steps: Saga) -> SagaResult:
         result: Any = None
         step = ""
         while True:
@@ -160,83 +149,85 @@ class Executor:
             step = COMMAND_NAMES[type(command)]
             before, after = COMMAND_FAILPOINTS[type(command)]
             await self._failpoints.reach(before)
-            result = await self._perform(run, work, command)
+            result = await self._perform(run, command)
             await self._failpoints.reach(after)
 
-    async def _perform(self, run: Run, work: Work, command: Command[Any]) -> Any:
-        order, claim = work.order, run.claim
-        performing: Awaitable[Any] | None = None
+    def _perform(self, run: Run, command: Command[Any]) -> Awaitable[Any]:
         match command:
-            case saga.Insert() if work.new is not None:
-                performing = self._insert(run, work.new)
-            case saga.Charge(retry) if work.card is not None:
-                performing = self._payment.charge(
-                    claim.charge_key, order.total, work.card, fingerprint=work.fingerprint, retry=retry
-                )
-            case saga.Resolve():
-                performing = self._payment.resolve(claim.charge_key, order.total, fingerprint=work.fingerprint)
-            case saga.Void():
-                performing = self._payment.void(claim.charge_key)
-            case saga.Ship():
-                performing = self._shipping.ship(claim.ship_key, order.address, order.lines)
-            case saga.ResolveShipment():
-                performing = self._shipping.resolve(claim.ship_key)
+            case saga.Insert():
+                return self._insert(run)
             case saga.Update(transition):
-                performing = self._update(run, work, transition)
-            case saga.Send() if run.placed is not None and run.removal is not None:
-                performing = self._outbox.send_now(run.placed, run.removal)
-        if performing is None:
-            raise AssertionError(f"{command} is not possible with this work")
-        return await performing
+                return self._update(run, transition)
+            case saga.Restore():
+                return self._restore(run)
+            case saga.StartRemoval():
+                return self._start_removal(run)
+            case saga.Send() if run.removal is not None:
+                return self._outbox.send_now(run.entry, run.removal)
+            case _:
+                return self._call_peer(run.entry, run.card, command)
 
-    async def _insert(self, run: Run, new: NewOrder) -> bool:
-        if await self._journal.insert(new) is not None:
+    def _call_peer(self, entry: Entry, card: Card | None, command: Command[Any]) -> Awaitable[Any]:
+        order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
+        match command:
+            case saga.Charge(retry) if card is not None:
+                return self._payment.charge(claim.charge_key, order.total, card, fingerprint=fingerprint, retry=retry)
+            case saga.Resolve():
+                return self._payment.resolve(claim.charge_key, order.total, fingerprint=fingerprint)
+            case saga.Void():
+                return self._payment.void(claim.charge_key)
+            case saga.Ship():
+                return self._shipping.ship(claim.ship_key, order.address, order.lines)
+            case saga.ResolveShipment():
+                return self._shipping.resolve(claim.ship_key)
+        raise AssertionError(f"{command} is not possible in this run")
+
+    async def _insert(self, run: Run) -> bool:
+        if await self._journal.insert(run.entry) is not None:
             return False
         run.recorded = True
-        self._metrics.record_change(new.order.order_id, State.CHARGING)
+        self._metrics.record_change(run.entry.order_id, State.CHARGING)
         return True
 
-    async def _update(self, run: Run, work: Work, transition: Transition) -> bool:
-        placed = PlacedOrder(work.order, transition.tracking_id) if transition.after is State.SHIPPED else None
-        if placed is not None:
-            # Whatever becomes of the record, the items were shipped: the next worker ships them under the same key.
-            run.removal = await self._outbox.begin_removal(placed)
-        updated = await self._journal.update(run.claim, transition)
-        if not updated and transition.after in RESTORABLE and await self._restore(run, work):
-            updated = await self._journal.update(run.claim, transition)
-        if not updated:
-            log.warning("stale update rejected", order_id=work.order.order_id, epoch=run.claim.epoch)
+    async def _update(self, run: Run, transition: Transition) -> bool:
+        entry, after = run.entry, transition.after
+        if not await self._journal.update(entry.claim, transition):
+            log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
-        if transition.after is State.CHARGING:
-            run.claim = run.claim.next_attempt()
+        if after is State.CHARGING:
+            run.entry = replace(entry, state=after, attempt=entry.attempt + 1, epoch=entry.epoch + 1)
             return True
-        if placed is not None:
-            run.placed = placed
-            self._metrics.record_placed(work.order)
+        run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
+        if run.entry.is_placed:
+            self._metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
-        self._metrics.record_change(work.order.order_id, transition.after, reason)
+        self._metrics.record_change(entry.order_id, after, reason)
         return True
 
-    async def _restore(self, run: Run, work: Work) -> bool:
-        """Record the order again if the journal has lost it. Return whether it did and this worker holds the order."""
-        if work.new is None or await self._journal.read(work.order.order_id) is not None:
+    async def _start_removal(self, run: Run) -> None:
+        run.removal = self._outbox.start_removal(run.entry.order)
+
+    async def _restore(self, run: Run) -> bool:
+        # Only the worker that inserted an order knows that a missing row is a lost one.
+        if not run.entry.is_new or await self._journal.read(run.entry.order_id) is not None:
             return False
-        log.warning("order is missing from the journal and recorded again", order_id=work.order.order_id)
-        lost = replace(work.new, attempt=run.claim.attempt, epoch=run.claim.epoch)
-        return await self._journal.insert(lost) is None
+        log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
+        return await self._journal.insert(run.entry) is None
 
     async def _wait(self, run: Run, wait: saga.Wait) -> bool:
         run.last_reason = wait.reason
         pause = min(_FIRST_PAUSE_SECONDS * 2**wait.tries, _LONGEST_PAUSE_SECONDS)
-        if asyncio.get_running_loop().time() + pause >= run.retry_until:
+        # Recovery needs no pause of its own: the lease of a released order is one.
+        retry_until = run.began_at + (self._retry_seconds if run.card is not None else 0.0)
+        if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), pause)
         return not self._closing.is_set()
 
-    async def _release(self, run: Run, work: Work) -> None:
-        order_id, delay = work.order.order_id, work.release_delay_seconds
+    async def _release(self, run: Run) -> None:
+        claim, delay = run.entry.claim, run.release_delay_seconds
         try:
-            await self._journal.release(run.claim, delay_seconds=delay, reason=run.last_reason)
+            await self._journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         except JournalUnavailable:
-            log.warning("lease not released, it will expire", order_id=order_id)
+            log.warning("lease not released, it will expire", order_id=claim.order_id)

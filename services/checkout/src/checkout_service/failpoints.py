@@ -19,6 +19,8 @@ COMMAND_NAMES = {
     saga.Resolve: "resolve",
     saga.ResolveShipment: "resolve_shipment",
     saga.Void: "void",
+    saga.StartRemoval: "start_removal",
+    saga.Restore: "restore",
 }
 """Names of a saga's commands in failpoints and metrics."""
 

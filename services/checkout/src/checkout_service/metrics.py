@@ -7,7 +7,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.semconv import ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import NEEDS_OPERATOR, Order, State
-from checkout_service.ports import NOTIFICATIONS, Statistics
+from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
@@ -75,12 +75,12 @@ class OrderMetrics:
         )
         observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])
         observe(semconv.OUTBOX_BACKLOG, lambda: [(self.statistics.outbox_backlog, ())])
-        observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_notification_seconds, ())])
+        observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_item_seconds, ())])
         observe(
             semconv.DEAD_LETTERS,
             lambda: [
                 (self.statistics.dead_letters.get(kind, 0), ((semconv.NOTIFICATION_KIND, kind),))
-                for kind in NOTIFICATIONS
+                for kind in OUTBOX_KINDS
             ],
         )
         observe(semconv.FUTURE_ORDERS, lambda: [(self.statistics.future_orders, ())])

@@ -1,4 +1,4 @@
-"""Sends the confirmation of a placed order and empties its cart: at once if possible, otherwise later."""
+"""Sends a placed order's confirmation and removes its items from the cart: at once if possible, otherwise later."""
 
 import asyncio
 from collections import deque
@@ -16,22 +16,23 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.status import recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.background import Circuits, QueueWorker, Turns, log_unexpected_errors, retry_delay_seconds
-from checkout_service.domain import PlacedOrder, State
+from checkout_service.domain import Order, State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
 from checkout_service.ports import (
     EMAIL,
     EMPTY_CART,
-    NOTIFICATIONS,
+    OUTBOX_KINDS,
     CartClearer,
+    ConfirmationSender,
+    Entry,
     Journal,
     JournalUnavailable,
-    Mailer,
     OutboxItem,
     Sent,
 )
+from checkout_service.queue_workers import Circuits, PollTimer, QueueWorker, log_unexpected_errors, retry_delay_seconds
 
 log = structlog.get_logger()
 
@@ -43,10 +44,6 @@ SEND_EMAIL_SECONDS = 4.0
 
 MAX_FAILURES = 100
 """An item that fails this often is a dead letter: after about eight hours."""
-
-# Of the event loop, in which two tasks begin one after the other: of the removal's batch and of gRPC's call. The record
-# of the shipment takes the event loop until it is on disk: the cart would get a call that is not sent only then.
-_TURNS_UNTIL_SENT = 2
 
 _SETTLE_SECONDS = 0.25
 """How long a sent item waits to be settled, unless there is a batch before."""
@@ -68,16 +65,16 @@ class Outbox:
     def __init__(
         self,
         journal: Journal,
-        mailer: Mailer,
+        confirmations: ConfirmationSender,
         cart_clearer: CartClearer,
-        turns: Turns,
+        poll_timer: PollTimer,
         *,
         metrics: OrderMetrics,
         telemetry: Telemetry,
         failpoints: Failpoints,
     ) -> None:
         self._journal = journal
-        self._mailer = mailer
+        self._confirmations = confirmations
         self._cart_clearer = cart_clearer
         self._metrics = metrics
         self._tracer = telemetry.tracer
@@ -85,35 +82,30 @@ class Outbox:
         self._sent: deque[Sent] = deque()
         self._unsettled = asyncio.Event()
         self._batch_complete = asyncio.Event()
-        self._sending: set[asyncio.Future[None]] = set()
-        self._circuits = {kind: Circuits(kind) for kind in NOTIFICATIONS}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._circuits = {kind: Circuits(kind) for kind in OUTBOX_KINDS}
         self._workers = [
             QueueWorker(
-                turns, circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone
+                poll_timer, circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone
             )
             for kind, circuits in self._circuits.items()
             for failed in (False, True)
         ]
 
-    async def begin_removal(self, placed: PlacedOrder) -> asyncio.Future[None]:
-        """Begin to remove the items of a shipped order from its cart, for `send_now`.
-
-        Returns once the call is sent, or waits for the one in progress.
-        """
-        removal = self._track(asyncio.ensure_future(self._deliver(EMPTY_CART, placed)))
-        # If the order cannot be recorded as shipped, nobody awaits it: the next worker repeats it.
+    def start_removal(self, order: Order) -> asyncio.Task[None]:
+        """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned task."""
+        removal = asyncio.create_task(self._cart_clearer.remove_ordered(order))
+        # If the order cannot be recorded as shipped, this worker does not wait for it: the next one repeats it.
         removal.add_done_callback(lambda done: done.cancelled() or done.exception())
-        for _ in range(_TURNS_UNTIL_SENT):
-            await asyncio.sleep(0)
-        return removal
+        return self._track(removal)
 
-    async def send_now(self, placed: PlacedOrder, removal: asyncio.Future[None]) -> None:
-        """Wait for the removal, and begin to send the order's confirmation. A failed item remains here."""
-        email = self._deliver(EMAIL, placed)
-        self._track(asyncio.create_task(self._try_once(EMAIL, placed, email, SEND_EMAIL_SECONDS)))
-        await self._try_once(EMPTY_CART, placed, removal, SEND_NOW_SECONDS)
+    async def send_now(self, entry: Entry, removal: asyncio.Task[None]) -> None:
+        """Wait for the removal, and enqueue the order's confirmation. An item that fails remains in the outbox."""
+        confirmation = self._confirmations.confirm(entry)
+        self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
+        await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
 
-    def _track(self, sending: asyncio.Future[None]) -> asyncio.Future[None]:
+    def _track(self, sending: asyncio.Task[None]) -> asyncio.Task[None]:
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         return sending
@@ -169,29 +161,29 @@ class Outbox:
         except TimeoutError:
             log.warning("settling the outbox takes too long")
 
-    async def _try_once(self, kind: str, placed: PlacedOrder, delivery: Awaitable[None], within_seconds: float) -> None:
+    async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
+        reason = ""
         try:
             async with asyncio.timeout(within_seconds):
-                await self._finish(kind, placed, delivery)
+                await self._finish(kind, order_id, sending)
         except TimeoutError:
-            self._leave(kind, placed, "TIMEOUT")
+            reason = "TIMEOUT"
+        except JournalUnavailable as error:
+            reason = error.reason
         except DomainError as error:
-            self._leave(kind, placed, error.reason)
-            if not isinstance(error, JournalUnavailable):
-                self._circuits[kind].record_failure(failed=False)
+            reason = error.reason
+            self._circuits[kind].record_failure(failed=False)
         except Exception:
-            log.exception("left in the outbox", order_id=placed.order.order_id, kind=kind)
+            log.exception("left in the outbox", order_id=order_id, kind=kind)
         else:
             self._circuits[kind].record_success(failed=False)
-
-    @staticmethod
-    def _leave(kind: str, placed: PlacedOrder, reason: str) -> None:
-        log.warning("left in the outbox", order_id=placed.order.order_id, kind=kind, reason=reason)
+        if reason:
+            log.warning("left in the outbox", order_id=order_id, kind=kind, reason=reason)
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
-        order_id = item.placed.order.order_id
+        order_id = item.entry.order_id
         if item.failures > MAX_FAILURES:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True
@@ -201,6 +193,7 @@ class Outbox:
             raise
         except DomainError as error:
             circuit = self._circuits[item.kind].of(failed=item.failures > 1)
+            # An outage says nothing about the item: however long it lasts, it makes no dead letters.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
@@ -212,11 +205,11 @@ class Outbox:
     async def _send_later(self, item: OutboxItem) -> None:
         """Send a claimed item in a trace of its own, which links to that of its order."""
         attributes: dict[str, str | int] = {
-            semconv.ORDER_ID: item.placed.order.order_id,
+            semconv.ORDER_ID: item.entry.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
-        links = links_to(item.traceparent)
+        links = links_to(item.entry.traceparent)
         with self._tracer.start_as_current_span(
             "send notification",
             Context(),
@@ -226,33 +219,33 @@ class Outbox:
             set_status_on_exception=False,
         ) as span:
             try:
-                await self._finish(item.kind, item.placed, self._deliver(item.kind, item.placed))
+                await self._finish(item.kind, item.entry.order_id, self._send(item.kind, item.entry))
             except DomainError as error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
 
-    def _deliver(self, kind: str, placed: PlacedOrder) -> Awaitable[None]:
-        """Begin to send one item to its peer. What it returns raises DomainError."""
+    async def _send(self, kind: str, entry: Entry) -> None:
         if kind == EMAIL:
-            return self._mailer.confirm(placed)
-        return self._cart_clearer.remove_ordered(placed)
+            await self._confirmations.confirm(entry)
+        else:
+            await self._cart_clearer.remove_ordered(entry.order)
 
-    async def _finish(self, kind: str, placed: PlacedOrder, delivery: Awaitable[None]) -> None:
-        """Await the delivery of an item, which is a dead letter if its peer refuses it for good.
+    async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
+        """Wait until an item is sent. It becomes a dead letter if its peer refuses it for good.
 
         Raises any other DomainError.
         """
         try:
-            await delivery
+            await sending
         except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing
             raise
         except REFUSALS as error:
-            await self._set_dead(placed.order.order_id, kind, error.reason)
+            await self._set_dead(order_id, kind, error.reason)
             return
         step, failpoint = ("email_sent", EMAIL_SENT) if kind == EMAIL else ("cart_emptied", CART_EMPTIED)
         await self._failpoints.reach(failpoint)
-        self._sent.append(Sent(placed.order.order_id, kind, step))
+        self._sent.append(Sent(order_id, kind, step))
         self._unsettled.set()
         if len(self._sent) == _BATCH:  # while the journal is unavailable, further items do not hasten the next try
             self._batch_complete.set()

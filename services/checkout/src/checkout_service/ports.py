@@ -1,7 +1,7 @@
 """The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
 
 import secrets
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,7 +16,6 @@ from checkout_service.domain import (
     CartLine,
     Order,
     OrderLine,
-    PlacedOrder,
     Refusal,
     State,
     Transition,
@@ -30,7 +29,8 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
-NOTIFICATIONS = (EMAIL, EMPTY_CART)
+OUTBOX_KINDS = (EMAIL, EMPTY_CART)
+"""What follows a placed order: its confirmation, and the removal of its items from the cart."""
 
 MAX_RETRY_DELAY_SECONDS = 300.0
 """The longest delay before an order or an outbox item is tried again."""
@@ -60,12 +60,10 @@ class Claim:
 
     @property
     def charge_key(self) -> str:
-        """The idempotency key of the attempt's charge."""
         return charge_key(self.order_id, self.attempt)
 
     @property
     def ship_key(self) -> str:
-        """The idempotency key of the attempt's shipment."""
         return ship_key(self.order_id, self.attempt)
 
     def next_attempt(self) -> "Claim":
@@ -74,40 +72,17 @@ class Claim:
 
 
 def new_owner() -> str:
-    """Return a random owner."""
     return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
-class NewOrder:
-    """An order to be recorded before it has any effect.
+class Entry:
+    """An order as the journal has it. With the defaults it is new: not recorded yet, and the caller's to record.
 
     Attributes:
         scope: identifies method, user and idempotency key; a scope has one order.
         fingerprint: of the request.
         traceparent: of the span that began the order, for links to it; empty if it is not sampled.
-        attempt, epoch: above 1 for an order that the journal has lost.
-    """
-
-    scope: str
-    fingerprint: str
-    order: Order
-    traceparent: str
-    attempt: int = 1
-    epoch: int = 1
-    owner: str = field(default_factory=new_owner)
-
-    @property
-    def claim(self) -> Claim:
-        """The hold of the worker that records the order."""
-        return Claim(self.order.order_id, self.attempt, self.epoch, self.owner)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An order as the journal has it.
-
-    Attributes:
         leased: a worker holds the order's lease.
         failures: failed recovery attempts since the last change of state.
         reason: of the last failure or refusal; empty if there was none.
@@ -116,26 +91,26 @@ class Entry:
         created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
     """
 
-    order: Order
+    scope: str
     fingerprint: str
-    state: State
-    attempt: int
-    epoch: int
-    owner: str
-    leased: bool
-    failures: int
-    reason: str
-    refusal: Refusal | None
-    refused_as: State | None
-    tracking_id: str
-    traceparent: str
-    created_at: float
-    updated_at: float
-    stuck: bool
+    order: Order
+    traceparent: str = ""
+    state: State = State.CHARGING
+    attempt: int = 1
+    epoch: int = 1
+    owner: str = field(default_factory=new_owner)
+    leased: bool = True
+    failures: int = 0
+    reason: str = ""
+    refusal: Refusal | None = None
+    refused_as: State | None = None
+    tracking_id: str = ""
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    stuck: bool = False
 
     @property
     def order_id(self) -> str:
-        """The order's id."""
         return self.order.order_id
 
     @property
@@ -149,9 +124,14 @@ class Entry:
         return Claim(self.order_id, self.attempt, self.epoch, self.owner)
 
     @property
-    def placed(self) -> PlacedOrder | None:
-        """The order to answer with, once it is shipped."""
-        return PlacedOrder(self.order, self.tracking_id) if self.state in PLACED else None
+    def is_new(self) -> bool:
+        """The journal has never had this entry."""
+        return self.created_at == 0.0
+
+    @property
+    def is_placed(self) -> bool:
+        """The order was charged and shipped, so that it is the answer to its request."""
+        return self.state in PLACED
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +157,11 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An item that is due: EMAIL or EMPTY_CART of an order.
-
-    Attributes:
-        failures: the attempts, this one included.
-        traceparent: that of the order.
-    """
+    """An item that is due: EMAIL or EMPTY_CART of a placed order. `failures` are the attempts, this one included."""
 
     kind: str
     failures: int
-    placed: PlacedOrder
-    traceparent: str
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +172,7 @@ class Statistics:
         oldest_open_seconds: age of the open order that has not changed its state for longest.
         outbox_backlog: items to send, without dead letters.
         dead_letters: by kind.
-        oldest_notification_seconds: how long ago the order of the oldest item to send was shipped.
+        oldest_item_seconds: how long ago the order of the oldest item to send was shipped.
         future_orders: orders dated in the future, MAX_COUNTED at most.
     """
 
@@ -207,7 +181,7 @@ class Statistics:
     outbox_backlog: int
     dead_letters: dict[str, int] = field(default_factory=dict)
     future_orders: int = 0
-    oldest_notification_seconds: float = 0.0
+    oldest_item_seconds: float = 0.0
 
 
 class Journal(Protocol):
@@ -222,7 +196,7 @@ class Journal(Protocol):
     async def read(self, order_id: str) -> Entry | None:
         """Return the order with this id."""
 
-    async def insert(self, new: NewOrder) -> Entry | None:
+    async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease.
 
         Return None, or the order that prevents it: another worker's order of its scope, or another one of its cart.
@@ -231,7 +205,7 @@ class Journal(Protocol):
     async def take_over(self, seen: Entry) -> Entry | None:
         """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was read."""
 
-    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+    async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
         """Begin the next attempt of an order in RELEASED_CART, with the content of a new one of the same scope.
 
         Return None if the order has changed since it was read, or if another one holds the cart.
@@ -346,18 +320,15 @@ class Shipping(Protocol):
         """Return the outcome of the key's shipment; if there is none, fence the key."""
 
 
-class Mailer(Protocol):
+class ConfirmationSender(Protocol):
     """Sends order confirmations."""
 
-    def confirm(self, placed: PlacedOrder) -> Awaitable[None]:
-        """Begin to mail the confirmation; a repeated one is the same e-mail. What it returns raises DomainError."""
+    async def confirm(self, entry: Entry) -> None:
+        """Send a placed order's confirmation; a repeated one is the same e-mail. Raises DomainError."""
 
 
 class CartClearer(Protocol):
     """Removes ordered items from carts."""
 
-    def remove_ordered(self, placed: PlacedOrder) -> Awaitable[None]:
-        """Begin to remove what the order bought from its user's cart; a repeat has no effect.
-
-        What it returns raises DomainError.
-        """
+    async def remove_ordered(self, order: Order) -> None:
+        """Remove what the order bought from its user's cart; a repeat has no effect. Raises DomainError."""

@@ -2,25 +2,25 @@
 
 from chassis.values.money import round_to_minor_unit
 from checkout_service.domain import (
-    Address,
     Cart,
     Order,
     OrderLine,
     OrderRequest,
+    require_address,
     require_chargeable,
     require_lines,
 )
 from checkout_service.ports import Quotes
 
 
-async def price(order_id: str, request: OrderRequest, address: Address, cart: Cart, quotes: Quotes) -> Order:
+async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
     """Return a new order of this id with frozen prices in the request's currency.
 
     A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping is
     converted and rounded alike. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
     InvalidArgument for an unknown currency, Unavailable.
     """
-    lines = require_lines(cart)
+    lines, address = require_lines(cart), require_address(request)
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]

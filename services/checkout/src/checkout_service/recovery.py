@@ -10,13 +10,13 @@ from chassis.failpoints import Failpoints
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service import saga
-from checkout_service.background import Circuits, QueueWorker, Turns, retry_delay_seconds
 from checkout_service.domain import OPEN, State
-from checkout_service.executor import Executor, Work
+from checkout_service.executor import Executor
 from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
 from checkout_service.ports import Entry, Journal, JournalUnavailable
+from checkout_service.queue_workers import Circuits, PollTimer, QueueWorker, retry_delay_seconds
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ class Recovery:
         self,
         journal: Journal,
         executor: Executor,
-        turns: Turns,
+        poll_timer: PollTimer,
         *,
         metrics: OrderMetrics,
         telemetry: Telemetry,
@@ -50,7 +50,9 @@ class Recovery:
         self._failpoints = failpoints
         self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
         self._workers = [
-            QueueWorker(turns, circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover)
+            QueueWorker(
+                poll_timer, circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover
+            )
             for state, circuits in self._circuits.items()
             for failed in (False, True)
         ]
@@ -99,17 +101,11 @@ class Recovery:
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self._failpoints.reach(TAKEN_OVER)
-            result = await self._executor.start(recovery_work(entry, failures), saga.recover(entry)).task
+            # Without the card, and with one try of each step: the delay grows from one worker to the next.
+            delay = retry_delay_seconds(failures)
+            result = await self._executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:
             self._metrics.record_recovered()
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
-
-
-def recovery_work(entry: Entry, failures: int) -> Work:
-    """Return the work on an order that was taken over: without its card, and with one try.
-
-    After `failures` failed attempts the next worker takes it over with a delay.
-    """
-    return Work(entry.order, entry.fingerprint, entry.claim, release_delay_seconds=retry_delay_seconds(failures))

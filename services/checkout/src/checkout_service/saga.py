@@ -17,7 +17,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from checkout_service.domain import Refusal, State, Transition
+from checkout_service.domain import RESTORABLE, Refusal, State, Transition
 from checkout_service.outcomes import (
     Charged,
     ChargeOutcome,
@@ -69,6 +69,10 @@ class Void(Command[VoidOutcome]):
     """Release the attempt's charge."""
 
 
+class StartRemoval(Command[None]):
+    """Start to remove the ordered items from the cart; `Send` waits for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Update(Command[bool]):
     """Record a transition. False: the order is in another state, or another worker has taken it over."""
@@ -76,8 +80,12 @@ class Update(Command[bool]):
     transition: Transition
 
 
+class Restore(Command[bool]):
+    """Record the order again if the journal has lost what this worker inserted. True: it did."""
+
+
 class Send(Command[None]):
-    """Try the order's outbox at once; failed items remain in it."""
+    """Enqueue the confirmation, and wait for the removal; an item that fails remains in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,6 @@ MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
-_NEXT_ATTEMPT = Transition(State.CHARGING, State.CHARGING)
 
 
 def perform(command: Command[R]) -> Generator[Command[Any], Any, R]:
@@ -142,6 +149,7 @@ def charge(*, resumed: bool) -> Saga:
             case Charged(transaction_id):
                 return (yield from _ship(transaction_id, resumed=resumed))
             case Refused(refusal):
+                # An earlier try in doubt may still arrive and be accepted: the refusal is final behind a fence only.
                 return (yield from resolve(State.DECLINED, refusal))
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
@@ -152,7 +160,8 @@ def charge(*, resumed: bool) -> Saga:
                     return (yield from _displace(outcome.transaction_id))
         if isinstance(outcome, InDoubt | Unsupported):
             break
-        if not (yield from perform(Update(_NEXT_ATTEMPT))):
+        # This attempt's key can never be charged again, by any worker: the card is at hand for the next one.
+        if not (yield from _begin_next_attempt(State.CHARGING)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
 
@@ -172,7 +181,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(transaction_id))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:
+            case Unsupported() if refusal:  # a payment without our ledger cannot fence: its refusal has to do
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -180,6 +189,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 after, refusal = State.DECLINED, declined
             case Released() if refusal is None:
                 after, refusal = State.VOIDED, RELEASED
+        # Recorded with the refusal, so that whoever continues the order does not charge behind this fence.
         pending = after if refusal else None
         if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
             return SagaResult.SUPERSEDED
@@ -191,6 +201,7 @@ def release(refusal: Refusal) -> Saga:
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
+            # A lost part of the journal may have charged a later attempt: look before the order ends.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
@@ -206,6 +217,7 @@ def _ship(transaction_id: str, *, resumed: bool) -> Saga:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
+            # A try in doubt, by any worker, may have been accepted before this one was refused.
             certain = not resumed and tries == 0
             return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))
         case KeyReused():
@@ -228,7 +240,7 @@ def _resolve_refused_shipment(transaction_id: str, refusal: Refusal, *, certain:
             return (yield from _void(transaction_id, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
-        case _:
+        case _:  # a parcel may be on its way, so the charge is kept
             return (yield from _review(transaction_id, refusal))
 
 
@@ -245,7 +257,7 @@ def _displace(transaction_id: str) -> Saga:
 
 
 def _void(transaction_id: str, refusal: Refusal) -> Saga:
-    if not (yield from perform(Update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal)))):
+    if not (yield from _update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal))):
         return SagaResult.SUPERSEDED
     return (yield from release(refusal))
 
@@ -255,22 +267,33 @@ def _review(transaction_id: str, refusal: Refusal) -> Saga:
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    shipped = Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id)
-    if not (yield from perform(Update(shipped))):
+    # The response waits for the cart and for the record. Both can begin now: a shipped order stays shipped, and a
+    # worker that repeats this step after a crash removes the items under the same order id, which has no effect.
+    yield from perform(StartRemoval())
+    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
     yield from perform(Send())
     return SagaResult.SETTLED
 
 
 def _begin_next_attempt(
-    before: State, refusal: Refusal | None, refused_as: State | None
+    before: State, refusal: Refusal | None = None, refused_as: State | None = None
 ) -> Generator[Command[Any], Any, bool]:
-    return (yield from perform(Update(Transition(before, State.CHARGING, refusal=refusal, refused_as=refused_as))))
+    return (yield from _update(Transition(before, State.CHARGING, refusal=refusal, refused_as=refused_as)))
 
 
 def _end(before: State, after: State, refusal: Refusal | None = None, transaction_id: str = "") -> Saga:
-    updated = yield from perform(Update(Transition(before, after, transaction_id, refusal=refusal)))
+    updated = yield from _update(Transition(before, after, transaction_id, refusal=refusal))
     return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED
+
+
+def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
+    """Record a transition, of an order that the journal may have lost. False: another worker has the order."""
+    if (yield from perform(Update(transition))):
+        return True
+    # Of a lost order no later attempt may be charged, so it is restored only if this attempt is known to be charged.
+    restored = transition.after in RESTORABLE and (yield from perform(Restore()))
+    return restored and (yield from perform(Update(transition)))
 
 
 def _until_certain(

@@ -12,8 +12,8 @@ from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.fields import limit_text, parse_idempotency_key, require_between, require_text
-from checkout_service.domain import MAX_USER_ID_LENGTH, PlacedOrder, State
-from checkout_service.peers.wire import placed_order_to_wire, request_from_wire
+from checkout_service.domain import MAX_USER_ID_LENGTH, State
+from checkout_service.peers.wire import order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
 from shop import checkout_pb2, checkout_pb2_grpc
@@ -42,10 +42,10 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
         key = metadata_value(context, "idempotency-key")
         if key is not None:
             parse_idempotency_key(key)
-        placement = await self._placer.place(request_from_wire(request), key)
-        if placement.replayed:
+        placed, replayed = await self._placer.place(request_from_wire(request, key))
+        if replayed:
             context.set_trailing_metadata(REPLAYED)
-        return checkout_pb2.PlaceOrderResponse(order=placed_order_to_wire(placement.placed))
+        return checkout_pb2.PlaceOrderResponse(order=order_to_wire(placed))
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
@@ -90,8 +90,9 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         found = await self._read(request.order_id)
         (order,) = await self._to_wire([found])
         history = await self._journal.history(found.order_id)
-        result = placed_order_to_wire(PlacedOrder(found.order, found.tracking_id))
-        return orders_pb2.GetOrderResponse(order=order, history=map(_event_to_wire, history), result=result)
+        return orders_pb2.GetOrderResponse(
+            order=order, history=map(_event_to_wire, history), result=order_to_wire(found)
+        )
 
     @override
     async def RequeueNotifications(

@@ -11,7 +11,7 @@ from chassis.errors import FieldViolation
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.journal.database import Row
-from checkout_service.ports import Claim, Entry, Event, NewOrder
+from checkout_service.ports import Claim, Entry, Event
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ def claim_to_row(claim: Claim) -> dict[str, Any]:
     return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
 
 
-def new_order_to_row(new: NewOrder) -> dict[str, Any]:
+def new_order_to_row(new: Entry) -> dict[str, Any]:
     """Return the order's parameters of statements.INSERT."""
     order, total = new.order, new.order.total
     return {
@@ -68,6 +68,7 @@ def entry_from_row(row: Row) -> Entry:
     """Return the entry in a row of the fragment `entry`."""
     state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
     return Entry(
+        scope=row["scope"],
         order=snapshots.load(row),
         fingerprint=row["fingerprint"],
         state=state,

@@ -11,7 +11,7 @@ import orjson
 from typing_extensions import override
 
 from chassis.values.paging import Position
-from checkout_service.domain import OPEN, RELEASED_CART, PlacedOrder, State, Transition
+from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
@@ -31,7 +31,6 @@ from checkout_service.ports import (
     Event,
     Journal,
     JournalUnavailable,
-    NewOrder,
     OutboxItem,
     Sent,
     Statistics,
@@ -81,7 +80,7 @@ class SqlJournal(Journal):
         return first_entry(await self._read(statements.READ, order_id=order_id))
 
     @override
-    async def insert(self, new: NewOrder) -> Entry | None:
+    async def insert(self, new: Entry) -> Entry | None:
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write_order(
@@ -106,7 +105,7 @@ class SqlJournal(Journal):
         return first_entry(taken)
 
     @override
-    async def reopen(self, seen: Entry, new: NewOrder) -> Entry | None:
+    async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
         values = new_order_to_row(new) | claim_to_row(seen.claim)
         try:
@@ -171,14 +170,14 @@ class SqlJournal(Journal):
         found = readable_entries(await self._read(statements.READ_MANY, items))
         entries = {entry.order_id: entry for entry in found}
         return [
-            OutboxItem(row["kind"], row["failures"], PlacedOrder(entry.order, entry.tracking_id), entry.traceparent)
+            OutboxItem(row["kind"], row["failures"], entry)
             for row in claimed
             if (entry := entries.get(row["order_id"])) is not None
         ]
 
     @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        values: dict[str, Any] = {"order_id": item.placed.order.order_id, "kind": item.kind, "failures": item.failures}
+        values: dict[str, Any] = {"order_id": item.entry.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
 

@@ -17,7 +17,7 @@
 from dataclasses import dataclass
 
 from checkout_service.domain import OPEN
-from checkout_service.ports import NOTIFICATIONS
+from checkout_service.ports import OUTBOX_KINDS
 
 FRAGMENTS = {
     # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them
@@ -37,7 +37,7 @@ FRAGMENTS = {
     # Only the worker that holds the order finds it.
     "held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner",
     "entry": """
-        order_id, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {leased} AS leased,
+        order_id, scope, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {leased} AS leased,
         failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {stuck} AS stuck, snapshot
     """,
 }
@@ -175,7 +175,7 @@ _DUE = """
 # The queues with something to claim. Reading this first avoids write transactions, and SQLite has only one at a time.
 DUE_QUEUES = " UNION ALL ".join(
     text.replace("{queue}", queue).replace("{failed}", failed).replace("{tries}", tries)
-    for text, queues in ((_EXPIRED, [state.value for state in OPEN]), (_DUE, NOTIFICATIONS))
+    for text, queues in ((_EXPIRED, [state.value for state in OPEN]), (_DUE, OUTBOX_KINDS))
     for queue in queues
     for failed, tries in (("0", "failures = 0"), ("1", "failures > 0"))
 )

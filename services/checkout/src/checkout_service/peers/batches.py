@@ -1,14 +1,14 @@
-"""Sends what is to be sent at about the same time in one call."""
+"""Sends items of about the same time in one call."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import structlog
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
-from chassis.errors import REFUSALS, DomainError, Internal, Unimplemented
+from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
 from chassis.rpc.batcher import Batch, Batcher, Waiting
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -63,7 +63,7 @@ class Batches(Generic[ItemT]):
 
     def _begin(self, batch: Batch[ItemT, None]) -> "asyncio.Task[None]":
         # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.
-        sampled = [(each.context, span) for each in batch if (span := _span(each)).trace_flags.sampled]
+        sampled = [(waiting.context, span) for waiting in batch if (span := _span(waiting)).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
         return asyncio.get_running_loop().create_task(work, context=context)
@@ -78,15 +78,15 @@ class Batches(Generic[ItemT]):
     async def _send_batch(self, batch: Batch[ItemT, None]) -> None:
         try:
             errors = await self._send_items([waiting.item for waiting in batch])
-        except Exception as error:  # noqa: BLE001 - it reaches every caller
-            errors = [error] * len(batch)
-        for waiting, each in zip(batch, errors, strict=True):
+        except Exception as raised:  # noqa: BLE001 - it reaches every caller
+            errors = [raised] * len(batch)
+        for waiting, error in zip(batch, errors, strict=True):
             if waiting.result.done():  # its caller was cancelled
                 continue
-            if each is None:
+            if error is None:
                 waiting.result.set_result(None)
             else:
-                waiting.result.set_exception(each)
+                waiting.result.set_exception(error)
 
     async def _send_items(self, items: Sequence[ItemT]) -> Sequence[Exception | None]:
         loop = asyncio.get_running_loop()
@@ -105,6 +105,14 @@ class Batches(Generic[ItemT]):
         except DomainError as error:
             return error
         return None
+
+
+def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
+    """Return an error for each refused item of a call, given by index and reason; None for the others."""
+    errors: list[DomainError | None] = [None] * count
+    for index, reason in refused:
+        errors[index] = FailedPrecondition("refused", reason=reason)
+    return errors
 
 
 def _span(waiting: Waiting[ItemT, None]) -> SpanContext:

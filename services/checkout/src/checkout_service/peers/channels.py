@@ -8,8 +8,9 @@ import grpc
 from chassis.errors import Unimplemented
 from chassis.rpc.server import Service
 from chassis.settings import ServiceSettings
+from checkout_service.peers.carts import CartClient
+from checkout_service.peers.confirmations import EmailClient
 from checkout_service.peers.internal_service import NO_ADDRESS
-from checkout_service.peers.notifications import CartClient, EmailClient
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
 from checkout_service.peers.shipping import ShippingClient
@@ -86,5 +87,5 @@ class Peers:
         self.quotes = ShopQuotes(cart, catalog, currency, shipping_quotes, service.telemetry)
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
-        self.mailer = EmailClient(email, confirmations, service.telemetry)
+        self.confirmations = EmailClient(email, confirmations, service.telemetry)
         self.cart_clearer = CartClient(cart, ordered_cart, service.telemetry)

@@ -19,8 +19,8 @@ from checkout_service.outcomes import (
     Unsupported,
     VoidOutcome,
 )
+from checkout_service.peers.errors import refusal_from_error, valid_reason
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.refusals import refusal_from_error, valid_reason
 from checkout_service.peers.wire import card_to_wire
 from checkout_service.ports import Payment
 from shop import payment_pb2, payment_pb2_grpc

@@ -10,7 +10,7 @@ from chassis.rpc.wire import money_to_wire
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
-from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from checkout_service.peers.wire import money_from_wire
 from checkout_service.ports import Quotes

@@ -8,8 +8,8 @@ from typing_extensions import override
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from checkout_service.domain import Address, OrderLine
 from checkout_service.outcomes import Fenced, InDoubt, KeyReused, Refused, ShipOutcome, Shipped, Unsupported
+from checkout_service.peers.errors import refusal_from_error
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.refusals import refusal_from_error
 from checkout_service.peers.wire import address_to_wire, lines_to_wire
 from checkout_service.ports import Shipping
 from shop import shipping_pb2, shipping_pb2_grpc

@@ -8,7 +8,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import Address, CartLine, QuoteRefused
-from checkout_service.peers.read_errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.wire import address_to_wire, lines_to_wire, money_from_wire
 from shop import shipping_pb2, shipping_pb2_grpc
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable
 
-from chassis.errors import InvalidArgument, Unavailable
+from chassis.errors import InvalidArgument
 from chassis.rpc.wire import money_to_wire, parse_wire_money
 from chassis.values.money import Money
-from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest, PlacedOrder
+from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest
+from checkout_service.peers.errors import PeerBroken
+from checkout_service.ports import Entry
 from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
 
 
-class PeerBroken(Unavailable):
-    """A peer's response breaks the contract."""
-
-
-def request_from_wire(request: checkout_pb2.PlaceOrderRequest) -> OrderRequest:
+def request_from_wire(request: checkout_pb2.PlaceOrderRequest, key: str | None) -> OrderRequest:
     """Convert a request, without validation."""
     return OrderRequest(
         request.user_id,
@@ -21,15 +19,16 @@ def request_from_wire(request: checkout_pb2.PlaceOrderRequest) -> OrderRequest:
         _address_from_wire(request.address) if request.HasField("address") else None,
         request.email,
         _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
+        key,
     )
 
 
-def placed_order_to_wire(placed: PlacedOrder) -> order_pb2.OrderResult:
-    """Convert a placed order, as the response and the confirmation show it: equal orders give equal bytes."""
-    order = placed.order
+def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
+    """Convert an order as the response and the confirmation show it: equal orders give equal bytes."""
+    order = entry.order
     return order_pb2.OrderResult(
         order_id=order.order_id,
-        shipping_tracking_id=placed.tracking_id,
+        shipping_tracking_id=entry.tracking_id,
         shipping_cost=money_to_wire(order.shipping_cost),
         shipping_address=address_to_wire(order.address),
         items=[

@@ -52,7 +52,7 @@ Take(step) ==
       [] a = "ResolveShipment" -> ResolveShipment(t)
       [] a = "Void" -> Void(t)
       [] a = "Update" -> Update(t)
-      [] a = "restore" -> restore(t)
+      [] a = "Restore" -> Restore(t)
       [] a = "Die" -> Die(t)
       [] a = "Delay" -> Delay(t)
       [] a = "Deliver" -> Deliver

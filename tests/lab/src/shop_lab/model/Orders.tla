@@ -298,7 +298,7 @@ Write(t) ==
          [] OTHER -> End(t, [journal EXCEPT ![task.scope] = row])
 
 \* The journal has lost the order, and its first worker records it again.
-restore(t) ==
+Restore(t) ==
     LET task == tasks[t] IN
     /\ task.pc = "Update"
     /\ task.new /\ ~task.restored /\ task.to \in Restorable
@@ -334,8 +334,8 @@ SendKinds(s, id, kinds) ==
     /\ cart' = IF "empty_cart" \in kinds THEN Remove(<<s, id>>) ELSE cart
     /\ sent' = [sent EXCEPT ![s] = [k \in Kinds |-> IF k \in kinds THEN "sent" ELSE @[k]]]
 
-\* Begins with the update to SHIPPED, and may take effect before it or without it.
-begin_removal(t) ==
+\* Started before the update to SHIPPED, it may take effect before it or without it.
+StartRemoval(t) ==
     LET task == tasks[t] IN
     /\ Outbox
     /\ \/ task.pc = "Update" /\ task.to = "SHIPPED"
@@ -482,7 +482,7 @@ Next ==
         \/ \E r \in Requests : take_over(t, r)
         \/ \E s \in Scopes : claim_expired(t, s)
         \/ Charge(t) \/ Resolve(t) \/ ResolveReused(t) \/ Ship(t) \/ ResolveShipment(t) \/ Void(t)
-        \/ Update(t) \/ restore(t) \/ begin_removal(t) \/ Send(t)
+        \/ Update(t) \/ Restore(t) \/ StartRemoval(t) \/ Send(t)
         \/ Die(t) \/ Delay(t)
     \/ \E s \in Scopes :
         \/ \E k \in Kinds : claim_outbox(s, k) \/ settle(s, k) \/ DieUnsettled(s, k)

@@ -23,7 +23,6 @@ from checkout_service import saga
 from checkout_service.domain import (
     OPEN,
     RELEASED_CART,
-    RESTORABLE,
     Address,
     Order,
     OrderLine,
@@ -36,7 +35,7 @@ from checkout_service.journal.database import Database, Parameters, Row, Stateme
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
-from checkout_service.ports import Claim, Entry, NewOrder
+from checkout_service.ports import Entry
 
 REQUESTS = ("ann", "ben")
 PRICES = (1, 2)
@@ -139,13 +138,10 @@ class Task:
     """A worker's saga and the command that it performs next."""
 
     steps: saga.Saga
-    order: Order
-    claim: Claim
+    entry: Entry
     request: str
-    new: NewOrder | None
     command: Any
     outcome: Any = None
-    restored: bool = False
 
     def observed(self) -> tuple[str, str]:
         """Return the command as the model shows it."""
@@ -182,7 +178,7 @@ class World:
         for _ in range(MAX_STEPS):
             if actions := list(self.possible_actions()):
                 self.chance.choice(actions)()
-            attempts = [task.claim.attempt for task in self.tasks.values()]
+            attempts = [task.entry.attempt for task in self.tasks.values()]
             entry = self.entry()
             if max([*attempts, entry.attempt if entry else 0]) > MAX_ATTEMPTS:
                 return self.steps[:-1]
@@ -206,11 +202,11 @@ class World:
         found: Entry | None = now(self.journal.find(SCOPE))
         return found
 
-    def new_order(self, request: str, price: int) -> NewOrder:
+    def new_order(self, request: str, price: int) -> Entry:
         lines = (OrderLine("mug", 1, Money("EUR", price * 10**9)),)
         address = Address(f"{request} street", "Berlin", "", "Germany", 1)
         order = Order(order_id_of(SCOPE), "user", "a@b.example", "etag", address, lines, Money("EUR", 0))
-        return NewOrder(SCOPE, request, order, "")
+        return Entry(SCOPE, request, order)
 
     def call(self, name: str, request: str) -> None:
         """A customer sends a request, as OrderPlacer treats it."""
@@ -220,7 +216,7 @@ class World:
             assert now(self.journal.insert(new)) is None
             steps = saga.place()
             next(steps)
-            self.tasks[name] = Task(steps, new.order, new.claim, request, new, steps.send(True))
+            self.tasks[name] = Task(steps, new, request, steps.send(True))
             self.record("Insert", name, request, price)
         elif entry.state is State.ABANDONED and entry.fingerprint == request:
             self.resume("reopen", name, request, now(self.journal.reopen(entry, replace(new, order=entry.order))))
@@ -232,14 +228,14 @@ class World:
     def resume(self, action: str, name: str, request: str, taken: Entry | None, price: int = 1) -> None:
         assert taken is not None
         steps = saga.take_over(taken) if action == "take_over" else saga.charge(resumed=False)
-        self.tasks[name] = Task(steps, taken.order, taken.claim, request, None, next(steps))
+        self.tasks[name] = Task(steps, taken, request, next(steps))
         self.record(action, name, request, price)
 
     def recover(self, name: str) -> None:
         for state, failed in product(OPEN, (False, True)):
             for entry in now(self.journal.claim_expired(state, 1, failed=failed)):
                 steps = saga.recover(entry)
-                self.tasks[name] = Task(steps, entry.order, entry.claim, entry.fingerprint, None, next(steps))
+                self.tasks[name] = Task(steps, entry, entry.fingerprint, next(steps))
                 self.record("claim_expired", name)
                 return
 
@@ -254,37 +250,32 @@ class World:
             self.record(type(command).__name__, name)
 
     def update(self, name: str, task: Task, command: saga.Update) -> None:
-        """Apply a transition as Executor does."""
-        updated = now(self.journal.update(task.claim, command.transition))
-        is_lost = not updated and not task.restored and self.entry() is None
-        if is_lost and task.new and command.transition.after in RESTORABLE:
-            task.restored = True
-            lost = replace(task.new, attempt=task.claim.attempt, epoch=task.claim.epoch)
-            assert now(self.journal.insert(lost)) is None
-            self.record("restore", name)
-            return
-        task.restored = False
+        """Apply a transition, and restore a lost order, as Executor does."""
+        updated = now(self.journal.update(task.entry.claim, command.transition))
         if updated and command.transition.after is State.CHARGING:
-            task.claim = task.claim.next_attempt()
+            task.entry = replace(task.entry, attempt=task.entry.attempt + 1, epoch=task.entry.epoch + 1)
         self.send(name, task, updated)
-        self.record("Update", name)
+        is_restored = False
+        if isinstance(task.command, saga.Restore):
+            is_lost = task.entry.is_new and self.entry() is None
+            is_restored = is_lost and now(self.journal.insert(task.entry)) is None
+            self.send(name, task, is_restored)
+        self.record("Restore" if is_restored else "Update", name)
 
     def send(self, name: str, task: Task, result: Any) -> None:
         task.outcome = task.outcome if isinstance(result, InDoubt) else result
         try:
             task.command = task.steps.send(result)
-            if isinstance(task.command, saga.Wait):
+            while isinstance(task.command, saga.Wait | saga.StartRemoval | saga.Send):
                 task.command = task.steps.send(True)
-            elif isinstance(task.command, saga.Send):
-                task.steps.send(None)
         except StopIteration:
             del self.tasks[name]
 
     def request_of(self, task: Task) -> tuple[tuple[str, str, Content], Callable[[], Any]]:
         """Return the call that the task's command makes, as a value and as a function."""
-        content = Content(task.request, task.order.total.total_nanos // 10**9)
-        shipped = Content(task.order.address.street_address.removesuffix(" street"), content.price)
-        charge_key, ship_key = task.claim.charge_key, task.claim.ship_key
+        content = Content(task.request, task.entry.order.total.total_nanos // 10**9)
+        shipped = Content(task.entry.order.address.street_address.removesuffix(" street"), content.price)
+        charge_key, ship_key = task.entry.claim.charge_key, task.entry.claim.ship_key
         match task.command:
             case saga.Charge():
                 return ("Charge", charge_key, content), lambda: self.peers.charge(charge_key, content)
@@ -340,7 +331,7 @@ class World:
         entry = self.entry()
         if entry is None:
             return ()
-        owner = next((name for name, task in self.tasks.items() if task.claim.owner == entry.owner), "none")
+        owner = next((name for name, task in self.tasks.items() if task.entry.owner == entry.owner), "none")
         price = entry.order.total.total_nanos // 10**9
         after = entry.refused_as or State.ABANDONED if entry.state is State.CHARGING else ""
         return (entry.state.value, entry.attempt, owner, entry.fingerprint, price, str(after))

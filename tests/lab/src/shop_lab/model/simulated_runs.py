@@ -17,7 +17,7 @@ LONGEST = 300
 
 ACTIONS = (
     "Charge", "Delay", "Deliver", "Die", "FailOver", "Insert", "Replicate", "Resolve", "ResolveShipment", "Ship",
-    "Update", "Void", "claim_expired", "reopen", "restore", "take_over",
+    "Restore", "Update", "Void", "claim_expired", "reopen", "take_over",
 )  # fmt: skip
 WRONG_RUNS = ("a step left out", "two steps exchanged", "a charge under another attempt")
 CONSOLE = Console(highlight=False, soft_wrap=True)

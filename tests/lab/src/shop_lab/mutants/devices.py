@@ -241,6 +241,7 @@ DEVICES = (
     Device(
         "a refused shipment is resolved after a try in doubt",
         f"{_CHECKOUT}/saga.py",
+        "            # A try in doubt, by any worker, may have been accepted before this one was refused.\n"
         "            certain = not resumed and tries == 0\n"
         "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
         "            return (yield from _void(transaction_id, refusal))\n",
@@ -260,8 +261,9 @@ DEVICES = (
     Device(
         "a superseded worker has no effects",
         f"{_CHECKOUT}/saga.py",
-        "    if not (yield from perform(Update(shipped))):\n        return SagaResult.SUPERSEDED\n",
-        "    yield from perform(Update(shipped))\n",
+        "    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):\n"
+        "        return SagaResult.SUPERSEDED\n",
+        "    yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))\n",
         _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_notifications"),
         PAUSES,
     ),
@@ -292,6 +294,7 @@ DEVICES = (
     Device(
         "a voided order ends behind a new fence only",
         f"{_CHECKOUT}/saga.py",
+        "            # A lost part of the journal may have charged a later attempt: look before the order ends.\n"
         "            if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):\n"
         "                return SagaResult.SUPERSEDED\n"
         "            return (yield from resolve(State.VOIDED, refusal))\n",
@@ -323,15 +326,15 @@ DEVICES = (
     ),
     Device(
         "a key belongs to one request",
-        f"{_CHECKOUT}/placing.py",
-        "return order.fingerprint in self.fingerprints",
-        "return bool(order.fingerprint)",
+        f"{_CHECKOUT}/domain.py",
+        "return fingerprint in self.fingerprints",
+        "return bool(fingerprint)",
         _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
         NO_FAULTS,
     ),
     Device(
         "an order outlives its call",
-        f"{_CHECKOUT}/placing.py",
+        f"{_CHECKOUT}/repeats.py",
         "    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))\n",
         "    await asyncio.wait_for(run.task, max(until - asyncio.get_running_loop().time(), 0))\n",
         _tests("checkout", "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress"),
@@ -348,10 +351,9 @@ DEVICES = (
     Device(
         "an item leaves the outbox after it was sent",
         f"{_CHECKOUT}/outbox.py",
-        "        if kind == EMAIL:\n            return self._mailer.confirm(placed)\n",
-        "        if kind == EMAIL:\n"
-        '            self._sent.append(Sent(placed.order.order_id, kind, "email_sent"))\n'
-        "            return self._mailer.confirm(placed)\n",
+        "        confirmation = self._confirmations.confirm(entry)\n",
+        '        self._sent.append(Sent(entry.order_id, EMAIL, "email_sent"))\n'
+        "        confirmation = self._confirmations.confirm(entry)\n",
         _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
         MANY_LATE,
     ),
@@ -367,7 +369,7 @@ DEVICES = (
     Device(
         "a refused notification is a dead letter",
         f"{_CHECKOUT}/outbox.py",
-        "            await self._set_dead(placed.order.order_id, kind, error.reason)\n            return\n",
+        "            await self._set_dead(order_id, kind, error.reason)\n            return\n",
         "            log.warning(error.reason)\n",
         _tests("checkout", "test_operators.py::test_a_confirmation_that_is_refused_for_good_is_a_dead_letter"),
         OPERATORS,
@@ -401,9 +403,9 @@ DEVICES = (
     ),
     Device(
         "a cart is emptied once its order is shipped",
-        f"{_CHECKOUT}/executor.py",
-        "            case saga.Ship():\n",
-        "            case saga.Ship():\n                await self._outbox.begin_removal(PlacedOrder(order, ''))\n",
+        f"{_CHECKOUT}/saga.py",
+        "    outcome, tries = yield from _until_certain(Ship())\n",
+        "    yield from perform(StartRemoval())\n    outcome, tries = yield from _until_certain(Ship())\n",
         _tests("checkout", "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped"),
         REFUSALS,
     ),
@@ -417,8 +419,8 @@ DEVICES = (
     ),
     Device(
         "a cart is emptied by its etag",
-        f"{_CHECKOUT}/peers/notifications.py",
-        'metadata = (("if-match", etag),) if etag else ()',
+        f"{_CHECKOUT}/peers/carts.py",
+        'metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()',
         "metadata = ()",
         _tests("checkout", "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone"),
         _FOREIGN_CART,

@@ -10,8 +10,8 @@ import orjson
 
 from checkout_service import saga
 from checkout_service.domain import State, charge_key, ship_key
-from checkout_service.executor import Work
 from checkout_service.outcomes import InDoubt, Refused, Unsupported
+from checkout_service.ports import Entry
 from shop_lab.simulation.disk import Change, Values
 from shop_lab.simulation.recording import Began, Committed, Ended, Event, Issued, Lost, Returned
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 PEER_COMMANDS = (saga.Charge, saga.Resolve, saga.Void, saga.Ship, saga.ResolveShipment)
 _SHIPPING_COMMANDS = (saga.Ship, saga.ResolveShipment)
-_NOT_MODELLED = (saga.Wait, saga.Send)
+_NOT_MODELLED = (saga.Wait, saga.StartRemoval, saga.Send)
 NEVER = 1 << 60
 
 
@@ -115,14 +115,15 @@ class Call:
 class Worker:
     """A worker's part in an order."""
 
-    work: Work
+    entry: Entry
+    has_card: bool
     began: int
     ended: int = NEVER
     calls: list[Call] = field(default_factory=list)
 
     @property
     def owner(self) -> str:
-        return self.work.claim.owner
+        return self.entry.owner
 
     def issue(self, at: int, command: Any) -> None:
         if isinstance(command, _NOT_MODELLED):
@@ -144,7 +145,7 @@ class Worker:
 
     def _attempt(self) -> int:
         if not self.calls:
-            return self.work.claim.attempt
+            return self.entry.attempt
         last = self.calls[-1]
         begins_next = isinstance(last.command, saga.Update) and last.command.transition.after is State.CHARGING
         return last.attempt + begins_next
@@ -221,8 +222,8 @@ class OrderHistory:
                 self._commit(at, changes)
             case Lost(remaining):
                 self._lose(at, remaining)
-            case Began(worker, work) if work.order.order_id == self.order_id:
-                self.workers[worker] = Worker(work, at)
+            case Began(worker, entry, has_card) if entry.order_id == self.order_id:
+                self.workers[worker] = Worker(entry, has_card, at)
             case Issued(worker, command) if worker in self.workers:
                 self.workers[worker].issue(at, command)
             case Returned(worker, result) if worker in self.workers:

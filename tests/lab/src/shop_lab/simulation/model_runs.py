@@ -67,7 +67,7 @@ def _histories(planned: Plan) -> Iterator[OrderHistory]:
     run(planned, recorder)
     columns = {name: table.columns for schema in services.schemas() for name, table in schema.tables.items()}
     tables = Tables(_numbers(planned), columns)
-    order_ids = {event.work.order.order_id for event in recorder.events if isinstance(event, Began)}
+    order_ids = {event.entry.order_id for event in recorder.events if isinstance(event, Began)}
     for order_id in sorted(order_ids):
         yield OrderHistory(order_id, recorder.events, tables)
 

@@ -110,7 +110,7 @@ class Projection:
 
     def _add_start(self, worker: Worker) -> bool:
         """Add the step by which a worker got the order. Return False if it did not."""
-        if worker.work.new is not None:
+        if worker.entry.is_new:
             insert = worker.calls[0]
             at = self._take_change(worker.owner, insert.issued, insert.returned, inserted=True)
             if at is None:
@@ -125,7 +125,7 @@ class Projection:
         if before is not None and before.state in RELEASED_CART:
             name = "reopen"
         else:
-            name = "claim_expired" if worker.work.card is None else "take_over"
+            name = "take_over" if worker.has_card else "claim_expired"
         self._add(claims[-1], 0, name, worker, worker.calls[0] if worker.calls else None)
         return True
 
@@ -134,9 +134,14 @@ class Projection:
             if not isinstance(call.command, saga.Update):
                 continue
             transition = call.command.transition
-            restored = self._take_change(worker.owner, call.issued, call.returned, inserted=True)
-            if restored is not None:
-                self._add(restored, 0, "restore", worker, call)
+            restore = worker.after(call)
+            if restore is not None and isinstance(restore.command, saga.Restore):
+                restored = self._take_change(worker.owner, call.issued, restore.returned, inserted=True)
+                if restored is not None:
+                    self._add(restored, 0, "Restore", worker, worker.after(restore))
+                if restored is not None or restore.result is None:
+                    continue
+                call.returned = restore.returned
             at = self._take_change(worker.owner, call.issued, call.returned, inserted=False)
             if at is not None:
                 following = worker.after(call)
@@ -154,7 +159,7 @@ class Projection:
         transition = call.command.transition
         for at, row in self._history.row.latest_first(call.issued, call.returned):
             if row is None:
-                if worker.work.new is None or transition.after not in RESTORABLE:
+                if not worker.entry.is_new or transition.after not in RESTORABLE:
                     return at
             elif (row.owner, row.attempt, row.state) != (worker.owner, call.attempt, transition.before):
                 return at

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from unittest import mock
 
-from checkout_service.executor import Executor, Run, Work
+from checkout_service.domain import Card
+from checkout_service.executor import Executor, Run
+from checkout_service.ports import Entry
 from checkout_service.saga import Command, Saga, SagaResult
 from shop_lab.simulation.disk import Change, Disk
 
@@ -30,7 +32,8 @@ class Began:
     """A worker began to work on an order."""
 
     worker: int
-    work: Work
+    entry: Entry
+    has_card: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,11 @@ class Recorder:
         """Record all sagas that begin within the context."""
         start = Executor.start
 
-        def recorded(executor: Executor, work: Work, steps: Saga) -> Run:
+        def recorded(executor: Executor, entry: Entry, steps: Saga, card: Card | None = None, **options: Any) -> Run:
             self._workers += 1
             worker = self._workers
-            self.events.append(Began(worker, work))
-            run = start(executor, work, self._followed(worker, steps))
+            self.events.append(Began(worker, entry, card is not None))
+            run = start(executor, entry, self._followed(worker, steps), card, **options)
             run.task.add_done_callback(lambda _: self.events.append(Ended(worker)))
             return run
 

@@ -11,18 +11,18 @@ import pytest
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.sql import retention
-from checkout_service import background, outbox, recovery
-from checkout_service.background import CircuitBreaker, Circuits, QueueWorker, Turns
+from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
-from checkout_service.ports import EMAIL, Journal, JournalUnavailable, NewOrder
+from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
+from checkout_service.queue_workers import CircuitBreaker, Circuits, PollTimer, QueueWorker
 from shop import payment_pb2
 from shop_internal import orders_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Make = Callable[..., NewOrder]
+Make = Callable[..., Entry]
 Checkout = Any
 Start = Callable[..., Any]
 
@@ -137,14 +137,14 @@ async def test_a_worker_works_on_a_limited_number_of_items() -> None:
         in_progress -= 1
         return True
 
-    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0 and in_progress == 0)
     worker.cancel()
-    assert most == background.CONCURRENCY
+    assert most == queue_workers.CONCURRENCY
 
 
 async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
     claims: list[Any] = [JournalUnavailable("down"), [1], [2], [3]]
     worked = []
 
@@ -160,15 +160,15 @@ async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) 
             raise [JournalUnavailable("down"), ValueError("a defect")][item - 1]
         return True
 
-    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: worked == [1, 2, 3])
     worker.cancel()
 
 
 async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_WORK_WITHIN_SECONDS", 0.01)
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.01)
-    left = 3 * background.CONCURRENCY
+    monkeypatch.setattr(queue_workers, "_WORK_WITHIN_SECONDS", 0.01)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
+    left = 3 * queue_workers.CONCURRENCY
 
     async def claim(limit: int) -> Sequence[int]:
         nonlocal left
@@ -180,15 +180,15 @@ async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(background, "_FAILURES_TO_OPEN", 1000)
-    worker = asyncio.create_task(QueueWorker(Turns(), Circuits("peer"), False, claim, work).run())
+    monkeypatch.setattr(queue_workers, "_FAILURES_TO_OPEN", 1000)
+    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
     await wait_until(lambda: left == 0)
     worker.cancel()
 
 
 async def test_workers_have_their_turns_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.01)
-    turns, moments = Turns(), 0
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
+    turns, moments = PollTimer(), 0
 
     async def wait_and_count() -> None:
         nonlocal moments
@@ -221,10 +221,10 @@ async def journal(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
 @pytest.fixture
 def _one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a worker that waits between two claims take far too long."""
-    monkeypatch.setattr(background, "TURN_SECONDS", 600.0)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 600.0)
 
 
-async def charging(journal: Journal, peers: FakePeers, new: NewOrder) -> None:
+async def charging(journal: Journal, peers: FakePeers, new: Entry) -> None:
     """Record an order whose worker died after the charge."""
     await journal.insert(new)
     await journal.release(new.claim, delay_seconds=-1, reason="")
@@ -232,7 +232,7 @@ async def charging(journal: Journal, peers: FakePeers, new: NewOrder) -> None:
     peers.payment.requests[new.claim.charge_key] = payment_pb2.ChargeRequest(amount=money_to_wire(new.order.total))
 
 
-async def shipped(journal: Journal, new: NewOrder) -> None:
+async def shipped(journal: Journal, new: Entry) -> None:
     """Record an order whose worker died after it was shipped."""
     await journal.insert(new)
     await journal.update(new.claim, Transition(State.CHARGING, State.SHIPPED, "transaction", "track"))
@@ -274,7 +274,7 @@ async def test_confirmations_that_hang_do_not_delay_carts(
     await asyncio.gather(*(shipped(journal, new_order(f"{number}")) for number in range(BACKLOG)))
     async with start():
         await wait_until(lambda: peers.ordered_cart.calls["RemoveOrdered"] == BACKLOG)
-    assert peers.email.calls["SendOrderConfirmation"] <= 2 * background.CONCURRENCY
+    assert peers.email.calls["SendOrderConfirmation"] <= 2 * queue_workers.CONCURRENCY
 
 
 async def test_confirmations_that_failed_before_do_not_delay_new_ones(
@@ -295,9 +295,9 @@ async def test_confirmations_that_failed_before_do_not_delay_new_ones(
 
 @pytest.fixture
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
-    monkeypatch.setattr(background, "_FIRST_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(background, "_LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(queue_workers, "_LONGEST_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "retry_delay_seconds", lambda _failures: -1.0)
 
 
@@ -363,13 +363,13 @@ async def test_methods_that_are_not_implemented_for_a_moment_are_called_again(
 async def test_recovery_is_limited_to_probes_while_shipping_is_down(
     journal: Journal, peers: FakePeers, start: Start, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
-    monkeypatch.setattr(background, "_FIRST_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(background, "_LONGEST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(queue_workers, "_LONGEST_PAUSE_SECONDS", 0.1)
     peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"))
     await asyncio.gather(*(charging(journal, peers, new_order(f"{number}")) for number in range(BACKLOG)))
     async with start() as checkout:
-        await wait_until(lambda: peers.shipping.calls["ShipOrder"] > 2 * background.CONCURRENCY)
+        await wait_until(lambda: peers.shipping.calls["ShipOrder"] > 2 * queue_workers.CONCURRENCY)
         assert peers.shipping.calls["ShipOrder"] < BACKLOG
         peers.shipping.faults.clear()
         await until_done(checkout, BACKLOG)
@@ -378,8 +378,8 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
 async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_ones(
     journal: Journal, peers: FakePeers, start: Start, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "TURN_SECONDS", 0.05)
-    monkeypatch.setattr(background, "_FIRST_PAUSE_SECONDS", 600.0)
+    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 600.0)
     monkeypatch.setattr(recovery, "retry_delay_seconds", lambda _failures: 0.0)
     peers.shipping.failing_city = "Nowhere"
     failing = new_order("failing")

@@ -1,4 +1,4 @@
-"""What the background loops share: workers of queues, their turns, circuit breakers and back-off."""
+"""Workers that claim items from a queue in the journal, with their poll timer, circuit breakers and back-off."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-TURN_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """How long workers wait, at most a fifth longer, before they look for new work, unless they have found enough."""
 
 CONCURRENCY = 16
@@ -117,21 +117,19 @@ class Circuits:
         self.of(failed=failed).record_failure()
 
 
-class Turns:
-    """The moments at which the workers of a replica look for new work: all at once, so that they share a read.
-
-    The jitter prevents replicas from claiming at the same moment.
-    """
+class PollTimer:
+    """Wakes all workers of a replica at the same moment, so that they share one read of what is due."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
         self._next.set()
 
     async def wait(self) -> None:
-        """Wait for the next turn."""
+        """Wait until it is time to look for work again."""
         if self._next.is_set():
             self._next = asyncio.Event()
-            seconds = TURN_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+            # Replicas that started together must not claim at the same moment for ever.
+            seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
             asyncio.get_running_loop().call_later(seconds, self._next.set)
         await self._next.wait()
 
@@ -140,7 +138,7 @@ class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
 
     Args:
-        turns: those of the replica.
+        poll_timer: that of the replica.
         failed: the items have failed before.
         claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
         work: returns whether the item's peer works; None, if the item says nothing about that.
@@ -148,13 +146,13 @@ class QueueWorker(Generic[ItemT]):
 
     def __init__(
         self,
-        turns: Turns,
+        poll_timer: PollTimer,
         circuits: Circuits,
         failed: bool,
         claim: Callable[[int], Awaitable[Sequence[ItemT]]],
         work: Callable[[ItemT], Awaitable[bool | None]],
     ) -> None:
-        self._turns = turns
+        self._poll_timer = poll_timer
         self._circuits = circuits
         self._circuit = circuits.of(failed=failed)
         self._failed = failed
@@ -171,7 +169,7 @@ class QueueWorker(Generic[ItemT]):
                     # Claiming several items at once is cheaper than claiming each as another one finishes.
                     await self._has_room.wait()
                 else:
-                    await self._turns.wait()
+                    await self._poll_timer.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Begin to work on as many items as there is room for. Return whether there may be more."""

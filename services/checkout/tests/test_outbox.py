@@ -17,14 +17,15 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.client import channel
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.background import Turns
-from checkout_service.domain import PlacedOrder
+from checkout_service.domain import Order, State
 from checkout_service.journal.opening import open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.peers import notifications
-from checkout_service.peers.notifications import CartClient, EmailClient
-from checkout_service.ports import CartClearer, Journal, Mailer, NewOrder
+from checkout_service.peers import carts
+from checkout_service.peers.carts import CartClient
+from checkout_service.peers.confirmations import EmailClient
+from checkout_service.ports import CartClearer, ConfirmationSender, Entry, Journal
+from checkout_service.queue_workers import PollTimer
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
@@ -33,21 +34,21 @@ from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Placed = Callable[[str], PlacedOrder]
+Placed = Callable[[str], Entry]
 
 
 @pytest.fixture
-def placed(new_order: Callable[..., NewOrder]) -> Placed:
+def placed(new_order: Callable[..., Entry]) -> Placed:
     """Make a placed order whose confirmation goes to this address."""
-    return lambda email: PlacedOrder(replace(new_order(email).order, email=email), "tracking")
+    return lambda email: replace(new_order(email, email=email), state=State.SHIPPED, tracking_id="tracking")
 
 
 @pytest.fixture
-def removals(peers: FakePeers, new_order: Callable[..., NewOrder]) -> list[PlacedOrder]:
+def removals(peers: FakePeers, new_order: Callable[..., Entry]) -> list[Order]:
     """Four placed orders, whose items are still in their users' carts."""
-    orders = [PlacedOrder(new_order(user, user_id=user).order, "tracking") for user in ("ann", "bob", "eve", "joe")]
-    for each in orders:
-        peers.cart.fill(each.order.user_id, mug=2)
+    orders = [new_order(user, user_id=user).order for user in ("ann", "bob", "eve", "joe")]
+    for order in orders:
+        peers.cart.fill(order.user_id, mug=2)
     return orders
 
 
@@ -65,10 +66,10 @@ async def client_of(
             await internal.close()
 
 
-async def confirm_all(client: EmailClient, *orders: PlacedOrder) -> list[str | None]:
+async def confirm_all(client: EmailClient, *orders: Entry) -> list[str | None]:
     """Send the confirmations at the same time; return the reason of each that fails."""
 
-    async def confirm(order: PlacedOrder) -> str | None:
+    async def confirm(order: Entry) -> str | None:
         try:
             await client.confirm(order)
         except DomainError as error:
@@ -169,9 +170,9 @@ async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peer
 
 
 async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it(
-    peers: FakePeers, removals: list[PlacedOrder], monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, removals: list[Order], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "CART_SECONDS", 3600.0)
+    monkeypatch.setattr(carts, "DELAY_SECONDS", 3600.0)
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
         first = asyncio.ensure_future(client.remove_ordered(removals[0]))
@@ -184,9 +185,7 @@ async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_toget
     assert peers.cart.lines == {}
 
 
-async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(
-    peers: FakePeers, removals: list[PlacedOrder]
-) -> None:
+async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(peers: FakePeers, removals: list[Order]) -> None:
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
         calls = [asyncio.ensure_future(client.remove_ordered(removals[0]))]
@@ -199,12 +198,12 @@ async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(
 
 
 async def test_removals_that_fail_together_are_sent_one_by_one(
-    peers: FakePeers, new_order: Callable[..., NewOrder]
+    peers: FakePeers, new_order: Callable[..., Entry]
 ) -> None:
     peers.cart.fill("ann", mug=2)
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(Internal("defect"))
     async with removing(peers) as client:
-        await client.remove_ordered(PlacedOrder(new_order(user_id="ann").order, "tracking"))
+        await client.remove_ordered(new_order(user_id="ann").order)
     assert peers.cart.lines == {}
 
 
@@ -231,14 +230,14 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
 
     class FailingCart(CartClearer):
         @override
-        async def remove_ordered(self, placed: PlacedOrder) -> None:
+        async def remove_ordered(self, order: Order) -> None:
             begun.set()
             await released.wait()
             raise Unavailable("down")
 
     async with open_journal(database_url, worker="one") as journal:
         outbox = outbox_of(journal, FailingCart())
-        removal = await outbox.begin_removal(placed("ann@mail.example"))
+        removal = outbox.start_removal(placed("ann@mail.example").order)
         await begun.wait()
         closing = asyncio.create_task(outbox.close())
         await asyncio.sleep(0)
@@ -247,7 +246,7 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
         assert isinstance(removal.exception(), Unavailable)
 
 
-async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
+async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
     database_url: str, placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
@@ -257,12 +256,12 @@ async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
             running = asyncio.create_task(outbox.run())
             for number in range(15):
                 order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, await outbox.begin_removal(order))
+                await outbox.send_now(order, outbox.start_removal(order.order))
             await wait_until(lambda: settle.called)
             await asyncio.sleep(0.1)
             assert [len(call.args[0]) for call in settle.call_args_list] == [20]
             monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
-            await outbox.send_now(order, await outbox.begin_removal(order))
+            await outbox.send_now(order, outbox.start_removal(order.order))
             running.cancel()
             running = asyncio.create_task(outbox.run())
             await wait_until(lambda: len(settle.call_args_list) == 2)
@@ -270,23 +269,23 @@ async def test_twenty_sent_notifications_are_settled_at_once_and_fewer_later(
             running.cancel()
 
 
-async def test_no_commit_settles_more_than_twenty_notifications(database_url: str, placed: Placed) -> None:
+async def test_no_commit_settles_more_than_twenty_items(database_url: str, placed: Placed) -> None:
     async with open_journal(database_url, worker="one") as journal:
         outbox = outbox_of(journal, Accepting())
         with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
             for number in range(25):
                 order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, await outbox.begin_removal(order))
+                await outbox.send_now(order, outbox.start_removal(order.order))
             await outbox.close()
         assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
 
 
-class Accepting(Mailer, CartClearer):
+class Accepting(ConfirmationSender, CartClearer):
     @override
-    async def confirm(self, placed: PlacedOrder) -> None: ...
+    async def confirm(self, entry: Entry) -> None: ...
 
     @override
-    async def remove_ordered(self, placed: PlacedOrder) -> None: ...
+    async def remove_ordered(self, order: Order) -> None: ...
 
 
 def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
@@ -295,7 +294,7 @@ def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
         journal,
         Accepting(),
         cart_clearer,
-        Turns(),
+        PollTimer(),
         metrics=OrderMetrics(telemetry),
         telemetry=telemetry,
         failpoints=Failpoints(),

@@ -1,7 +1,15 @@
 """Errors that callers receive instead of an order."""
 
-from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
-from checkout_service.domain import Refusal, State
+from chassis.errors import (
+    REFUSALS,
+    Aborted,
+    DomainError,
+    FailedPrecondition,
+    IdempotencyKeyReused,
+    InvalidArgument,
+    Unavailable,
+)
+from checkout_service.domain import NEEDS_OPERATOR, PLACED, OrderRequest, Refusal, State
 from checkout_service.ports import Entry
 
 RETRY_SECONDS = 1.0
@@ -66,3 +74,16 @@ def error_of(entry: Entry) -> DomainError:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition
     return kind(refusal.message, reason=refusal.reason, metadata=metadata)
+
+
+def require_same_request(existing: Entry, request: OrderRequest) -> Entry:
+    """Return the order of a key. Raises IdempotencyKeyReused if another request began it."""
+    if not request.began(existing.fingerprint):
+        raise IdempotencyKeyReused
+    return existing
+
+
+def cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
+    """Return the error for a request whose cart another request's order holds."""
+    holds_cart = existing.state in PLACED | NEEDS_OPERATOR
+    return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)

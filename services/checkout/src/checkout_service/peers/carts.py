@@ -1,0 +1,62 @@
+"""The client of cart's effects: removes ordered items from carts. For reads see `quotes`."""
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from chassis.errors import DomainError, Unimplemented
+from chassis.telemetry.instruments import Telemetry
+from checkout_service.domain import Order
+from checkout_service.peers.batches import Batches, errors_of
+from checkout_service.peers.internal_service import InternalService
+from checkout_service.peers.wire import lines_to_wire
+from checkout_service.ports import CartClearer
+from shop import cart_pb2, cart_pb2_grpc
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+
+DELAY_SECONDS = 0.02
+"""How long a removal waits for the call in progress, which other removals may follow together."""
+
+
+class CartClient(CartClearer):
+    """Removes the ordered items of many carts in one internal call.
+
+    A cart service without the internal service, such as a foreign one, gets EmptyCart, which leaves a cart alone that
+    has changed since the order; without etags it empties the cart in any case.
+    """
+
+    def __init__(
+        self,
+        carts: cart_pb2_grpc.CartServiceStub,
+        ordered_carts: ordered_cart_pb2_grpc.OrderedCartStub,
+        telemetry: Telemetry,
+    ) -> None:
+        self._carts = carts
+        self._ordered_carts = ordered_carts
+        self._internal = InternalService("shop.internal.OrderedCart")
+        self._batches = Batches(
+            "removals from carts", self._remove_all, self._remove, telemetry, delay_seconds=DELAY_SECONDS, eager=True
+        )
+
+    @override
+    async def remove_ordered(self, order: Order) -> None:
+        await self._batches.send(order)
+
+    async def _remove_all(self, batch: Sequence[Order]) -> Sequence[DomainError | None]:
+        request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))
+        response = await self._ordered_carts.RemoveAllOrdered(request)
+        return errors_of(len(batch), ((refused.index, refused.reason) for refused in response.refused))
+
+    async def _remove(self, order: Order) -> None:
+        try:
+            await self._internal.call(self._ordered_carts.RemoveOrdered, _removal_to_wire(order))
+        except Unimplemented:
+            # Without the etag an item that was added during checkout would be lost.
+            metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()
+            await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
+
+
+def _removal_to_wire(order: Order) -> ordered_cart_pb2.RemoveOrderedRequest:
+    return ordered_cart_pb2.RemoveOrderedRequest(
+        user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
+    )

@@ -1,0 +1,48 @@
+"""The client of email: sends order confirmations."""
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from chassis.errors import DomainError
+from chassis.telemetry.instruments import Telemetry
+from checkout_service.peers.batches import Batches, errors_of
+from checkout_service.peers.wire import order_to_wire
+from checkout_service.ports import ConfirmationSender, Entry
+from shop import email_pb2, email_pb2_grpc
+from shop_internal import confirmations_pb2, confirmations_pb2_grpc
+
+DELAY_SECONDS = 0.05
+"""How long a confirmation waits for those of other orders. After longer, many at once delay orders in progress."""
+
+
+class EmailClient(ConfirmationSender):
+    """Sends the confirmations of many orders in one internal call.
+
+    An email service without it, such as a foreign one, gets a call of the contract for each. The e-mail's id derives
+    from the order's, so a repeated one is the same e-mail.
+    """
+
+    def __init__(
+        self,
+        emails: email_pb2_grpc.EmailServiceStub,
+        confirmations: confirmations_pb2_grpc.ConfirmationsStub,
+        telemetry: Telemetry,
+    ) -> None:
+        self._emails = emails
+        self._confirmations = confirmations
+        self._batches = Batches("confirmations", self._accept, self._send, telemetry, delay_seconds=DELAY_SECONDS)
+
+    @override
+    async def confirm(self, entry: Entry) -> None:
+        await self._batches.send(
+            email_pb2.SendOrderConfirmationRequest(email=entry.order.email, order=order_to_wire(entry))
+        )
+
+    async def _accept(self, batch: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Sequence[DomainError | None]:
+        request = confirmations_pb2.AcceptConfirmationsRequest(confirmations=batch)
+        response = await self._confirmations.AcceptConfirmations(request)
+        return errors_of(len(batch), ((refused.index, refused.reason) for refused in response.refused))
+
+    async def _send(self, confirmation: email_pb2.SendOrderConfirmationRequest) -> None:
+        await self._emails.SendOrderConfirmation(confirmation)

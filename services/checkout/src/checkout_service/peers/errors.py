@@ -1,0 +1,53 @@
+"""Errors of peers: of the reads that precede an order, and refusals as the journal stores them."""
+
+import re
+
+from chassis.errors import (
+    REFUSALS,
+    DomainError,
+    FailedPrecondition,
+    FieldViolation,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    Unavailable,
+)
+from checkout_service.domain import Refusal
+
+RETRY_SECONDS = 1.0
+
+READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
+"""Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
+Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable."""
+
+_REASON = re.compile(r"[A-Z][A-Z_]{0,62}")
+_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){2,}")
+
+
+class DependencyUnavailable(Unavailable):
+    """A peer fails before the order is begun. Nothing was done."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=RETRY_SECONDS)
+
+
+class PeerBroken(Unavailable):
+    """A peer's response breaks the contract."""
+
+
+def refusal_from_error(error: DomainError) -> Refusal:
+    """Return the refusal in an error of one of the REFUSALS, with the peer's own code and reason."""
+    kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
+    violations = error.violations if isinstance(error, InvalidArgument) else ()
+    # A peer's message may quote the card, and the journal must never hold one.
+    masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
+    return Refusal(kind, valid_reason(error.reason), _mask_numbers(error.message), masked)
+
+
+def valid_reason(reason: str) -> str:
+    """Return a well-formed reason as it is, any other text as REFUSED."""
+    return reason if _REASON.fullmatch(reason) else "REFUSED"
+
+
+def _mask_numbers(text: str) -> str:
+    return _NUMBER.sub("[number]", text)
