@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from email_service.letters import Spool
 from email_service.spool.opening import open_spool
+from email_service.spool.sql import Spool
 
 
 @pytest.fixture

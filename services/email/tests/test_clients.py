@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from chassis.telemetry import semconv
 from email_service.clients import Relay, SmtpRelay, parse_relay
-from email_service.letters import Attempt, Letter, Outcome
+from email_service.messages import Attempt, ClaimedMessage, Outcome
 from shop_kit.serving import Recorded
 from shop_lab.world.smtp_relay import Inbox, relay
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
-LETTER = Letter("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
+MESSAGE = ClaimedMessage("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)
 CERTIFICATE = Path(__file__).parent / "localhost.pem"
 
 
@@ -33,29 +34,18 @@ async def begin_sending() -> bool:
     return True
 
 
-async def send(target: Relay, letter: Letter = LETTER, **options: Any) -> Attempt:
-    return await SmtpRelay(target, "orders@shop.example", **options).send(letter, begin_sending)
+async def send(target: Relay, message: ClaimedMessage = MESSAGE, **options: Any) -> Attempt:
+    return await SmtpRelay(target, "orders@shop.example", **options).send(message, begin_sending)
 
 
-async def test_a_letter_arrives_unchanged() -> None:
+@pytest.mark.parametrize("recipient", ["jane@example.com", "a" * 242 + "@example.com"], ids=["short", "longest"])
+async def test_message_and_addresses_arrive_unchanged(recipient: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as port:
-        assert await send(Relay("127.0.0.1", port)) == Attempt(Outcome.SENT)
+        attempt = await send(Relay("127.0.0.1", port), replace(MESSAGE, recipient=recipient))
+    assert attempt == Attempt(Outcome.SENT)
     assert inbox.mails == [TEXT]
-
-
-async def test_the_envelope_contains_plain_addresses() -> None:
-    inbox = Inbox()
-    async with relay(inbox) as port:
-        await send(Relay("127.0.0.1", port))
-    assert inbox.envelopes == [("orders@shop.example", ["jane@example.com"])]
-
-
-async def test_the_longest_address_arrives_whole() -> None:
-    inbox, longest = Inbox(), "a" * 242 + "@example.com"
-    async with relay(inbox) as port:
-        await send(Relay("127.0.0.1", port), Letter("o-1", longest, TEXT, attempt=1, deferrals=0))
-    assert inbox.envelopes[0][1] == [longest]
+    assert inbox.envelopes == [("orders@shop.example", [recipient])]
 
 
 async def test_nothing_is_delivered_before_sending_has_begun() -> None:
@@ -67,11 +57,11 @@ async def test_nothing_is_delivered_before_sending_has_begun() -> None:
 
     async with relay(inbox) as port:
         with pytest.raises(asyncio.CancelledError):
-            await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example").send(LETTER, crash)
+            await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example").send(MESSAGE, crash)
     assert inbox.received == 0
 
 
-async def test_a_letter_whose_claim_was_lost_is_not_delivered() -> None:
+async def test_a_message_whose_claim_was_lost_is_not_delivered() -> None:
     inbox = Inbox()
 
     async def lose_claim() -> bool:
@@ -79,30 +69,19 @@ async def test_a_letter_whose_claim_was_lost_is_not_delivered() -> None:
 
     async with relay(inbox) as port:
         target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example")
-        assert await target.send(LETTER, lose_claim) == Attempt(Outcome.CLAIM_LOST)
+        assert await target.send(MESSAGE, lose_claim) == Attempt(Outcome.CLAIM_LOST)
     assert inbox.received == 0
-
-
-async def test_smtps_uses_tls_from_the_first_byte() -> None:
-    inbox = Inbox()
-    async with relay(inbox, tls=server_tls()) as port:
-        await send(Relay("127.0.0.1", port, tls=True), tls=client_tls())
-    assert inbox.over_tls == [True]
-
-
-async def test_starttls_is_used_when_the_relay_offers_it() -> None:
-    inbox = Inbox()
-    async with relay(inbox, tls_context=server_tls()) as port:
-        await send(Relay("127.0.0.1", port), tls=client_tls())
-    assert inbox.over_tls == [True]
 
 
 @pytest.mark.parametrize("options", [{"tls": server_tls()}, {"tls_context": server_tls()}], ids=["smtps", "starttls"])
-async def test_an_untrusted_certificate_is_rejected(options: dict[str, Any]) -> None:
+async def test_tls_is_used_whenever_the_relay_offers_it_and_certificates_are_verified(options: dict[str, Any]) -> None:
     inbox = Inbox()
     async with relay(inbox, **options) as port:
-        assert (await send(Relay("127.0.0.1", port, tls="tls" in options))).outcome is Outcome.NOT_SENT
-    assert inbox.received == 0
+        target = Relay("127.0.0.1", port, tls="tls" in options)
+        assert (await send(target)).outcome is Outcome.NOT_SENT
+        assert inbox.received == 0
+        await send(target, tls=client_tls())
+    assert inbox.over_tls == [True]
 
 
 async def test_a_user_logs_in_over_starttls() -> None:
@@ -143,24 +122,24 @@ async def test_a_password_is_never_sent_without_tls() -> None:
     ],
     ids=["sender 550", "rcpt 550", "rcpt 450", "rcpt 421", "data 451", "data 421", "data 554", "hangs up"],
 )
-async def test_a_response_decides_whether_a_letter_is_sent_again(inbox: Inbox, expected: Attempt) -> None:
+async def test_a_response_decides_whether_a_message_is_sent_again(inbox: Inbox, expected: Attempt) -> None:
     async with relay(inbox) as port:
         assert await send(Relay("127.0.0.1", port)) == expected
 
 
-async def test_a_relay_that_is_down_has_not_got_the_letter() -> None:
+async def test_a_relay_that_is_down_has_not_got_the_message() -> None:
     async with relay(Inbox()) as port:
         pass
     assert await send(Relay("127.0.0.1", port)) == Attempt(Outcome.NOT_SENT, "SMTPConnectError")
 
 
-async def test_a_relay_that_does_not_respond_in_time_leaves_the_letter_in_doubt() -> None:
+async def test_a_relay_that_does_not_respond_in_time_leaves_the_message_in_doubt() -> None:
     async with relay(Inbox(before_response=asyncio.Event().wait)) as port:
         attempt = await send(Relay("127.0.0.1", port), response_seconds=0.2)
     assert attempt == Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")
 
 
-async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_letter() -> None:
+async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_message() -> None:
     closed = asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -208,14 +187,14 @@ def test_a_malformed_url_is_rejected_without_quoting_it(url: str) -> None:
     assert "jane" not in str(refused.value)
 
 
-async def test_a_letter_is_a_span_with_what_is_stored_before_it_is_sent(recorded: Recorded) -> None:
+async def test_a_message_is_a_span_with_what_is_stored_before_it_is_sent(recorded: Recorded) -> None:
     async def store() -> bool:
         with recorded.telemetry.tracer.start_as_current_span("stored"):
             return True
 
     async with relay(Inbox()) as port:
         await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", telemetry=recorded.telemetry).send(
-            LETTER, store
+            MESSAGE, store
         )
     stored, span = recorded.spans()
     assert (span.name, span.kind, span.status.status_code) == ("SMTP send", SpanKind.CLIENT, StatusCode.UNSET)
@@ -223,14 +202,14 @@ async def test_a_letter_is_a_span_with_what_is_stored_before_it_is_sent(recorded
     assert stored.parent == span.context
     (series,) = recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series.items()
     assert (series[0], sum(series[1].counts)) == ((), 1)
-    assert not [each for each in recorded.spans() if LETTER.recipient in each.to_json()]
+    assert not [each for each in recorded.spans() if MESSAGE.recipient in each.to_json()]
 
 
-async def test_a_refused_letter_is_a_failed_span_without_its_address(recorded: Recorded) -> None:
+async def test_a_refused_message_is_a_failed_span_without_its_address(recorded: Recorded) -> None:
     async with relay(Inbox(rcpt_response="550 no such user jane@example.com")) as port:
         await send(Relay("127.0.0.1", port), telemetry=recorded.telemetry)
     (span,) = recorded.spans()
     assert (span.status.status_code, (span.attributes or {})["error.type"]) == (StatusCode.ERROR, "RELAY_550")
-    assert LETTER.recipient not in span.to_json()
+    assert MESSAGE.recipient not in span.to_json()
     labels = [*recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series]
     assert labels == [(("error.type", "RELAY_550"),)]

@@ -1,4 +1,4 @@
-"""Email processes that are killed at every failpoint: no accepted letter is lost, and none is sent twice."""
+"""Email processes that are killed at every failpoint: no accepted message is lost, and none is sent twice."""
 
 import asyncio
 import json
@@ -86,22 +86,22 @@ async def process(url: str, relay_port: int, failpoints: str = "") -> AsyncItera
         await running.communicate()
 
 
-async def state_of(running: Running, letter_id: str = "o-1") -> str:
-    found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=letter_id))
+async def state_of(running: Running, message_id: str = "o-1") -> str:
+    found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=message_id))
     return spool_pb2.LetterState.Name(found.letter.state).removeprefix("LETTER_STATE_")
 
 
-async def wait_for_state(running: Running, *states: str, letter_id: str = "o-1") -> str:
+async def wait_for_state(running: Running, *states: str, message_id: str = "o-1") -> str:
     async def reached() -> str | None:
-        state = await state_of(running, letter_id)
+        state = await state_of(running, message_id)
         return state if state in states else None
 
     return await wait_until(reached) or ""
 
 
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_letter_survives_a_kill_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
-    """The caller repeats its request, as checkout does. A letter may be in doubt only if the relay had its text."""
+async def test_a_message_survives_a_kill_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
+    """The caller repeats its request, as checkout does. A message may be in doubt only if the relay had its text."""
     inbox = Inbox()
     async with relay(inbox) as relay_port:
         async with process(sqlite_url, relay_port, f"{point}=kill") as running:
@@ -125,11 +125,11 @@ async def test_a_batch_repeated_after_a_kill_is_sent_once(sqlite_url: str, point
         async with process(sqlite_url, relay_port) as running:
             await running.confirmations.AcceptConfirmations(batch())
             for order_id in ORDER_IDS:
-                await wait_for_state(running, "SENT", letter_id=order_id)
+                await wait_for_state(running, "SENT", message_id=order_id)
     assert inbox.message_ids() == [f"<{order_id}@shop>" for order_id in ORDER_IDS]
 
 
-async def test_a_letter_that_was_accepted_is_sent_without_a_repeated_request(sqlite_url: str) -> None:
+async def test_a_message_that_was_accepted_is_sent_without_a_repeated_request(sqlite_url: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as relay_port:
         async with process(sqlite_url, relay_port, "email.accept.after=kill") as running:
@@ -141,7 +141,7 @@ async def test_a_letter_that_was_accepted_is_sent_without_a_repeated_request(sql
     assert inbox.message_ids() == ["<o-1@shop>"]
 
 
-async def test_a_shutdown_waits_for_a_letter_on_its_way(sqlite_url: str) -> None:
+async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> None:
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
     async with relay(inbox) as relay_port:

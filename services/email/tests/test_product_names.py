@@ -9,7 +9,7 @@ import pytest
 from chassis.errors import Unavailable
 from chassis.rpc.client import channel
 from email_service import product_names
-from email_service.product_names import CatalogNames
+from email_service.product_names import ProductNames
 from shop import product_catalog_pb2_grpc
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
@@ -40,17 +40,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CatalogNames]:
+async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProductNames]:
     monkeypatch.setattr(product_names, "WAIT_SECONDS", 30.0)
     async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
         stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(opened)
-        async with aclosing(CatalogNames(stub, clock=clock)) as found:
+        async with aclosing(ProductNames(stub, clock=clock)) as found:
             yield found
         await opened.close()
 
 
-async def test_names_are_read_once_a_minute(names: CatalogNames, catalog: FakeCatalog, clock: Clock) -> None:
+async def test_names_are_read_once_a_minute(names: ProductNames, catalog: FakeCatalog, clock: Clock) -> None:
     assert [await names.current() for _ in range(3)] == [NAMES] * 3
     assert catalog.calls["ListProducts"] == 1
     clock.now += product_names.TTL_SECONDS
@@ -58,13 +58,13 @@ async def test_names_are_read_once_a_minute(names: CatalogNames, catalog: FakeCa
     await wait_until(lambda: catalog.calls["ListProducts"] == 2)
 
 
-async def test_a_catalog_that_is_down_leaves_ids(names: CatalogNames, catalog: FakeCatalog) -> None:
+async def test_a_catalog_that_is_down_leaves_ids(names: ProductNames, catalog: FakeCatalog) -> None:
     catalog.faults["ListProducts"] = Fault(Unavailable("down"))
     assert await names.current() == {}
 
 
-async def test_an_email_waits_only_shortly_for_a_catalog_that_does_not_answer(
-    names: CatalogNames, catalog: FakeCatalog, monkeypatch: pytest.MonkeyPatch
+async def test_a_confirmation_waits_only_shortly_for_a_catalog_that_does_not_answer(
+    names: ProductNames, catalog: FakeCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(product_names, "WAIT_SECONDS", 0.05)
     gate = catalog.hold("ListProducts")
@@ -74,8 +74,8 @@ async def test_an_email_waits_only_shortly_for_a_catalog_that_does_not_answer(
     gate.set()
 
 
-async def test_the_next_emails_do_not_wait_for_a_catalog_that_has_failed(
-    names: CatalogNames, catalog: FakeCatalog, clock: Clock
+async def test_the_next_confirmations_do_not_wait_for_a_catalog_that_has_failed(
+    names: ProductNames, catalog: FakeCatalog, clock: Clock
 ) -> None:
     catalog.faults["ListProducts"] = Fault(Unavailable("down"))
     await names.current()
@@ -87,7 +87,7 @@ async def test_the_next_emails_do_not_wait_for_a_catalog_that_has_failed(
 
 
 async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
-    names: CatalogNames, catalog: FakeCatalog, clock: Clock
+    names: ProductNames, catalog: FakeCatalog, clock: Clock
 ) -> None:
     before = await names.current()
     catalog.faults["ListProducts"] = Fault(Unavailable("down"))
@@ -97,6 +97,6 @@ async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
     assert await names.current() == before
 
 
-async def test_a_name_is_one_line(names: CatalogNames, catalog: FakeCatalog) -> None:
+async def test_a_name_is_one_line(names: ProductNames, catalog: FakeCatalog) -> None:
     catalog.names["mug"] = "Stoneware\r\n  mug\u2028"
     assert await names.current() == NAMES

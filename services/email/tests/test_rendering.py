@@ -39,15 +39,15 @@ def test_the_text_lists_lines_shipping_and_total() -> None:
     ]
 
 
-@pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US"])
-def test_both_bodies_contain_order_id_tracking_id_and_address(fact: str) -> None:
+@pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US", "€1,105.49"])
+def test_both_bodies_contain_ids_address_and_total(fact: str) -> None:
     email = rendered(ORDER)
     assert fact in email.text
     assert fact in email.html
 
 
-@pytest.mark.parametrize("shown", ["2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99", "€1,105.49"])
-def test_the_html_lists_lines_shipping_and_total(shown: str) -> None:
+@pytest.mark.parametrize("shown", ["2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99"])
+def test_the_html_lists_lines_and_shipping(shown: str) -> None:
     assert shown in rendered(ORDER).html
 
 
@@ -75,14 +75,11 @@ def test_an_order_id_cannot_leave_the_link() -> None:
     assert "https://shop.example/orders/%3Cscript%3Ealert%28%27%26%27%29%3C%2Fscript%3E\n" in email.text
 
 
-def test_html_in_an_order_is_escaped() -> None:
-    html = TEMPLATES.render("jane@example.com", HOSTILE, {MARKUP: MARKUP}).html
-    assert "<script" not in html
-    assert html.count("&lt;script&gt;") >= 7
-
-
-def test_the_text_body_is_not_escaped() -> None:
-    assert MARKUP in rendered(HOSTILE).text
+def test_markup_in_an_order_is_escaped_in_html_only() -> None:
+    email = TEMPLATES.render("jane@example.com", HOSTILE, {MARKUP: MARKUP})
+    assert "<script" not in email.html
+    assert email.html.count("&lt;script&gt;") >= 7
+    assert MARKUP in email.text
 
 
 def test_missing_details_leave_no_empty_sections() -> None:

@@ -1,10 +1,14 @@
-from collections.abc import AsyncIterator, Collection, Sequence
+"""The public and internal services over real servers."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 import grpc
+import psycopg
 import pytest
 from typing_extensions import override
 
@@ -16,154 +20,203 @@ from chassis.settings import load
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
-from email_service.domain import ConfirmationEmail, Mailer, MailNotSent
-from email_service.product_names import NoNames
+from email_service.messages import ClaimedMessage, MessageState, NewMessage
+from email_service.mime import Sender
+from email_service.operators import MailRecords
+from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import EmailService
-from shop import product_catalog_pb2_grpc
+from email_service.service import Confirmations, EmailService
+from email_service.spool.opening import open_spool
+from email_service.spool.sql import Spool
+from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
-from shop.email_pb2_grpc import EmailServiceStub, add_EmailServiceServicer_to_server
+from shop.email_pb2_grpc import EmailServiceStub
 from shop.empty_pb2 import Empty
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
+from shop_internal import confirmations_pb2_grpc, mail_records_pb2_grpc
 from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal import mail_records_pb2 as records_pb2
+from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest, RefusedConfirmation
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
-from shop_kit import serving as testkit_serving
-from shop_kit.serving import connect
+from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_kit import serving as kit_serving
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
-from shop_lab.world import smtp_relay as mail_relay
 from shop_lab.world.fake_peers.reads import FakeCatalog
-from shop_lab.world.smtp_relay import Inbox
+from shop_lab.world.smtp_relay import Inbox, relay
+
+SENDER = Sender("Shop", "orders@shop.example")
+ORDER_IDS = ("o-1", "o-2", "o-3")
 
 
 def euros(units: int, nanos: int = 0) -> Money:
     return Money(currency_code="EUR", units=units, nanos=nanos)
 
 
-def request(email: str = "jane@example.com") -> SendOrderConfirmationRequest:
+def confirmation(
+    order_id: str = "o-1", email: str = "jane@example.com", units: int = 20
+) -> SendOrderConfirmationRequest:
     order = OrderResult(
-        order_id="o-1",
+        order_id=order_id,
         shipping_tracking_id="TRK-7",
         shipping_cost=euros(5, 990_000_000),
         shipping_address=Address(street_address="1 Main Street", city="Springfield", state="IL", country="US"),
-        items=[OrderItem(item=CartItem(product_id="mug", quantity=2), cost=euros(20))],
+        items=[OrderItem(item=CartItem(product_id="mug", quantity=2), cost=euros(units))],
     )
     return SendOrderConfirmationRequest(email=email, order=order)
 
 
-@dataclass
-class FakeMailer(Mailer):
-    """Records e-mails in `accepted`; fails while `failing` is set."""
+@dataclass(frozen=True)
+class Running:
+    """A running email service."""
 
-    accepted: list[ConfirmationEmail] = field(default_factory=list)
-    failing: bool = False
+    email: EmailServiceStub
+    confirmations: ConfirmationsStub
+    records: MailRecordsStub
+    spool: LetterSpoolStub
+
+    @classmethod
+    def at(cls, public: grpc.aio.Channel, internal: grpc.aio.Channel) -> "Running":
+        stubs = ConfirmationsStub(internal), MailRecordsStub(internal), LetterSpoolStub(internal)
+        return cls(EmailServiceStub(public), *stubs)
+
+    async def accept(self, *confirmations: SendOrderConfirmationRequest) -> Sequence[RefusedConfirmation]:
+        request = AcceptConfirmationsRequest(confirmations=confirmations)
+        return (await self.confirmations.AcceptConfirmations(request)).refused
+
+    async def mails(self, *order_ids: str) -> list[records_pb2.Mail]:
+        return list((await self.records.FindMails(records_pb2.FindMailsRequest(order_ids=order_ids))).mails)
+
+    async def stored(self, *order_ids: str) -> list[str]:
+        """Return which of the orders have a confirmation."""
+        return [mail.order_id for mail in await self.mails(*order_ids)]
+
+    async def text(self, order_id: str) -> str:
+        return (await self.records.GetMail(records_pb2.GetMailRequest(order_id=order_id))).message
+
+    async def messages(self, *states: spool_pb2.LetterState.ValueType) -> list[spool_pb2.Letter]:
+        return list((await self.spool.ListLetters(spool_pb2.ListLettersRequest(states=states))).letters)
+
+
+@asynccontextmanager
+async def serve(**settings: Any) -> AsyncIterator[Running]:
+    """Run the service with these settings, in the test's process."""
+    loaded = load_settings(Settings, settings)
+    service = Service(loaded, Telemetry())
+    async with (
+        serving(service, build(loaded, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
+    ):
+        yield Running.at(public, internal)
+
+
+class FakeSpool(Spool):
+    """Records the messages that are added."""
+
+    def __init__(self) -> None:
+        self.added: list[NewMessage] = []
 
     @override
-    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
-        if self.failing:
-            raise MailNotSent("the mailer fails")
-        self.accepted += emails
-        return ()
+    async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
+        self.added += messages
+        return {message.message_id: MessageState.QUEUED for message in messages}
 
 
-@pytest.fixture
-def mailer() -> FakeMailer:
-    return FakeMailer()
+class CountedNames(ProductNames):
+    """Counts how often the names are read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    @override
+    async def current(self) -> Mapping[str, str]:
+        self.reads += 1
+        return {"mug": "Stoneware mug"}
 
 
-@pytest.fixture
-async def stub(mailer: FakeMailer) -> AsyncIterator[EmailServiceStub]:
-    servicer = EmailService(Acceptance(ConfirmationTemplates(), NoNames(), mailer, Failpoints()))
-    async with connect((add_EmailServiceServicer_to_server, servicer)) as channel:
-        yield EmailServiceStub(channel)
+@asynccontextmanager
+async def accepting(spool: Spool, names: ProductNames | None = None) -> AsyncIterator[Running]:
+    """Serve a spool without the background tasks of the service."""
+    names = names or ProductNames(None)
+    acceptance = Acceptance(ConfirmationTemplates(), names, spool, SENDER, failpoints=Failpoints())
+    async with kit_serving.connect(
+        (email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance)),
+        (confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance)),
+        (mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(spool)),
+    ) as channel:
+        yield Running.at(channel, channel)
 
 
-async def refusal(stub: EmailServiceStub, invalid: SendOrderConfirmationRequest) -> list[str]:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(invalid)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    error = from_rpc_error(refused.value)
-    assert isinstance(error, InvalidArgument)
-    return [violation.field for violation in error.violations]
+async def claim(spool: Spool) -> ClaimedMessage:
+    (message,) = await spool.claim(1)
+    assert await spool.begin_sending(message)
+    return message
 
 
-async def test_a_confirmation_is_passed_to_the_mailer(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    assert await stub.SendOrderConfirmation(request()) == Empty()
-    [email] = mailer.accepted
-    assert (email.recipient, email.order_id) == ("jane@example.com", "o-1")
+# What a confirmation contains, and which requests are refused.
 
 
-async def test_a_confirmation_contains_the_whole_order(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    await stub.SendOrderConfirmation(request())
-    text = mailer.accepted[0].text
-    for fact in ("o-1", "TRK-7", "2 x mug", "€20.00", "€5.99", "€25.99", "1 Main Street", "Springfield, IL"):
+async def test_a_confirmation_contains_the_whole_order(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
+        assert await running.email.SendOrderConfirmation(confirmation()) == Empty()
+        (message,) = await running.messages()
+        text = await running.text("o-1")
+    assert (message.letter_id, message.recipient) == ("o-1", "jane@example.com")
+    for fact in ("o-1", "TRK-7", "2 x mug", "=E2=82=AC25.99", "1 Main Street", "Springfield, IL"):
         assert fact in text
 
 
-async def test_a_missing_order_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    assert await refusal(stub, SendOrderConfirmationRequest(email="jane@example.com")) == ["order"]
-    assert not mailer.accepted
+async def test_a_confirmation_names_products_and_links_to_the_order(sqlite_url: str) -> None:
+    catalog = (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, FakeCatalog())
+    async with kit_serving.serve(catalog) as address:
+        names = {"product_catalog_addr": address, "storefront_url": "https://shop.example/"}
+        async with serve(database_url=sqlite_url, **names) as running:
+            await running.email.SendOrderConfirmation(confirmation())
+            text = await running.text("o-1")
+    assert "2 x Stoneware mug" in text
+    assert "Status    https://shop.example/orders/o-1" in text
+
+
+def missing(request: SendOrderConfirmationRequest, part: Any) -> None:
+    request.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
 
 
 @pytest.mark.parametrize(
-    "email",
+    ("spoil", "field"),
     [
-        "",
-        "jane",
-        "jane@example.com\r\nBcc: all@example.com",
-        "jane@example.com\x00",
-        "jane@example.com,john@example.com",
-        "jane@example.com;john@example.com",
-        "a" * 243 + "@example.com",
+        (lambda request: request.ClearField("order"), "order"),
+        (lambda request: request.order.ClearField("shipping_cost"), "order.shipping_cost"),
+        (lambda request: missing(request, "item"), "order.items[1].item"),
+        (lambda request: missing(request, "cost"), "order.items[1].cost"),
+        (lambda request: request.order.items[0].cost.CopyFrom(euros(1, -1)), "order.items[0].cost.nanos"),
+        (lambda request: setattr(request.order, "order_id", "o-1\r\nBcc: all@example.com"), "order.order_id"),
+        # Invalid addresses are covered in test_domain.py.
+        (lambda request: setattr(request, "email", "jane@example.com\r\nBcc: all@example.com"), "email"),
     ],
 )
-async def test_anything_but_one_address_is_rejected(stub: EmailServiceStub, mailer: FakeMailer, email: str) -> None:
-    assert await refusal(stub, request(email)) == ["email"]
-    assert not mailer.accepted
+async def test_an_invalid_request_is_refused_with_the_name_of_the_field(
+    spoil: Callable[[SendOrderConfirmationRequest], None], field: str
+) -> None:
+    spool, request = FakeSpool(), confirmation()
+    spoil(request)
+    async with accepting(spool) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await running.email.SendOrderConfirmation(request)
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    assert ([violation.field for violation in error.violations], spool.added) == ([field], [])
 
 
-async def test_a_missing_shipping_cost_is_rejected(stub: EmailServiceStub) -> None:
-    invalid = request()
-    invalid.order.ClearField("shipping_cost")
-    assert await refusal(stub, invalid) == ["order.shipping_cost"]
-
-
-@pytest.mark.parametrize("part", ["item", "cost"])
-async def test_an_incomplete_item_is_rejected(stub: EmailServiceStub, part: Literal["item", "cost"]) -> None:
-    invalid = request()
-    invalid.order.items.add(item=CartItem(product_id="lamp", quantity=1), cost=euros(1)).ClearField(part)
-    assert await refusal(stub, invalid) == [f"order.items[1].{part}"]
-
-
-async def test_an_amount_with_mixed_signs_is_rejected(stub: EmailServiceStub) -> None:
-    invalid = request()
-    invalid.order.items[0].cost.CopyFrom(euros(1, -1))
-    assert await refusal(stub, invalid) == ["order.items[0].cost.nanos"]
-
-
-async def test_a_header_in_an_order_id_is_rejected(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    invalid = request()
-    invalid.order.order_id = "o-1\r\nBcc: all@example.com"
-    assert await refusal(stub, invalid) == ["order.order_id"]
-    assert not mailer.accepted
-
-
-async def test_a_total_beyond_64_bits_is_out_of_range(stub: EmailServiceStub) -> None:
-    invalid = request()
-    invalid.order.items[0].cost.units = 2**63 - 1
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(invalid)
+async def test_a_total_beyond_64_bits_is_out_of_range() -> None:
+    async with accepting(FakeSpool()) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await running.email.SendOrderConfirmation(confirmation(units=2**63 - 1))
     assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
-
-
-async def test_a_mailer_that_fails_is_unavailable(stub: EmailServiceStub, mailer: FakeMailer) -> None:
-    mailer.failing = True
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.SendOrderConfirmation(request())
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -185,92 +238,219 @@ def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     assert "hunter2" not in message
 
 
-@dataclass(frozen=True)
-class Running:
-    """Stubs of both services of one process."""
-
-    email: EmailServiceStub
-    spool: LetterSpoolStub
+# Batches.
 
 
-@asynccontextmanager
-async def serve(**settings: Any) -> AsyncIterator[Running]:
-    """Run the service with these settings, in the test's process."""
-    loaded = load_settings(Settings, settings)
-    service = Service(loaded, Telemetry())
-    async with (
-        serving(service, build(loaded, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
-    ):
-        yield Running(EmailServiceStub(public), LetterSpoolStub(internal))
+async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
+        assert not await running.accept(confirmation("o-1"), confirmation("o-2"))
+        first = [await running.text(order_id) for order_id in ("o-1", "o-2")]
+        assert "Message-ID: <o-2@shop>" in first[1]
+        assert not await running.accept(*(confirmation(order_id, units=99) for order_id in reversed(ORDER_IDS)))
+        assert [await running.text(order_id) for order_id in ("o-1", "o-2")] == first
+        assert await running.stored("o-0", *ORDER_IDS) == [*ORDER_IDS]
 
 
-async def test_without_settings_letters_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_of_several_confirmations_of_one_order_is_its_message(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
+        await running.accept(confirmation("o-1"), confirmation("o-1", "other@example.com"))
+        await running.email.SendOrderConfirmation(confirmation("o-2"))
+        await running.accept(confirmation("o-2", "other@example.com"))
+        for order_id in ("o-1", "o-2"):
+            assert "To: jane@example.com" in await running.text(order_id)
+
+
+async def test_refused_confirmations_are_reported_and_the_others_are_stored(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running:
+        refused = await running.accept(
+            confirmation("o-1"),
+            confirmation("o-2", email="jane"),
+            SendOrderConfirmationRequest(email="jane@example.com"),
+            confirmation("o-3"),
+            confirmation("o-4", units=2**63 - 1),
+        )
+        assert await running.stored(*ORDER_IDS, "o-4") == ["o-1", "o-3"]
+    assert list(refused) == [
+        RefusedConfirmation(index=1, reason="INVALID_ARGUMENT"),
+        RefusedConfirmation(index=2, reason="INVALID_ARGUMENT"),
+        RefusedConfirmation(index=4, reason="AMOUNT_OUT_OF_RANGE"),
+    ]
+
+
+async def test_the_log_names_the_field_of_a_refused_confirmation_but_no_address(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serve(database_url=sqlite_url) as running:
+        await running.accept(confirmation("o-1"), confirmation("o-2", email="jane"))
+    logged = [line for line in capsys.readouterr().out.splitlines() if "confirmation refused" in line]
+    assert len(logged) == 1
+    assert "o-2" in logged[0]
+    assert "email: must be one e-mail address" in logged[0]
+    assert "jane" not in logged[0]
+
+
+async def test_a_confirmation_that_the_relay_has_refused_is_reported_among_stored_ones(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running, open_spool(spool_url) as spool:
+        await running.accept(confirmation("o-2"))
+        await spool.finish(await claim(spool), MessageState.REFUSED, "RELAY_550")
+        refused = await running.accept(*map(confirmation, ORDER_IDS))
+        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS]
+    assert list(refused) == [RefusedConfirmation(index=1, reason="RECIPIENT_REFUSED")]
+
+
+async def test_a_batch_has_0_to_100_confirmations(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await running.accept(*(confirmation(f"o-{number}") for number in range(101)))
+        assert not await running.accept(*(confirmation(f"o-{number}") for number in range(100)))
+        assert not await running.accept()
+    error = from_rpc_error(raised.value)
+    assert isinstance(error, InvalidArgument)
+    assert [violation.field for violation in error.violations] == ["confirmations"]
+
+
+async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepted_later(sqlite_url: str) -> None:
+    batch = [confirmation(f"o-{number}") for number in range(50)]
+    order_ids = [request.order.order_id for request in batch]
+    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+        database = cast("Any", spool)._database
+        (pages,) = (await database.run("PRAGMA page_count", {}))[0]
+        await database.run(f"PRAGMA max_page_count = {pages + 2}", {})
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await running.accept(*batch)
+        assert await running.stored(*order_ids) == []
+        await database.run("PRAGMA max_page_count = 1000000", {})
+        assert not await running.accept(*batch)
+        assert await running.stored(*order_ids) == order_ids
+    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert from_rpc_error(raised.value).reason == "MAIL_NOT_SENT"
+
+
+async def test_a_batch_is_one_commit(sqlite_url: str) -> None:
+    executed: list[str] = []
+    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+        cast("Any", spool)._database._writer._connection.set_trace_callback(executed.append)
+        await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
+    assert executed.count("COMMIT") == 1
+
+
+async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> None:
+    """All of its rows have the same `xmin`, the transaction that wrote them."""
+    async with serve(database_url=postgres_url) as running:
+        await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
+    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
+        found = await (await connection.execute("SELECT xmin::text, COUNT(*) FROM letters GROUP BY xmin")).fetchall()
+    assert [count for _, count in found] == [20]
+
+
+async def test_the_names_of_products_are_read_once_for_a_batch(sqlite_url: str) -> None:
+    names = CountedNames()
+    async with open_spool(sqlite_url) as spool, accepting(spool, names) as running:
+        await running.accept(*map(confirmation, ORDER_IDS))
+        assert "2 x Stoneware mug" in await running.text("o-3")
+    assert names.reads == 1
+
+
+# The spool with and without a relay, and its internal services.
+
+
+async def test_without_settings_messages_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _start in range(2):
         async with serve() as running:
-            await running.email.SendOrderConfirmation(request())
-            (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
-        assert (letter.letter_id, letter.attempts) == ("o-1", 0)
+            await running.email.SendOrderConfirmation(confirmation())
+            (message,) = await running.messages()
+        assert (message.letter_id, message.attempts) == ("o-1", 0)
     assert (tmp_path / ".shop" / "email.db").exists()
 
 
-async def test_an_email_names_products_and_links_to_the_order(sqlite_url: str) -> None:
-    catalog = (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, FakeCatalog())
-    async with testkit_serving.serve(catalog) as address:
-        names = {"product_catalog_addr": address, "storefront_url": "https://shop.example/"}
-        async with serve(database_url=sqlite_url, **names) as running:
-            await running.email.SendOrderConfirmation(request())
-            text = (await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))).message
-    assert "2 x Stoneware mug" in text
-    assert "Status    https://shop.example/orders/o-1" in text
-
-
-async def test_with_a_relay_emails_are_accepted_although_it_is_down(sqlite_url: str) -> None:
+async def test_with_a_relay_that_is_down_confirmations_are_accepted(sqlite_url: str) -> None:
     async with serve(smtp_url="smtp://127.0.0.1:1", database_url=sqlite_url) as running:
-        await running.email.SendOrderConfirmation(request())
-        (letter,) = (await running.spool.ListLetters(spool_pb2.ListLettersRequest())).letters
-    assert (letter.letter_id, letter.recipient) == ("o-1", "jane@example.com")
+        await running.email.SendOrderConfirmation(confirmation())
+        (message,) = await running.messages()
+    assert (message.letter_id, message.recipient) == ("o-1", "jane@example.com")
 
 
-async def test_without_a_relay_letters_wait_in_the_spool(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running:
-        await running.email.SendOrderConfirmation(request())
-        found = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
-    assert found.letter.state == spool_pb2.LETTER_STATE_QUEUED
-    assert "Message-ID: <o-1@shop>" in found.message
+async def test_messages_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
+    async with (
+        relay(Inbox(rcpt_response="550 unknown")) as port,
+        serve(database_url=sqlite_url, smtp_url=f"smtp://127.0.0.1:{port}") as running,
+    ):
+        await running.email.SendOrderConfirmation(confirmation())
+
+        async def attempted(times: int) -> bool:
+            refused = await running.messages(spool_pb2.LETTER_STATE_REFUSED)
+            return [message.attempts >= times for message in refused] == [True]
+
+        await wait_until(lambda: attempted(1))
+        request = spool_pb2.RequeueLettersRequest(letter_ids=["o-1", "unknown"])
+        assert (await running.spool.RequeueLetters(request)).requeued == ["o-1"]
+        await wait_until(lambda: attempted(2))
 
 
-async def test_an_unknown_letter_is_not_found(sqlite_url: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda running: running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1")), "NOT_FOUND"),
+        (lambda running: running.spool.ListLetters(spool_pb2.ListLettersRequest(limit=1001)), "INVALID_ARGUMENT"),
+        (lambda running: running.records.GetMail(records_pb2.GetMailRequest(order_id="o-1")), "NOT_FOUND"),
+        (lambda running: running.records.GetMail(records_pb2.GetMailRequest()), "INVALID_ARGUMENT"),
+    ],
+    ids=["unknown message", "too many messages", "unknown order", "no order"],
+)
+async def test_unknown_ids_and_invalid_limits_are_refused(
+    sqlite_url: str, call: Callable[[Running], Any], code: str
+) -> None:
     async with serve(database_url=sqlite_url) as running:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id="o-1"))
-    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+            await call(running)
+    assert refused.value.code().name == code
 
 
-async def test_letters_are_listed_by_state_and_requeued(sqlite_url: str) -> None:
-    async with mail_relay.relay(Inbox(rcpt_response="550 unknown")) as port:
-        relay = f"smtp://127.0.0.1:{port}"
-        async with serve(database_url=sqlite_url, smtp_url=relay) as running:
-            stub = running.spool
-            await running.email.SendOrderConfirmation(request())
-            refused = spool_pb2.ListLettersRequest(states=[spool_pb2.LETTER_STATE_REFUSED])
-
-            async def attempts() -> int:
-                return sum(letter.attempts for letter in (await stub.ListLetters(refused)).letters)
-
-            await wait_until(attempts)
-            requeued = await stub.RequeueLetters(spool_pb2.RequeueLettersRequest(letter_ids=["o-1", "unknown"]))
-            assert requeued.requeued == ["o-1"]
-
-            async def attempted_again() -> bool:
-                return await attempts() > 1
-
-            await wait_until(attempted_again)
+async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(spool_url: str) -> None:
+    async with serve(database_url=spool_url) as running, open_spool(spool_url) as spool:
+        await running.accept(confirmation("order/1"))
+        (listed,) = await running.messages()
+        shown = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=listed.letter_id))
+        assert shown.letter == listed
+        before = await running.text("order/1")
+        assert before == shown.message
+        message = await claim(spool)
+        assert before.encode() == message.content
+        await spool.finish(message, MessageState.SENT)
+        assert await running.text("order/1") == ""
 
 
-async def test_a_list_of_letters_has_a_limit(sqlite_url: str) -> None:
-    async with serve(database_url=sqlite_url) as running:
-        with pytest.raises(grpc.aio.AioRpcError, match="limit"):
-            await running.spool.ListLetters(spool_pb2.ListLettersRequest(limit=1001))
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        (MessageState.SENDING, records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_QUEUED)),
+        (MessageState.SENT, records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_SENT)),
+        (
+            MessageState.REFUSED,
+            records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_FAILED, reason="RELAY_550"),
+        ),
+        (
+            MessageState.IN_DOUBT,
+            records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_FAILED, reason="RELAY_550"),
+        ),
+    ],
+)
+async def test_orders_are_found_with_the_state_of_their_confirmation(
+    sqlite_url: str, state: MessageState, shown: records_pb2.Mail
+) -> None:
+    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+        await running.accept(confirmation("o-1"))
+        assert await running.mails("o-1", "o-2") == [
+            records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_QUEUED)
+        ]
+        message = await claim(spool)
+        if state is not MessageState.SENDING:
+            await spool.finish(message, state, shown.reason)
+        assert await running.mails("o-1", "o-2") == [shown]
+
+
+async def test_records_are_complete_since_their_retention(sqlite_url: str) -> None:
+    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+        found = await running.records.FindMails(records_pb2.FindMailsRequest())
+    assert found.complete_since.seconds == pytest.approx(time.time() - 90 * 86_400, abs=60)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
@@ -10,19 +10,16 @@ from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from email_service.acceptance import Acceptance
-from email_service.confirmations import Confirmations
-from email_service.domain import ProductNames
 from email_service.housekeeping import housekeep
-from email_service.letters import Spool
-from email_service.mail_records import MailRecords
-from email_service.metrics import LetterMetrics
-from email_service.mime import Sender, parse_sender
-from email_service.product_names import CatalogNames, NoNames
+from email_service.metrics import MessageMetrics
+from email_service.mime import parse_sender
+from email_service.operators import LetterSpool, MailRecords
+from email_service.product_names import ProductNames
 from email_service.queue_runner import QueueRunner
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import EmailService, LetterSpool
+from email_service.service import Confirmations, EmailService
 from email_service.spool.opening import MIGRATIONS, open_spool
-from email_service.spooling import SpooledMailer
+from email_service.spool.sql import Spool
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 
@@ -30,7 +27,7 @@ _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 
 def _parse_relay(url: str) -> SecretStr:
-    from email_service.clients import parse_relay  # noqa: PLC0415 - only with a relay, see `_queue_runner`
+    from email_service.clients import parse_relay  # noqa: PLC0415 - only with a relay: see `_queue_runner`
 
     parse_relay(url)
     return SecretStr(url)
@@ -59,57 +56,56 @@ class Settings(DatabaseSettings, ServiceSettings):
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Open the spool, run its background tasks, and register the servicers."""
-    async with _product_names(settings, service) as names, _spooled_mailer(settings, service) as mailer:
-        templates = ConfirmationTemplates(settings.storefront_url)
-        acceptance = Acceptance(templates, names, mailer, service.failpoints)
+    """Open the spool, start its background tasks, and register the servicers."""
+    async with _product_names(settings, service) as names, _open_spool(settings, service) as (spool, notify):
+        templates, sender = ConfirmationTemplates(settings.storefront_url), parse_sender(settings.email_from)
+        acceptance = Acceptance(templates, names, spool, sender, failpoints=service.failpoints, notify=notify)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
         confirmations = Confirmations(acceptance)
         service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, confirmations)
-        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(mailer))
+        service.add_internal_servicer(mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(spool))
+        letter_spool = LetterSpool(spool, notify)
+        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, letter_spool)
         yield
 
 
 @asynccontextmanager
 async def _product_names(settings: Settings, service: Service) -> AsyncIterator[ProductNames]:
-    if settings.product_catalog_addr is None:
-        yield NoNames()
-        return
-    channel = service.channel(settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2)
-    stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
-    async with aclosing(CatalogNames(stub, service.telemetry)) as names:
+    stub = None
+    if settings.product_catalog_addr:
+        channel = service.channel(settings.product_catalog_addr, "shop.ProductCatalogService", timeout_seconds=2)
+        stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(channel)
+    async with aclosing(ProductNames(stub, service.telemetry)) as names:
         yield names
 
 
 @asynccontextmanager
-async def _spooled_mailer(settings: Settings, service: Service) -> AsyncIterator[SpooledMailer]:
-    """Open the spool and run its background tasks. Without a relay, letters wait in it."""
-    sender, metrics = parse_sender(settings.email_from), LetterMetrics(service.telemetry)
-    url = settings.database_url.get_secret_value()
+async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tuple[Spool, Callable[[], None]]]:
+    """Open the spool and run its background tasks. Yield it with a callback for new messages.
+
+    Without a relay, messages wait in the spool.
+    """
+    url, metrics = settings.database_url.get_secret_value(), MessageMetrics(service.telemetry)
     async with open_spool(url, service.telemetry) as spool, asyncio.TaskGroup() as tasks:
         service.add_readiness_check(spool.check)
         running = [tasks.create_task(housekeep(spool, metrics), name="housekeeping of the spool")]
-        runner = _queue_runner(settings, service, spool, sender, metrics)
+        runner = _queue_runner(settings, service, spool, metrics)
         if runner is not None:
             running.append(tasks.create_task(runner.run(), name="queue runner"))
-        notify = (lambda: None) if runner is None else runner.notify
-        spool_servicer = LetterSpool(spool, notify)
-        service.add_internal_servicer(letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, spool_servicer)
-        yield SpooledMailer(spool, sender, notify)
+        yield spool, (lambda: None) if runner is None else runner.notify
         for task in running:
             task.cancel()
         if runner is not None:
             await runner.close(settings.grace_seconds)
 
 
-def _queue_runner(
-    settings: Settings, service: Service, spool: Spool, sender: Sender, metrics: LetterMetrics
-) -> QueueRunner | None:
+def _queue_runner(settings: Settings, service: Service, spool: Spool, metrics: MessageMetrics) -> QueueRunner | None:
     if settings.smtp_url is None:
         return None
     from email_service.clients import SmtpRelay, parse_relay  # noqa: PLC0415 - the SMTP client takes 1 to 5 MB
 
-    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender.address, telemetry=service.telemetry)
+    sender = parse_sender(settings.email_from).address
+    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender, telemetry=service.telemetry)
     return QueueRunner(spool, relay, metrics, service.failpoints)
 
 

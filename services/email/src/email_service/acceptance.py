@@ -1,33 +1,47 @@
-"""Validates, renders and stores confirmations: one for EmailService, many for the internal service Confirmations."""
+"""Validates, renders and spools confirmations: one for EmailService, many for the internal service Confirmations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from chassis.errors import REFUSALS, DomainError
 from chassis.failpoints import Failpoints
 from chassis.values.fields import require_email_address, require_present
-from email_service.domain import ConfirmationEmail, Mailer, ProductNames, RecipientRefused
+from email_service.domain import ConfirmationEmail, MailNotSent, RecipientRefused
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
+from email_service.messages import MessageState, NewMessage, SpoolUnavailable
+from email_service.mime import Sender, to_mime
+from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
+from email_service.spool.sql import Spool
 from email_service.wire import order_from_wire
 from shop import email_pb2
 
 
 class Acceptance:
-    """Renders confirmations, which a mailer accepts for delivery."""
+    """Renders confirmations and stores them in the spool; `notify` is called after each batch."""
 
     def __init__(
-        self, templates: ConfirmationTemplates, names: ProductNames, mailer: Mailer, failpoints: Failpoints
+        self,
+        templates: ConfirmationTemplates,
+        names: ProductNames,
+        spool: Spool,
+        sender: Sender,
+        *,
+        failpoints: Failpoints,
+        notify: Callable[[], None] = lambda: None,
     ) -> None:
         self._templates = templates
         self._names = names
-        self._mailer = mailer
+        self._spool = spool
+        self._sender = sender
         self._failpoints = failpoints
+        self._notify = notify
 
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
-        """Return once all e-mails but the refused ones are on disk.
+        """Return once all confirmations but the refused ones are on disk, after one flush.
 
-        Return the errors of those that would be refused however often they were sent, by their index. Raise MailNotSent
-        if the e-mails could not be stored; then all of them can be sent again.
+        Return the errors of those that every retry would refuse as well, by index. Raise MailNotSent if the spool
+        cannot be written; then none is stored, and the whole batch can be retried.
         """
         names = await self._names.current()
         emails: dict[int, ConfirmationEmail] = {}
@@ -45,11 +59,20 @@ class Acceptance:
         return self._templates.render(recipient, order_from_wire(request.order), names)
 
     async def _store(self, emails: Mapping[int, ConfirmationEmail]) -> dict[int, DomainError]:
+        now = datetime.now(UTC)
+        messages = [
+            NewMessage(email.message_id, email.recipient, to_mime(email, self._sender, now))
+            for email in emails.values()
+        ]
         await self._failpoints.reach(BEFORE_ACCEPT)
-        refused = await self._mailer.accept([*emails.values()])
+        try:
+            states = await self._spool.add(messages)
+        except SpoolUnavailable as error:
+            raise MailNotSent("the spool can't be written") from error
+        self._notify()
         await self._failpoints.reach(AFTER_ACCEPT)
         return {
-            index: RecipientRefused("the mail relay has refused this e-mail")
+            index: RecipientRefused("the mail relay has refused this confirmation")
             for index, email in emails.items()
-            if email.order_id in refused
+            if states[email.message_id] is MessageState.REFUSED
         }

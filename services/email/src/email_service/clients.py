@@ -1,4 +1,4 @@
-"""Hands letters to an SMTP relay."""
+"""Hands messages to an SMTP relay."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,10 @@ from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused,
 from aiosmtplib.protocol import SMTPProtocol
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
-from typing_extensions import override
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from email_service.letters import NO_RESPONSE, Attempt, Letter, MailRelay, Outcome
+from email_service.messages import NO_RESPONSE, Attempt, ClaimedMessage, Outcome
 
 REACH_SECONDS = 20.0
 RESPONSE_SECONDS = 600.0
@@ -67,16 +66,16 @@ def parse_relay(url: str) -> Relay:
     return Relay(parts["host"], int(port), tls, unquote(user), unquote(parts["password"]))
 
 
-class SmtpRelay(MailRelay):
-    """Hands letters to a relay, each over a connection of its own. Sends a password only over TLS.
+class SmtpRelay:
+    """Hands each message to a relay over its own connection. Sends a password only over TLS.
 
     Args:
         relay: the relay.
-        sender: address for the envelope.
+        sender: envelope address of the sender.
         tls: TLS settings; by default the system's certificate authorities, or those of SSL_CERT_FILE.
         reach_seconds: limit for everything before the end of the message.
         response_seconds: limit for the relay's response to the end of the message.
-        telemetry: records a span and a duration for each letter; by default nothing.
+        telemetry: records a span and a duration per message; by default nothing.
     """
 
     def __init__(
@@ -98,8 +97,12 @@ class SmtpRelay(MailRelay):
         self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.SMTP_CLIENT_DURATION)
 
-    @override
-    async def send(self, letter: Letter, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
+    async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
+        """Hand over a message.
+
+        Await `begin_sending` when only the end of the message is missing, and end the message only if it returns True:
+        from then on the relay may deliver it. Errors of `begin_sending` are raised.
+        """
         attributes: dict[str, str | int] = {
             semconv.SERVER_ADDRESS: self._relay.host,
             semconv.SERVER_PORT: self._relay.port,
@@ -109,7 +112,7 @@ class SmtpRelay(MailRelay):
         try:
             # The SDK would record the text of an exception, which may quote an address.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-                attempt = await self._send(letter, begin_sending)
+                attempt = await self._send(message, begin_sending)
             problem = attempt.reason if attempt.outcome in _FAILED else ""
         except BaseException as error:
             problem = type(error).__name__
@@ -127,11 +130,11 @@ class SmtpRelay(MailRelay):
         labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
         self._durations.record(seconds, labels, span.get_span_context())
 
-    async def _send(self, letter: Letter, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
+    async def _send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()
         try:
             async with asyncio.timeout(self._reach_seconds):
-                await self._write(client, letter)
+                await self._write(client, message)
                 if not await begin_sending():
                     return Attempt(Outcome.CLAIM_LOST)
             if not client.is_connected:
@@ -146,15 +149,15 @@ class SmtpRelay(MailRelay):
         finally:
             client.close()
 
-    async def _write(self, client: SMTP, letter: Letter) -> None:
+    async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
         """Do everything but end the message: the relay discards it if the connection ends before that."""
         await client.connect()
         await client.mail(self._sender)
-        await client.rcpt(letter.recipient)
+        await client.rcpt(message.recipient)
         response = await client.execute_command(b"DATA")
         if response.code != _START_INPUT:
             raise SMTPDataError(response.code, response.message)
-        _protocol(client).write(_LEADING_DOT.sub(b"..", letter.message))
+        _protocol(client).write(_LEADING_DOT.sub(b"..", message.content))
 
     async def _end_message(self, client: SMTP) -> Attempt:
         try:
@@ -165,7 +168,7 @@ class SmtpRelay(MailRelay):
         if response.code != _COMPLETED:
             return _refusal(response.code)
         with contextlib.suppress(SMTPException):
-            _protocol(client).write(b"QUIT\r\n")  # its response is not needed: the letter is delivered
+            _protocol(client).write(b"QUIT\r\n")  # its response is not needed: the message is delivered
         return Attempt(Outcome.SENT)
 
     def _client(self) -> SMTP:

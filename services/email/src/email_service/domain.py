@@ -1,11 +1,9 @@
-"""Order confirmations, and what accepts them for delivery."""
+"""Orders and their rendered confirmations."""
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from chassis.values.fields import limit_count, limit_text, require_text
@@ -19,20 +17,20 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class MailNotSent(Unavailable):
-    """The e-mail could not be stored; a retry may succeed."""
+    """The confirmation could not be stored; a retry may succeed."""
 
 
 class MailNotFound(NotFound):
-    """No confirmation of this order was accepted, or it was deleted because of its age."""
+    """No confirmation of this order was accepted, or it was deleted after its retention."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay has permanently refused this e-mail, which was accepted before."""
+    """The relay has permanently refused the confirmation that an earlier request sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A product in an order; the cost is that of the whole quantity."""
+    """A product in an order; `cost` covers the whole quantity."""
 
     product_id: str
     quantity: int
@@ -87,7 +85,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationEmail:
-    """An e-mail that confirms an order to one address, as plain text and as HTML."""
+    """A rendered order confirmation for one recipient, as plain text and as HTML."""
 
     order_id: str
     recipient: str
@@ -96,64 +94,12 @@ class ConfirmationEmail:
     html: str
 
     @property
-    def key(self) -> str:
-        return key_of(self.order_id)
+    def message_id(self) -> str:
+        return message_id_of(self.order_id)
 
 
-def key_of(order_id: str) -> str:
-    """Return the id of an order's letter and message: the order's id, or its hash if it is unsafe in a header."""
+def message_id_of(order_id: str) -> str:
+    """Return the id of an order's message: the order id, or its hash if the id is unsafe in a header."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()
-
-
-class ProductNames(Protocol):
-    """Names of products, as far as they are available at once: an e-mail does not wait for them."""
-
-    async def current(self) -> Mapping[str, str]:
-        """Return names by product id, an empty mapping while there are none. Raises nothing."""
-
-
-class Mailer(Protocol):
-    """Accepts e-mails for delivery. E-mails with the same key are one e-mail: the first that is accepted."""
-
-    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
-        """Return once all e-mails are on disk, after one flush. Raise MailNotSent.
-
-        Return the ids of those orders whose e-mails were accepted before and permanently refused by the relay.
-        """
-
-
-class MailState(StrEnum):
-    """How far an accepted e-mail is. FAILED: it is not sent again unless an operator requeues it."""
-
-    QUEUED = "QUEUED"
-    SENT = "SENT"
-    FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True)
-class MailRecord:
-    """An accepted e-mail. `reason`: why it was not sent; empty if there was no failure."""
-
-    state: MailState
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMail:
-    """An accepted e-mail with its MIME message, which is empty if it was deleted after the relay accepted it."""
-
-    record: MailRecord
-    message: bytes = field(repr=False)
-
-
-class MailIndex(Protocol):
-    """Finds accepted e-mails."""
-
-    async def read(self, order_id: str) -> StoredMail | None:
-        """Return the confirmation of an order with its message, None if there is none. Raises Unavailable."""
-
-    @property
-    def complete_since(self) -> float:
-        """The time, in seconds since 1970, from which on no e-mail was deleted because of its age."""

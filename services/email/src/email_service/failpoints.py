@@ -1,7 +1,7 @@
 """Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
-`accept` is reached once for each batch: all of its e-mails are rendered before it, and on disk after it.
-The relay has no complete letter before `sending` has begun, and has responded before `outcome`.
+`accept` is reached once per batch: all of its confirmations are rendered before it, and on disk after it.
+Before `sending`, the relay has no complete message; before `outcome`, it has responded.
 """
 
 BEFORE_ACCEPT = "email.accept.before"

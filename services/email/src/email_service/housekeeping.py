@@ -1,31 +1,32 @@
-"""Periodic work on the spool, whether or not there is a relay."""
+"""Periodic work on the spool, with and without a relay."""
 
 import asyncio
 
 import structlog
 
-from email_service.letters import NO_RESPONSE, LetterState, Outcome, Spool, SpoolUnavailable
-from email_service.metrics import LetterMetrics
+from email_service.messages import NO_RESPONSE, MessageState, Outcome, SpoolUnavailable
+from email_service.metrics import MessageMetrics
+from email_service.spool.sql import Spool
 
 log = structlog.get_logger()
 
-TURN_SECONDS = 10.0
+INTERVAL_SECONDS = 10.0
 
 
-async def housekeep(spool: Spool, metrics: LetterMetrics) -> None:
-    """Give up responses that are overdue, delete old letters and update the statistics, until cancelled."""
+async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
+    """Give up overdue responses, delete old messages and update the statistics, until cancelled."""
     while True:
         try:
-            await _turn(spool, metrics)
+            await _housekeep_once(spool, metrics)
         except SpoolUnavailable:
             log.warning("the spool is unavailable")
-        await asyncio.sleep(TURN_SECONDS)
+        await asyncio.sleep(INTERVAL_SECONDS)
 
 
-async def _turn(spool: Spool, metrics: LetterMetrics) -> None:
-    for letter_id in await spool.give_up_overdue():
-        metrics.record_attempt(letter_id, Outcome.IN_DOUBT, NO_RESPONSE)
+async def _housekeep_once(spool: Spool, metrics: MessageMetrics) -> None:
+    for message_id in await spool.give_up_overdue():
+        metrics.record_attempt(message_id, Outcome.IN_DOUBT, NO_RESPONSE)
     deleted = await spool.delete_old()
-    if unsent := {state.value: count for state, count in deleted.items() if state is not LetterState.SENT}:
-        log.error("old letters deleted unsent", **unsent)
+    if unsent := {state.value: count for state, count in deleted.items() if state is not MessageState.SENT}:
+        log.error("old messages deleted unsent", **unsent)
     metrics.statistics = await spool.statistics()

@@ -1,22 +1,22 @@
-"""Metrics and log lines about letters, for operators."""
+"""Metrics and log lines about messages, for operators."""
 
 import structlog
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from email_service.letters import LetterState, Outcome, SpoolStatistics
+from email_service.messages import MessageState, Outcome, SpoolStatistics
 
 log = structlog.get_logger()
 
 _LEVELS = {Outcome.REFUSED: "error", Outcome.IN_DOUBT: "error", Outcome.SENT: "debug"}
-_NOT_SENT = [state for state in LetterState if state is not LetterState.SENT]
+_UNSENT = [state for state in MessageState if state is not MessageState.SENT]
 
 
-class LetterMetrics:
-    """Counts attempts by their outcome, and exports the spool's statistics as gauges.
+class MessageMetrics:
+    """Counts attempts by outcome, and exports the spool's statistics as gauges.
 
     Attributes:
-        statistics: as last read; the housekeeping updates it.
+        statistics: the latest that housekeeping has read.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -25,13 +25,13 @@ class LetterMetrics:
         telemetry.observe(
             semconv.LETTERS,
             lambda: [
-                (self.statistics.letters.get(state, 0), ((semconv.LETTER_STATE, state.value),)) for state in _NOT_SENT
+                (self.statistics.unsent.get(state, 0), ((semconv.LETTER_STATE, state.value),)) for state in _UNSENT
             ],
         )
         telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self.statistics.oldest_queued_seconds, ())])
 
-    def record_attempt(self, letter_id: str, outcome: Outcome, reason: str = "") -> None:
-        """Count and log the outcome of an attempt. Neither recipient nor text are logged."""
+    def record_attempt(self, message_id: str, outcome: Outcome, reason: str = "") -> None:
+        """Count and log the outcome of an attempt, without recipient and text."""
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
-        write("letter attempted", letter_id=letter_id, outcome=outcome.name, **({"reason": reason} if reason else {}))
+        write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))

@@ -1,7 +1,8 @@
-"""MIME encoding of e-mails.
+"""MIME encoding of confirmations.
 
-Hand-written: the message classes of the standard library take 1.8 ms of CPU per e-mail, more than all other services
-together take for its order. The tests parse every e-mail with those classes.
+Written by hand, because an order of three lines takes 4.4 ms of CPU in all services together: this module takes 0.02 ms
+of it, `email.message.EmailMessage` would take 1.0 ms, and `MIMEMultipart` with the policy `compat32` 0.27 ms (CPython
+3.13, three lines). The tests parse every message with the standard library.
 """
 
 from binascii import b2a_qp
@@ -20,14 +21,13 @@ _BOUNDARY = "=_alternative"
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The sender of all e-mails."""
+    """The sender of all confirmations."""
 
     name: str
     address: str
 
     @property
     def header(self) -> str:
-        """The value of the header From."""
         return formataddr((self.name, self.address))
 
 
@@ -42,13 +42,13 @@ def parse_sender(text: str) -> Sender:
 
 
 def to_mime(email: ConfirmationEmail, sender: Sender, sent_at: datetime) -> bytes:
-    """Encode an e-mail with both bodies as a MIME message. Recipient and subject must be one line each."""
+    """Encode a confirmation as a MIME message. Recipient and subject must be one line each."""
     lines = [
         f"Date: {format_datetime(sent_at)}",
         f"From: {sender.header}",
         f"To: {email.recipient}",
         f"Subject: {_subject(email.subject)}",
-        f"Message-ID: <{email.key}@shop>",
+        f"Message-ID: <{email.message_id}@shop>",
         "Auto-Submitted: auto-generated",
         "MIME-Version: 1.0",
         f'Content-Type: multipart/alternative; boundary="{_BOUNDARY}"',

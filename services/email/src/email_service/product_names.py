@@ -5,46 +5,37 @@ import time
 from collections.abc import Callable, Mapping
 
 import structlog
-from typing_extensions import override
 
 from chassis.errors import DomainError
 from chassis.rpc.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
-from email_service.domain import ProductNames
-from shop import empty_pb2, product_catalog_pb2_grpc
+from shop import empty_pb2
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 
 log = structlog.get_logger()
 
 TTL_SECONDS = 60.0
 WAIT_SECONDS = 0.3
-"""The longest time for which an e-mail waits for the first names."""
+"""How long a confirmation waits for names that are not cached yet."""
 
 RETRY_SECONDS = 5.0
-"""How long e-mails do not wait after they waited in vain."""
+"""After a failed read, confirmations do not wait for names for this long."""
 
 _ALL_PRODUCTS = "all products"
 
 
-class NoNames(ProductNames):
-    """For an email service that has no catalog."""
-
-    @override
-    async def current(self) -> Mapping[str, str]:
-        return {}
-
-
-class CatalogNames(ProductNames):
-    """Names from the product catalog. Once read, stale ones are served while they are read again.
+class ProductNames:
+    """Names from the product catalog. Once read, stale ones are served while they are refreshed.
 
     Args:
-        stub: the product-catalog service.
+        stub: the product-catalog service; without one there are no names.
         telemetry: counts lookups; by default none.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        stub: product_catalog_pb2_grpc.ProductCatalogServiceStub,
+        stub: ProductCatalogServiceStub | None,
         telemetry: Telemetry | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -54,15 +45,15 @@ class CatalogNames(ProductNames):
         self._cache = TtlCache(self._fetch, TTL_SECONDS, "product names", telemetry, serve_stale=True, clock=clock)
         self._wait_again_at = 0.0
 
-    @override
     async def current(self) -> Mapping[str, str]:
-        if self._clock() < self._wait_again_at:
+        """Return names by product id; an empty mapping if they are not available in time."""
+        if self._stub is None or self._clock() < self._wait_again_at:
             return {}
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 (names,) = await self._cache.get(_ALL_PRODUCTS)
         except (DomainError, TimeoutError) as error:
-            log.warning("e-mails have ids of products instead of names", error=type(error).__name__)
+            log.warning("confirmations show ids of products instead of names", error=type(error).__name__)
             self._wait_again_at = self._clock() + RETRY_SECONDS
             return {}
         return names
@@ -72,6 +63,8 @@ class CatalogNames(ProductNames):
         await self._cache.aclose()
 
     async def _fetch(self, _key: str) -> Mapping[str, str]:
+        if self._stub is None:
+            return {}
         response = await self._stub.ListProducts(empty_pb2.Empty())
-        # A name from elsewhere may have line breaks, and a line of an e-mail is one product.
+        # Each product is one line of a confirmation, so a line break in a name would start a second line.
         return {product.id: " ".join(product.name.split()) for product in response.products}

@@ -1,4 +1,4 @@
-"""Renders confirmation e-mails from templates."""
+"""Renders confirmations from templates."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +11,10 @@ from email_service.domain import ConfirmationEmail, Order
 
 
 class ConfirmationTemplates:
-    """The templates of a confirmation, compiled once.
+    """The templates of confirmations, compiled once.
 
     Args:
-        storefront_url: the base URL of the pages of orders; without one, no e-mail has a link.
+        storefront_url: base URL of the order pages; without it, confirmations have no link.
     """
 
     def __init__(self, storefront_url: str | None = None) -> None:
@@ -30,8 +30,8 @@ class ConfirmationTemplates:
         self._html = environment.get_template("confirmation.html")
 
     def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> ConfirmationEmail:
-        """Render an order's confirmation; a product whose name is missing is shown by its id."""
-        # `split` removes every Unicode line separator: a subject is one line.
+        """Render an order's confirmation. A product without a name is shown by its id."""
+        # `split` removes every Unicode line separator, so that an order id cannot add a header.
         subject = " ".join(f"Your order {order.order_id}".split())
         values = {
             "subject": subject,

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from chassis.sql import database
 from chassis.telemetry.instruments import Telemetry
-from email_service.letters import Spool
 from email_service.spool.database import Database
-from email_service.spool.sql import SqlSpool
+from email_service.spool.sql import Spool
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -23,7 +22,7 @@ async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncItera
         url, sqlite=partial(_open_sqlite, telemetry), postgres=partial(_open_postgres, telemetry)
     )
     async with opening as opened:
-        yield SqlSpool(opened)
+        yield Spool(opened)
 
 
 def _open_sqlite(telemetry: Telemetry, path: Path) -> AbstractAsyncContextManager[Database]:

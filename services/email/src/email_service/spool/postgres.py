@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from chassis.sql.postgres import Postgres, open_postgres
 from chassis.telemetry.instruments import Telemetry
-from email_service.letters import SpoolUnavailable
+from email_service.messages import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 
 DIALECT = Dialect(

@@ -1,129 +1,126 @@
-"""The spool as a table of letters, on either database."""
+"""The spool: a table of messages, in a SQLite file or in PostgreSQL."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from typing_extensions import override
-
-from email_service.letters import (
+from email_service.messages import (
     RETENTION_SECONDS,
-    Letter,
-    LetterRecord,
-    LetterState,
-    NewLetter,
-    Spool,
+    ClaimedMessage,
+    MessageRecord,
+    MessageState,
+    NewMessage,
     SpoolStatistics,
 )
 from email_service.spool import statements
 from email_service.spool.database import Database, Row
 
 CLAIM_SECONDS = 30.0
-"""For longer than it takes to reach the relay; a letter claimed by a process that died is claimed again after it."""
+"""Longer than it takes to reach the relay. After it, another process claims the message of one that died."""
 
 SENDING_SECONDS = 660.0
-"""For longer than the relay's response is awaited; after it a letter of a process that died is in doubt."""
+"""Longer than a process waits for the relay's response. After it, the message of one that died is in doubt."""
 
 _HORIZON_SECONDS = 7_200.0
 _DELETIONS = 1_000
 
 
-class SqlSpool(Spool):
-    """The spool in a database."""
+class Spool:
+    """Stores messages durably: what a method returns is on disk. Every method raises SpoolUnavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @override
-    async def add(self, letters: Sequence[NewLetter]) -> Mapping[str, LetterState]:
-        # In the order of their ids: transactions that lock the same letters in different orders could deadlock.
-        in_order = sorted(letters, key=lambda letter: letter.letter_id)
+    async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
+        """Store messages whose ids are new, all or none. Return the states of all messages with these ids."""
+        # In the order of their ids: transactions that lock the same messages in different orders could deadlock.
+        in_order = sorted(messages, key=lambda message: message.message_id)
         parameters = [
-            {"letter_id": letter.letter_id, "recipient": letter.recipient, "message": letter.message}
-            for letter in in_order
+            {"letter_id": message.message_id, "recipient": message.recipient, "message": message.content}
+            for message in in_order
         ]
         rows = await self._database.run_each(statements.ADD, parameters)
-        return {letter.letter_id: LetterState(row["state"]) for letter, row in zip(in_order, rows, strict=True)}
+        return {message.message_id: MessageState(row["state"]) for message, row in zip(in_order, rows, strict=True)}
 
-    @override
-    async def claim(self, limit: int) -> Sequence[Letter]:
+    async def claim(self, limit: int) -> Sequence[ClaimedMessage]:
+        """Claim messages that are due. No other claim returns them for CLAIM_SECONDS."""
         rows = await self._run(
             statements.CLAIM, limit=limit, claim_seconds=CLAIM_SECONDS, horizon_seconds=_HORIZON_SECONDS
         )
         return [
-            Letter(row["letter_id"], row["recipient"], bytes(row["message"]), row["attempt"], row["deferrals"])
+            ClaimedMessage(row["letter_id"], row["recipient"], bytes(row["message"]), row["attempt"], row["deferrals"])
             for row in rows
         ]
 
-    @override
-    async def begin_sending(self, letter: Letter) -> bool:
-        parameters = {**_claim_of(letter), "sending_seconds": SENDING_SECONDS}
+    async def begin_sending(self, message: ClaimedMessage) -> bool:
+        """Change a claimed message to SENDING. False: the claim was lost, and the message must not be sent."""
+        parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
         return bool(await self._run(statements.BEGIN_SENDING, **parameters))
 
-    @override
-    async def finish(self, letter: Letter, state: LetterState, reason: str = "") -> None:
-        await self._run(statements.FINISH, **_claim_of(letter), state=state.value, reason=reason)
+    async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "") -> None:
+        """Change a claimed message to SENT, REFUSED or IN_DOUBT."""
+        await self._run(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
 
-    @override
-    async def postpone(self, letter: Letter, *, delay_seconds: float, reason: str, deferred: bool) -> None:
+    async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
+        """Queue a claimed message again, due after a delay. Count a deferral if the relay deferred it."""
         await self._run(
             statements.POSTPONE,
-            **_claim_of(letter),
+            **_claim_of(message),
             delay_seconds=delay_seconds,
             reason=reason,
             deferrals=int(deferred),
         )
 
-    @override
     async def give_up_overdue(self) -> Sequence[str]:
+        """Change messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
         rows = await self._run(statements.GIVE_UP_OVERDUE, horizon_seconds=_HORIZON_SECONDS)
         return [row["letter_id"] for row in rows]
 
-    @override
-    async def delete_old(self) -> Mapping[LetterState, int]:
+    async def delete_old(self) -> Mapping[MessageState, int]:
+        """Delete some of the messages that have not changed for RETENTION_SECONDS; return their numbers by state."""
         rows = await self._run(statements.DELETE_OLD, retention_seconds=RETENTION_SECONDS, limit=_DELETIONS)
-        return Counter(LetterState(row["state"]) for row in rows)
+        return Counter(MessageState(row["state"]) for row in rows)
 
-    @override
-    async def requeue(self, letter_id: str) -> bool:
-        return bool(await self._run(statements.REQUEUE, letter_id=letter_id))
+    async def requeue(self, message_id: str) -> bool:
+        """Queue a message that is REFUSED or IN_DOUBT. Return whether it was."""
+        return bool(await self._run(statements.REQUEUE, letter_id=message_id))
 
-    @override
-    async def list_letters(self, state: LetterState, limit: int) -> Sequence[LetterRecord]:
+    async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
+        """Return messages in a state other than SENT, without their content, the oldest change first."""
         return [_record(row) for row in await self._run(statements.LIST, state=state.value, limit=limit)]
 
-    @override
-    async def read(self, letter_id: str) -> LetterRecord | None:
-        rows = await self._run(statements.READ, letter_id=letter_id)
+    async def read(self, message_id: str) -> MessageRecord | None:
+        """Return a message with its content, None if there is none."""
+        rows = await self._run(statements.READ, letter_id=message_id)
         return _record(rows[0], bytes(rows[0]["message"] or b"")) if rows else None
 
-    @override
     async def statistics(self) -> SpoolStatistics:
+        """Count the unsent messages."""
         rows = await self._run(statements.STATISTICS)
-        oldest = {LetterState(row["state"]): float(row["oldest_seconds"]) for row in rows}
-        letters = {LetterState(row["state"]): int(row["letters"]) for row in rows}
-        return SpoolStatistics(letters, max(0.0, oldest.get(LetterState.QUEUED, 0.0)))
+        oldest = {MessageState(row["state"]): float(row["oldest_seconds"]) for row in rows}
+        unsent = {MessageState(row["state"]): int(row["letters"]) for row in rows}
+        return SpoolStatistics(unsent, max(0.0, oldest.get(MessageState.QUEUED, 0.0)))
 
-    @override
     async def check(self) -> None:
+        """Return if the spool can be read."""
         await self._run(statements.CHECK)
 
     async def _run(self, text: str, **parameters: Any) -> Sequence[Row]:
         return await self._database.run(text, parameters)
 
 
-def _claim_of(letter: Letter) -> dict[str, Any]:
-    return {"letter_id": letter.letter_id, "attempt": letter.attempt}
+def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
+    return {"letter_id": message.message_id, "attempt": message.attempt}
 
 
-def _record(row: Row, message: bytes = b"") -> LetterRecord:
-    return LetterRecord(
+def _record(row: Row, content: bytes = b"") -> MessageRecord:
+    return MessageRecord(
         row["letter_id"],
-        LetterState(row["state"]),
+        MessageState(row["state"]),
         row["recipient"],
         row["attempt"],
         row["reason"],
         row["accepted_at"],
         row["changed_at"],
-        message,
+        content,
     )

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from chassis.sql.sqlite import SqliteWriter
 from chassis.telemetry.instruments import Telemetry
-from email_service.letters import SpoolUnavailable
+from email_service.messages import SpoolUnavailable
 from email_service.spool.database import Database, Dialect, Row
 from email_service.spool.statements import RELEASE_CLAIMS
 
@@ -47,7 +47,7 @@ class SqliteDatabase(Database):
         def work(connection: sqlite3.Connection) -> list[Row]:
             cursor, rendered = connection.cursor(), self._render(text)
             cursor.row_factory = sqlite3.Row
-            return [row for each in parameters for row in cursor.execute(rendered, each).fetchall()]
+            return [row for values in parameters for row in cursor.execute(rendered, values).fetchall()]
 
         try:
             return await self._writer.run(work, text)

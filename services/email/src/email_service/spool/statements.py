@@ -49,8 +49,8 @@ GIVE_UP_OVERDUE = f"""
     WHERE state = 'SENDING' AND {_DUE} RETURNING letter_id
 """  # noqa: S608 - constants
 
-# After a restart of the only process no letter is claimed, and no response is awaited. It returns nothing: without a
-# relay, the spool may have hundreds of thousands of letters.
+# After a restart of the only process no message is claimed, and no response is awaited. It returns nothing: without a
+# relay, the spool may have hundreds of thousands of messages.
 RELEASE_CLAIMS = """
     UPDATE letters SET due_at = {now} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """

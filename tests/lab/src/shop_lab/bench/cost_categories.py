@@ -55,7 +55,7 @@ CATEGORIES = {
     "email_service/rendering.py": "rendering",
     "email_service/mime.py": "rendering",
     "email_service/spool": "spool",
-    "email_service/letters.py": "spool",
+    "email_service/messages.py": "spool",
     "chassis/sql/group_commit.py": "asyncio, the loop, hops between threads",
     "chassis/sql/database.py": "asyncio, the loop, hops between threads",
     "chassis/sql/sqlite.py": "asyncio, the loop, hops between threads",

@@ -487,15 +487,15 @@ DEVICES = (
         f"{_EMAIL}/domain.py",
         "        return order_id\n",
         '        return f"{order_id}-{id(object())}"\n',
-        _tests("email", "test_domain.py::test_an_email_has_the_id_of_its_order_as_its_key"),
+        _tests("email", "test_domain.py::test_a_message_has_the_id_of_its_order"),
         NO_FAULTS,
     ),
     Device(
-        "a letter is accepted once",
+        "a message is accepted once",
         f"{_EMAIL}/spool/statements.py",
         "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
         "DO UPDATE SET state = EXCLUDED.state RETURNING state",
-        _tests("email", "test_spool.py::test_a_sent_letter_added_again_is_not_sent_again"),
+        _tests("email", "test_spool.py::test_a_sent_message_added_again_is_not_sent_again"),
         MANY_LATE,
     ),
     Device(

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from email import message_from_bytes, policy
 from typing import Any
 
 import structlog
@@ -35,6 +36,7 @@ from shop_lab.world.evidence import (
     OrderResponse,
     Shipment,
 )
+from shop_lab.world.ledgers import parse_confirmation
 
 # Two jumps of a clock can leave a lease ahead by the most that still counts as set by a worker: ten minutes.
 _QUIET_SECONDS = 1_000.0
@@ -179,9 +181,9 @@ class _Ledgers:
         for tracking_id, parcel in services.shipped_parcels(shop.manifest):
             items = {item.product_id: item.quantity for item in parcel.items}
             self._shipments[streets.get(parcel.address.street_address)].append(Shipment(tracking_id, items))
-        for mail in shop.mailer.sent.values():
-            text = " ".join(mail.text.split())
-            self._mails[self._numbers.get(mail.recipient)].append(Confirmation(mail.order_id, mail.recipient, text))
+        for message in shop.spool.messages.values():
+            confirmation = parse_confirmation(message_from_bytes(message.content, policy=policy.default))
+            self._mails[self._numbers.get(message.recipient)].append(confirmation)
         for name, entries in (("charge", self._charges), ("shipment", self._shipments), ("e-mail", self._mails)):
             if None in entries:
                 self.unmatched.append(f"a {name} belongs to no order")

@@ -1,6 +1,6 @@
 """Builds the simulated processes from the real services: the only module that depends on how these are built."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from functools import cache
@@ -23,11 +23,12 @@ from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Journal
 from email_service.acceptance import Acceptance
-from email_service.confirmations import Confirmations
-from email_service.domain import ConfirmationEmail, Mailer
-from email_service.product_names import NoNames
+from email_service.messages import MessageState, NewMessage
+from email_service.mime import Sender
+from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import EmailService
+from email_service.service import Confirmations, EmailService
+from email_service.spool.sql import Spool
 from payment_service.cards import Brand, Card
 from payment_service.domain import PaymentProcessor
 from payment_service.ledger.opening import MIGRATIONS as LEDGER_MIGRATIONS
@@ -207,17 +208,17 @@ def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
     service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
 
 
-class MemoryMailer(Mailer):
-    """Accepted e-mails by key; a repeated one leaves the first as it is."""
+class MemorySpool(Spool):
+    """Accepted messages by id; a repeated one leaves the first as it is. The simulation has no relay."""
 
     def __init__(self) -> None:
-        self.sent: dict[str, ConfirmationEmail] = {}
+        self.messages: dict[str, NewMessage] = {}
 
     @override
-    async def accept(self, emails: Sequence[ConfirmationEmail]) -> Collection[str]:
-        for email in emails:
-            self.sent.setdefault(email.key, email)
-        return ()
+    async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
+        for message in messages:
+            self.messages.setdefault(message.message_id, message)
+        return {message.message_id: MessageState.QUEUED for message in messages}
 
 
 @cache
@@ -225,8 +226,9 @@ def _templates() -> ConfirmationTemplates:
     return ConfirmationTemplates()
 
 
-def register_email(service: SimulatedService, mailer: MemoryMailer) -> None:
-    acceptance = Acceptance(_templates(), NoNames(), mailer, _NO_FAILPOINTS)
+def register_email(service: SimulatedService, spool: MemorySpool) -> None:
+    sender = Sender("Shop", "orders@shop.example")
+    acceptance = Acceptance(_templates(), ProductNames(None), spool, sender, failpoints=_NO_FAILPOINTS)
     service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
     service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance))
 

@@ -65,7 +65,7 @@ class SimulatedShop:
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
         self.manifest = Disk(services.manifest_schema(), self._clocks["shipping"].now)
-        self.mailer = services.MemoryMailer()
+        self.spool = services.MemorySpool()
 
     def now(self) -> float:
         return self._loop.time()
@@ -181,7 +181,7 @@ class SimulatedShop:
             case "cart":
                 services.register_cart(service, self.carts)
             case "email":
-                services.register_email(service, self.mailer)
+                services.register_email(service, self.spool)
             case _ if process.name == READS:
                 services.register_reads(service)
             case _:

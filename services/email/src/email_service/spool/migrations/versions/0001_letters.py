@@ -1,4 +1,4 @@
-"""The spool: one row for each accepted letter."""
+"""The spool: one row for each accepted message."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ def upgrade() -> None:
         "letters",
         sa.Column("letter_id", sa.String(128), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
-        # Recipient and message are deleted when the letter was sent.
+        # Recipient and message are deleted once the message was sent.
         sa.Column("recipient", sa.String(254), nullable=False),
         sa.Column("message", sa.LargeBinary),
         sa.Column("attempt", sa.Integer, nullable=False),

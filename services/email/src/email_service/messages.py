@@ -1,0 +1,106 @@
+"""Messages: encoded confirmations on their way to the relay."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+
+from chassis.errors import NotFound, Unavailable
+
+NO_RESPONSE = "NO_RESPONSE"
+"""The reason of a message that is in doubt."""
+
+RETENTION_SECONDS = 90 * 86_400.0
+"""How long a message is remembered after its last change: as long as checkout by default remembers its order, so that a
+repeated request never sends a second one."""
+
+
+class SpoolUnavailable(Unavailable):
+    """The spool cannot be read or written."""
+
+    def __init__(self) -> None:
+        super().__init__("the spool is unavailable")
+
+
+class LetterNotFound(NotFound):
+    """The spool has no message with this id."""
+
+
+class MessageState(StrEnum):
+    """Progress of a message. SENDING: the relay has its text and has not responded yet."""
+
+    QUEUED = "QUEUED"
+    SENDING = "SENDING"
+    SENT = "SENT"
+    IN_DOUBT = "IN_DOUBT"
+    REFUSED = "REFUSED"
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to store. Its content is MIME with CRLF line ends."""
+
+    message_id: str
+    recipient: str
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedMessage:
+    """A message that was claimed for sending.
+
+    Attributes:
+        attempt: the number of the claim; only the latest claim can change the message.
+        deferrals: how often the relay has temporarily refused this message.
+    """
+
+    message_id: str
+    recipient: str
+    content: bytes = field(repr=False)
+    attempt: int
+    deferrals: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A stored message; times are seconds since 1970."""
+
+    message_id: str
+    state: MessageState
+    recipient: str
+    attempts: int
+    reason: str
+    accepted_at: float
+    changed_at: float
+    content: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolStatistics:
+    """Numbers of unsent messages by state, and the age of the oldest queued one in seconds."""
+
+    unsent: Mapping[MessageState, int]
+    oldest_queued_seconds: float
+
+
+class Outcome(Enum):
+    """The result of an attempt to send a message."""
+
+    SENT = auto()
+    DEFERRED = auto()
+    """The relay temporarily refuses this message."""
+    REFUSED = auto()
+    """The relay permanently refuses this message."""
+    IN_DOUBT = auto()
+    """The relay has the message and did not respond."""
+    NOT_SENT = auto()
+    """The relay currently accepts no message at all."""
+    CLAIM_LOST = auto()
+    """Another process has claimed the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An outcome and its reason: a code of the relay such as RELAY_550, or the name of an error."""
+
+    outcome: Outcome
+    reason: str = ""

@@ -1,0 +1,118 @@
+"""The internal services for operators, reconciliation and previews: shop.internal.LetterSpool and MailRecords."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from typing_extensions import override
+
+from chassis.rpc.serving import ServicerContext
+from chassis.rpc.wire import time_to_wire
+from chassis.values.fields import limit_count, require_between, require_text
+from email_service.domain import MAX_ID_LENGTH, MailNotFound, message_id_of
+from email_service.messages import RETENTION_SECONDS, LetterNotFound, MessageRecord, MessageState
+from email_service.spool.sql import Spool
+from shop_internal import letter_spool_pb2 as spool_pb2
+from shop_internal import letter_spool_pb2_grpc as spool_pb2_grpc
+from shop_internal import mail_records_pb2, mail_records_pb2_grpc
+
+log = structlog.get_logger()
+
+_UNSENT = (MessageState.REFUSED, MessageState.IN_DOUBT, MessageState.SENDING, MessageState.QUEUED)
+_MAIL_STATES = {
+    MessageState.QUEUED: mail_records_pb2.MAIL_STATE_QUEUED,
+    MessageState.SENDING: mail_records_pb2.MAIL_STATE_QUEUED,
+    MessageState.SENT: mail_records_pb2.MAIL_STATE_SENT,
+    MessageState.IN_DOUBT: mail_records_pb2.MAIL_STATE_FAILED,
+    MessageState.REFUSED: mail_records_pb2.MAIL_STATE_FAILED,
+}
+_DEFAULT_LIMIT, _MAX_LIMIT = 50, 1_000
+_MAX_ORDERS = 1_000
+
+
+class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
+    """Lists, shows and requeues messages; `notify` is called after requeuing."""
+
+    def __init__(self, spool: Spool, notify: Callable[[], None]) -> None:
+        self._spool = spool
+        self._notify = notify
+
+    @override
+    async def ListLetters(
+        self, request: spool_pb2.ListLettersRequest, _context: ServicerContext
+    ) -> spool_pb2.ListLettersResponse:
+        limit = require_between(request.limit, "limit", 0, _MAX_LIMIT) or _DEFAULT_LIMIT
+        states = {_state_from_wire(state) for state in request.states} or set(_UNSENT)
+        found: list[MessageRecord] = []
+        for state in filter(states.__contains__, _UNSENT):
+            found += await self._spool.list_unsent(state, limit)
+        found.sort(key=lambda record: record.changed_at)
+        return spool_pb2.ListLettersResponse(letters=map(_letter_to_wire, found[:limit]))
+
+    @override
+    async def GetLetter(
+        self, request: spool_pb2.GetLetterRequest, _context: ServicerContext
+    ) -> spool_pb2.GetLetterResponse:
+        found = await self._spool.read(request.letter_id)
+        if found is None:
+            raise LetterNotFound("the spool has no message with this id")
+        return spool_pb2.GetLetterResponse(letter=_letter_to_wire(found), message=found.content.decode("ascii"))
+
+    @override
+    async def RequeueLetters(
+        self, request: spool_pb2.RequeueLettersRequest, _context: ServicerContext
+    ) -> spool_pb2.RequeueLettersResponse:
+        limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
+        requeued = [message_id for message_id in request.letter_ids if await self._spool.requeue(message_id)]
+        log.info("messages requeued", message_ids=requeued)
+        self._notify()
+        return spool_pb2.RequeueLettersResponse(requeued=requeued)
+
+
+class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
+    """Looks up the confirmations of orders."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    @override
+    async def FindMails(
+        self, request: mail_records_pb2.FindMailsRequest, _context: ServicerContext
+    ) -> mail_records_pb2.FindMailsResponse:
+        limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
+        found = [(order_id, await self._spool.read(message_id_of(order_id))) for order_id in request.order_ids]
+        mails = [_mail_to_wire(order_id, record) for order_id, record in found if record is not None]
+        complete_since = time_to_wire(time.time() - RETENTION_SECONDS)
+        return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=complete_since)
+
+    @override
+    async def GetMail(
+        self, request: mail_records_pb2.GetMailRequest, _context: ServicerContext
+    ) -> mail_records_pb2.GetMailResponse:
+        order_id = require_text(request.order_id, "order_id", max_length=MAX_ID_LENGTH)
+        found = await self._spool.read(message_id_of(order_id))
+        if found is None:
+            raise MailNotFound("there is no confirmation of this order")
+        mail = _mail_to_wire(order_id, found)
+        return mail_records_pb2.GetMailResponse(mail=mail, message=found.content.decode("ascii"))
+
+
+def _state_from_wire(state: spool_pb2.LetterState.ValueType) -> MessageState | None:
+    name = spool_pb2.LetterState.Name(state) if state in spool_pb2.LetterState.values() else ""
+    return MessageState.__members__.get(name.removeprefix("LETTER_STATE_"))
+
+
+def _letter_to_wire(record: MessageRecord) -> spool_pb2.Letter:
+    return spool_pb2.Letter(
+        letter_id=record.message_id,
+        state=spool_pb2.LetterState.Value(f"LETTER_STATE_{record.state}"),
+        recipient=record.recipient,
+        attempts=record.attempts,
+        reason=record.reason,
+        accepted_at=time_to_wire(record.accepted_at),
+        changed_at=time_to_wire(record.changed_at),
+    )
+
+
+def _mail_to_wire(order_id: str, record: MessageRecord) -> mail_records_pb2.Mail:
+    return mail_records_pb2.Mail(order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason)
