@@ -1,4 +1,7 @@
-"""What must hold after a run: most invariants of `shop prove`, and those that only a simulation can check."""
+"""What must hold after a run: most invariants of `shop prove`, and those that only a simulation can check.
+
+I2 and I7 are written again here, from the ledgers alone, so that one mistake in a checker does not hide a defect.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ from shop_lab.simulation.plan import LostCommits, Plan, Scope, intents_of, plan
 from shop_lab.simulation.projection import Projection, Replay, Unprojectable
 from shop_lab.simulation.recording import Began, Recorder
 from shop_lab.simulation.run import run
+from shop_lab.world.ledgers import card_hmac
 
 Run: TypeAlias = list[dict[str, Any]]
 """The steps of one order: each with action, task, request and price, and a view of what can be observed after it."""
@@ -73,8 +74,9 @@ def _histories(planned: Plan) -> Iterator[OrderHistory]:
 
 
 def _numbers(planned: Plan) -> dict[Any, int]:
-    payment = services.Payment(None)
     numbers: dict[Any, int] = {}
     for intent in intents_of(planned):
-        numbers |= dict.fromkeys((intent.email, intent.street, payment.fingerprint(intent)), intent.number)
+        numbers |= dict.fromkeys(
+            (intent.email, intent.street, card_hmac(intent, services.HMAC_KEY.encode())), intent.number
+        )
     return numbers

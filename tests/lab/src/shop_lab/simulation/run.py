@@ -19,24 +19,17 @@ from shop_internal.orders_pb2 import RequeueNotificationsRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, deterministic, run_to_end
-from shop_lab.simulation.customers import CustomerClient, ShopperResult
+from shop_lab.simulation.customers import SimulatedCustomer
 from shop_lab.simulation.invariants import FLAGGED, Outcome, violations_of
 from shop_lab.simulation.plan import CALM_AT, CHECKOUTS, CallFault, LostCommits, Plan, Refusals, intents_of
 from shop_lab.simulation.processes import create_task
 from shop_lab.simulation.recording import Recorder
 from shop_lab.simulation.simulated_shop import SimulatedShop
-from shop_lab.world.customer_plan import Customer, Intent
-from shop_lab.world.evidence import (
-    CartEvidence,
-    ClientOutcome,
-    Confirmation,
-    Evidence,
-    JournalRecord,
-    OrderEvidence,
-    OrderResponse,
-    Shipment,
-)
-from shop_lab.world.ledgers import parse_confirmation
+from shop_lab.world.customer_calls import PATIENCE_SECONDS
+from shop_lab.world.customer_plan import Intent
+from shop_lab.world.customers import CustomerResult
+from shop_lab.world.evidence import CartEvidence, ClientOutcome, Evidence, JournalRecord, OrderEvidence
+from shop_lab.world.ledgers import Ledgers, match_ledgers, parse_confirmation
 
 # Two jumps of a clock can leave a lease ahead by the most that still counts as set by a worker: ten minutes.
 _QUIET_SECONDS = 1_000.0
@@ -101,8 +94,10 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str], recorder: Record
         recorder.attach(shop.journal, shop.ledger, shop.manifest)
     shop.start_all()
     refusals = any(isinstance(fault, Refusals) for fault in plan.faults)
-    clients = [CustomerClient(shop.network, shopper, refusals=refusals) for shopper in plan.shoppers]
-    visits = [asyncio.create_task(client.run(), name=f"customer {index}") for index, client in enumerate(clients)]
+    clients = [SimulatedCustomer(shop.network, shopper, refusals=refusals) for shopper in plan.shoppers]
+    visits = [
+        asyncio.create_task(client.make_visits(), name=f"customer {index}") for index, client in enumerate(clients)
+    ]
     await _wait_until_calm(shop, visits)
     shop.end_faults()
     results = [await visit for visit in visits]
@@ -115,7 +110,7 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str], recorder: Record
     return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.injected), shop.stranded)
 
 
-async def _wait_until_calm(shop: SimulatedShop, visits: list[asyncio.Task[ShopperResult]]) -> None:
+async def _wait_until_calm(shop: SimulatedShop, visits: list[asyncio.Task[CustomerResult]]) -> None:
     """Wait until the faults end, or until nothing is left that they could affect: then only idle loops would run."""
     idle_checks = 0
     while shop.now() < CALM_AT and idle_checks < _IDLE_CHECKS:
@@ -139,79 +134,68 @@ async def _wait_until_quiet(shop: SimulatedShop) -> tuple[str, ...]:
 
 
 async def _collect(
-    shop: SimulatedShop, clients: list[CustomerClient], results: list[ShopperResult], unfinished: tuple[str, ...]
+    shop: SimulatedShop, clients: list[SimulatedCustomer], results: list[CustomerResult], unfinished: tuple[str, ...]
 ) -> Outcome:
-    responses = {number: response for result in results for number, response in result.responses.items()}
-    ledgers = _Ledgers(shop, intents_of(shop.plan))
-    orders, carts, flagged = [], [], set()
+    intents = intents_of(shop.plan)
+    ledgers = _ledgers(shop, intents)
+    rows = _rows_by_recipient(shop)
+    orders, carts = [], []
     for client, result in zip(clients, results, strict=True):
-        for visit in result.shopper.visits:
-            for intent in visit.intents:
-                response = responses[intent.number]
-                placed = response.outcome is ClientOutcome.PLACED
-                repeated = await client.repeat(intent) if placed and intent.key else None
-                orders.append(ledgers.evidence_of(intent, response, repeated))
-                if ledgers.states(intent) & FLAGGED:
-                    flagged.add(intent.number)
+        for intent in result.customer.intents:
+            response = result.responses[intent.number]
+            placed = response.outcome is ClientOutcome.PLACED
+            repeated = await client.repeat_order(intent, PATIENCE_SECONDS) if placed and intent.key else None
+            orders.append(
+                OrderEvidence(
+                    intent,
+                    response,
+                    charges=ledgers.charges.get(intent.number, ()),
+                    shipments=ledgers.shipments.get(intent.number, ()),
+                    confirmations=ledgers.confirmations.get(intent.number, ()),
+                    journal_record=_record(rows[intent.email]),
+                    repeated=repeated,
+                )
+            )
         if result.cart_known:
-            customer = Customer(result.shopper.user_id, ())
-            carts.append(CartEvidence(customer, result.added, result.added_late, await client.cart_contents()))
-    visits = [visit for result in results for visit in result.shopper.visits if len(visit.intents) > 1]
+            user_id = result.customer.user_id
+            carts.append(
+                CartEvidence(result.customer, result.added, result.added_late, await client.cart_contents(user_id))
+            )
+    # An abandoned record may have a successor, so all of them count.
+    flagged = {intent.number for intent in intents if FLAGGED & {row["state"] for row in rows[intent.email]}}
+    visits = [visit for shopper in shop.plan.shoppers for visit in shopper.visits if len(visit.intents) > 1]
     groups = tuple(tuple(intent.number for intent in visit.intents) for visit in visits)
-    evidence = Evidence(tuple(orders), tuple(carts), 0.0, tuple(ledgers.unmatched))
+    evidence = Evidence(tuple(orders), tuple(carts), 0.0, ledgers.unmatched_entries)
     lossy = any(isinstance(fault, LostCommits) for fault in shop.plan.faults)
     return Outcome(evidence, frozenset(flagged), groups, unfinished, lossy)
 
 
-class _Ledgers:
-    """Entries of all ledgers, by order number."""
+def _ledgers(shop: SimulatedShop, intents: list[Intent]) -> Ledgers:
+    """Match the entries of all ledgers to orders."""
+    confirmations = [
+        parse_confirmation(message_from_bytes(message.content, policy=policy.default))
+        for message in shop.spool.messages.values()
+    ]
+    return match_ledgers(
+        intents,
+        services.charges(shop.ledger),
+        services.shipments(shop.manifest),
+        confirmations,
+        services.HMAC_KEY.encode(),
+    )
 
-    def __init__(self, shop: SimulatedShop, intents: list[Intent]) -> None:
-        self.unmatched: list[str] = []
-        payment = services.Payment(None)
-        cards = {payment.fingerprint(intent): intent.number for intent in intents}
-        streets = {intent.street: intent.number for intent in intents}
-        self._numbers = {intent.email: intent.number for intent in intents}
-        self._charges: dict[int | None, list[Money]] = defaultdict(list)
-        self._shipments: dict[int | None, list[Shipment]] = defaultdict(list)
-        self._mails: dict[int | None, list[Confirmation]] = defaultdict(list)
-        self._journal = shop.journal.query("SELECT * FROM orders ORDER BY order_id")
-        for card, amount in services.captured_charges(shop.ledger):
-            self._charges[cards.get(card)].append(amount)
-        for tracking_id, parcel in services.shipped_parcels(shop.manifest):
-            items = {item.product_id: item.quantity for item in parcel.items}
-            self._shipments[streets.get(parcel.address.street_address)].append(Shipment(tracking_id, items))
-        for message in shop.spool.messages.values():
-            confirmation = parse_confirmation(message_from_bytes(message.content, policy=policy.default))
-            self._mails[self._numbers.get(message.recipient)].append(confirmation)
-        for name, entries in (("charge", self._charges), ("shipment", self._shipments), ("e-mail", self._mails)):
-            if None in entries:
-                self.unmatched.append(f"a {name} belongs to no order")
 
-    def states(self, intent: Intent) -> frozenset[str]:
-        """Return the states of the order's records in the journal: abandoned ones may have a successor."""
-        return frozenset(row["state"] for row in self._rows(intent))
+def _rows_by_recipient(shop: SimulatedShop) -> dict[str, list[Any]]:
+    """Return the orders of the journal by the recipient of their confirmation."""
+    rows: dict[str, list[Any]] = defaultdict(list)
+    for row in shop.journal.query("SELECT * FROM orders ORDER BY order_id"):
+        rows[row["email"]].append(row)
+    return rows
 
-    def evidence_of(self, intent: Intent, response: OrderResponse, repeated: OrderResponse | None) -> OrderEvidence:
-        """Return the evidence about an order."""
-        return OrderEvidence(
-            intent,
-            response,
-            charges=tuple(self._charges.get(intent.number, ())),
-            shipments=tuple(self._shipments.get(intent.number, ())),
-            confirmations=tuple(self._mails.get(intent.number, ())),
-            journal_record=self._record(intent),
-            repeated=repeated,
-        )
 
-    def _record(self, intent: Intent) -> JournalRecord | None:
-        rows = self._rows(intent)
-        if not rows:
-            return None
-        row = next((row for row in rows if row["state"] in _PLACED), rows[-1])
-        return JournalRecord(
-            row["order_id"], row["state"], Money.of(row["currency_code"], row["total_units"], row["total_nanos"])
-        )
-
-    def _rows(self, intent: Intent) -> list[Any]:
-        return [row for row in self._journal if row["email"] == intent.email]
+def _record(rows: list[Any]) -> JournalRecord | None:
+    if not rows:
+        return None
+    row = next((row for row in rows if row["state"] in _PLACED), rows[-1])
+    total = Money.of(row["currency_code"], row["total_units"], row["total_nanos"])
+    return JournalRecord(row["order_id"], row["state"], total)

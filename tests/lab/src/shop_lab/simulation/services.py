@@ -29,12 +29,12 @@ from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
 from email_service.spool.sql import Spool
-from payment_service.cards import Brand, Card
+from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
 from payment_service.ledger.opening import MIGRATIONS as LEDGER_MIGRATIONS
 from payment_service.ledger.sqlite import SqliteLedger
 from payment_service.service import PaymentLedger, PaymentService
-from shipping_service.domain import Bracket, Parcel, RateCard, Shipper, Zone
+from shipping_service.domain import Bracket, RateCard, Shipper, Zone
 from shipping_service.manifest.opening import MIGRATIONS as MANIFEST_MIGRATIONS
 from shipping_service.manifest.rows import entry_from_row
 from shipping_service.manifest.sqlite import SqliteManifest
@@ -59,13 +59,13 @@ from shop_lab.simulation.disk import Disk, Schema, schema_of
 from shop_lab.simulation.network import HandlerTable, Network
 from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
-from shop_lab.world.customer_plan import Intent
-from shop_lab.world.ledgers import CARD_MONTH
+from shop_lab.world.evidence import Shipment
+from shop_lab.world.ledgers import Charge
 
 LEASE_SECONDS = 3.0
 """Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""
 
-_HMAC_KEY = "simulated-key-of-32-characters-or-more"
+HMAC_KEY = "simulated-key-of-32-characters-or-more"
 _CART_TTL_SECONDS = 30 * 24 * 3600.0
 _TODAY = date(2026, 1, 1)
 _RATES = {"USD": 100, "EUR": 90, "JPY": 15000}
@@ -143,17 +143,17 @@ def checkout_settings(replica: int) -> checkout.Settings:
     addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
     internal = ("cart", "shipping", "payment", *(() if replica else ("email",)))
     addresses |= {f"{peer}_internal_addr": f"{peer}:50052" for peer in internal}
-    values = {"hmac_key": _HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
+    values = {"hmac_key": HMAC_KEY, "lease_seconds": LEASE_SECONDS, "port": 50051 + replica, **addresses}
     return load_settings(checkout.Settings, values)
 
 
 class Payment:
-    """The payment service, and what its ledger says about an order."""
+    """The payment service."""
 
     def __init__(self, writer: Any) -> None:
         brands = frozenset({Brand.VISA, Brand.MASTERCARD})
         self._processor = PaymentProcessor(
-            SqliteLedger(writer), HmacKeys.parse(_HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
+            SqliteLedger(writer), HmacKeys.parse(HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
         )
 
     def register(self, service: SimulatedService) -> None:
@@ -162,23 +162,32 @@ class Payment:
         service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
         service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
 
-    def fingerprint(self, intent: Intent) -> bytes:
-        """Return what the ledger stores instead of the number of the order's card."""
-        card = Card(number=intent.card_number, cvv=123, year=intent.card_year, month=CARD_MONTH)
-        return self._processor._card_hmacs(card)[0]
+
+def charges(ledger: Disk) -> list[Charge]:
+    """Return all entries of payment's ledger that have a card."""
+    return [
+        Charge(
+            row["charge_key"],
+            row["state"],
+            Money.of(row["currency_code"], row["units"], row["nanos"]),
+            bytes(row["card_hmac"]),
+        )
+        for row in ledger.query("SELECT * FROM charges WHERE card_hmac IS NOT NULL")
+    ]
 
 
-def captured_charges(ledger: Disk) -> list[tuple[bytes, Money]]:
-    """Return the card and the amount of every charge that was not voided."""
-    rows = ledger.query("SELECT * FROM charges WHERE state = 'CHARGED'")
-    return [(bytes(row["card_hmac"]), Money.of(row["currency_code"], row["units"], row["nanos"])) for row in rows]
-
-
-def shipped_parcels(manifest: Disk) -> list[tuple[str, Parcel]]:
-    """Return the tracking id and the parcel of every shipment."""
+def shipments(manifest: Disk) -> list[tuple[str, Shipment]]:
+    """Return the street and the shipment of every entry of shipping's manifest that is not a fence."""
     rows = manifest.query("SELECT shipment_key, parcel FROM shipments ORDER BY shipment_key")
     entries = [entry_from_row(row["shipment_key"], row["parcel"]) for row in rows]
-    return [(entry.tracking_id, entry.parcel) for entry in entries if entry.parcel is not None]
+    return [
+        (
+            entry.parcel.address.street_address,
+            Shipment(entry.tracking_id, {item.product_id: item.quantity for item in entry.parcel.items}),
+        )
+        for entry in entries
+        if entry.parcel is not None
+    ]
 
 
 class _FixedRates:

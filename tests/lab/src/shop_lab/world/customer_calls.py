@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import time
 from collections.abc import Sequence
 
 from chassis import errors
@@ -20,7 +19,7 @@ from shop_lab.world.histories import Histories, Times
 from shop_lab.world.ledgers import CARD_MONTH
 
 PATIENCE_SECONDS = 60.0
-DEFINITE = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
+DEFINITE_ERRORS = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 
 
 class CustomerCalls:
@@ -42,6 +41,8 @@ class CustomerCalls:
         self._cart = cart
         self._checkouts = checkouts
         self._timeout_seconds = timeout_seconds
+        # Not time.monotonic: in a simulation the loop's time is virtual.
+        self._now = asyncio.get_running_loop().time
 
     async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
         """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
@@ -49,10 +50,10 @@ class CustomerCalls:
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
         call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
-        started = time.monotonic()
+        started = self._now()
         try:
             response = await call
-        except DEFINITE as error:
+        except DEFINITE_ERRORS as error:
             self._record_response(intent, error.reason.encode(), started)
             raise
         self._record_response(intent, response.order.SerializeToString(deterministic=True), started)
@@ -61,46 +62,46 @@ class CustomerCalls:
 
     def _record_response(self, intent: Intent, response: bytes, started: float) -> None:
         if intent.key:
-            self.histories.record_response(intent.key, response, Times(started, time.monotonic()))
+            self.histories.record_response(intent.key, response, Times(started, self._now()))
 
     async def repeat_order(self, intent: Intent, patience_seconds: float) -> OrderResponse:
         """Place an order again that already has a definite response; return the response to the repeated request."""
-        deadline = time.monotonic() + patience_seconds
+        deadline = self._now() + patience_seconds
         tries = 1
         while True:
             try:
                 return OrderResponse(ClientOutcome.PLACED, await self.place_order(intent, tries))
-            except DEFINITE as error:
+            except DEFINITE_ERRORS as error:
                 return OrderResponse(ClientOutcome.REFUSED, reason=error.reason)
             except errors.DomainError as error:
-                if time.monotonic() > deadline:
+                if self._now() > deadline:
                     return OrderResponse(ClientOutcome.UNKNOWN, reason=error.reason)
                 await asyncio.sleep(0.1)
                 tries += 1
 
     async def cart_contents(self, user_id: str) -> dict[str, int] | None:
         """Return the quantities in a cart by product id, None if it cannot be read."""
-        started = time.monotonic()
+        started = self._now()
         try:
             cart = await self._cart.GetCart(GetCartRequest(user_id=user_id))
         except errors.DomainError:
             return None
         contents = {item.product_id: item.quantity for item in cart.items}
-        self.histories.record_read(user_id, contents, Times(started, time.monotonic()))
+        self.histories.record_read(user_id, contents, Times(started, self._now()))
         return contents
 
     async def add_line(self, user_id: str, line: Line, key: str) -> bool:
         """Add a line to a cart under an idempotency key, with retries. Return False on timeout."""
         request = AddItemRequest(user_id=user_id, item=CartItem(product_id=line.product_id, quantity=line.quantity))
-        started = time.monotonic()
+        started = self._now()
         times = Times(started)
-        while times.returned == math.inf and time.monotonic() < started + PATIENCE_SECONDS:
+        while times.returned == math.inf and self._now() < started + PATIENCE_SECONDS:
             try:
                 await self._cart.AddItem(request, timeout=2, metadata=(("idempotency-key", key),))
             except errors.DomainError:
                 await asyncio.sleep(0.1)
             else:
-                times = Times(started, time.monotonic())
+                times = Times(started, self._now())
         self.histories.record_addition(user_id, key, line.product_id, line.quantity, times=times)
         return times.returned < math.inf
 

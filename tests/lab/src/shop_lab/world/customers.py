@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from chassis import errors
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
-from shop_lab.world.customer_calls import DEFINITE, PATIENCE_SECONDS, CustomerCalls
+from shop_lab.world.customer_calls import DEFINITE_ERRORS, PATIENCE_SECONDS, CustomerCalls
 from shop_lab.world.customer_plan import Customer, Intent, Line, OrderKind
 from shop_lab.world.evidence import ClientOutcome, OrderResponse
 from shop_lab.world.fake_peers.refusing import CARD_REFUSED, NO_DELIVERY
@@ -20,7 +20,7 @@ from shop_lab.world.progress_gate import ProgressGate
 
 HANGUP_SHARE = 0.1
 REPEAT_SHARE = 0.2
-_NEXT_CART_SECONDS = 15.0
+_NEXT_CART_SECONDS, _NEXT_CART_POLL_SECONDS = 15.0, 0.1
 _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
@@ -107,12 +107,12 @@ class CustomerSimulator(CustomerCalls):
         """Fill the cart once and place all orders of it."""
         await self._gate.wait_until_open(max(intent.number for intent in customer.intents))
         skipped = OrderResponse(ClientOutcome.SKIPPED) if self.has_failed else None
-        failure = skipped or await self._fill_cart(customer.intents[0], result)
+        failure = skipped or await self.fill_cart(customer.intents[0], result)
 
         async def order(intent: Intent) -> None:
             rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
             await asyncio.sleep(rng.uniform(0, _RIVAL_SECONDS))
-            result.responses[intent.number] = failure or await self._order(intent, rng)
+            result.responses[intent.number] = failure or await self.order(intent, rng)
             await self._gate.finish()
 
         await asyncio.gather(*map(order, customer.intents))
@@ -123,15 +123,15 @@ class CustomerSimulator(CustomerCalls):
         rng = random.Random(intent.seed)  # noqa: S311 - a schedule, not a secret
         if result.responses and not await self._is_cart_emptied(intent.number - 1, result):
             return OrderResponse(ClientOutcome.SKIPPED)
-        if failure := await self._fill_cart(intent, result):
+        if failure := await self.fill_cart(intent, result):
             return failure
         async with asyncio.TaskGroup() as tasks:
             if intent.late_line is not None:
-                tasks.create_task(self._add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
-            ordering = tasks.create_task(self._order(intent, rng))
+                tasks.create_task(self.add_late_line(intent, intent.late_line, rng.uniform(0, 0.05), result))
+            ordering = tasks.create_task(self.order(intent, rng))
         return ordering.result()
 
-    async def _fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
+    async def fill_cart(self, intent: Intent, result: CustomerResult) -> OrderResponse | None:
         """Add the order's lines to the cart; on timeout return the result of the order."""
         for index, line in enumerate(intent.lines):
             if not await self.add_line(intent.user_id, line, f"{intent.number}-{index}"):
@@ -145,16 +145,20 @@ class CustomerSimulator(CustomerCalls):
 
         Return False if the order was not placed, or on timeout.
         """
-        if result.responses[number].outcome is not ClientOutcome.PLACED:
-            return False
-        deadline = time.monotonic() + _NEXT_CART_SECONDS
-        while await self.cart_contents(result.customer.user_id) != {}:
-            if time.monotonic() > deadline:
+        is_placed = result.responses[number].outcome is ClientOutcome.PLACED
+        return is_placed and await self.wait_until_cart_is_empty(result.customer.user_id)
+
+    async def wait_until_cart_is_empty(self, user_id: str) -> bool:
+        """Return False on timeout."""
+        deadline = self._now() + _NEXT_CART_SECONDS
+        while await self.cart_contents(user_id) != {}:
+            if self._now() > deadline:
                 return False
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_NEXT_CART_POLL_SECONDS)
         return True
 
-    async def _add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
+    async def add_late_line(self, intent: Intent, line: Line, delay_seconds: float, result: CustomerResult) -> None:
+        """Add a line to the cart that is not part of the order which is being placed."""
         await asyncio.sleep(delay_seconds)
         await self._add_late(intent, line, "late", result)
 
@@ -164,35 +168,31 @@ class CustomerSimulator(CustomerCalls):
         else:
             result.cart_known = False
 
-    async def _order(self, intent: Intent, rng: random.Random) -> OrderResponse:
+    async def order(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order and record what it bought."""
-        started = time.monotonic()
+        started = self._now()
         response = await self._order_with_retries(intent, rng)
         bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
         if response.outcome in _PERHAPS_PLACED or response.reason in _BOUGHT_BY_RIVAL:
             is_placed = response.outcome in {ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED}
-            ended = time.monotonic() if is_placed else math.inf
+            ended = self._now() if is_placed else math.inf
             self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
         return response
 
     async def _order_with_retries(self, intent: Intent, rng: random.Random) -> OrderResponse:
         """Place the order, with retries until there is a definite response or the customer gives up."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = self._now() + PATIENCE_SECONDS
         reason = ""
         tries = 0
-        while (
-            time.monotonic() < deadline
-            and not self.has_failed
-            and (intent.max_tries is None or tries < intent.max_tries)
-        ):
+        while self._now() < deadline and not self.has_failed and (intent.max_tries is None or tries < intent.max_tries):
             timeout_seconds = rng.uniform(0.005, 0.2) if rng.random() < self._hangup_share else None
             try:
                 order = await self.place_order(intent, tries, timeout_seconds)
-            except DEFINITE as error:
+            except DEFINITE_ERRORS as error:
                 return self._refusal(intent, error, tries + 1)
             except errors.DomainError as error:
                 reason = error.reason
-                await asyncio.sleep(intent.returns_after_seconds or rng.uniform(0.05, 0.3))
+                await asyncio.sleep(self.pause_seconds(intent, rng))
             else:
                 response = OrderResponse(ClientOutcome.PLACED, order, tries=tries + 1, received_at=time.time())
                 return await self._sometimes_repeat(intent, response, rng) if intent.key else response
@@ -201,13 +201,23 @@ class CustomerSimulator(CustomerCalls):
         return OrderResponse(ClientOutcome.UNKNOWN, reason=reason, tries=tries)
 
     def _refusal(self, intent: Intent, error: errors.DomainError, tries: int) -> OrderResponse:
-        if intent.rival is not None and error.reason in _BOUGHT_BY_RIVAL:
-            return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries)
-        if error.reason == _CART_EMPTY and tries > 1 and intent.key is None:
+        if error.reason == _CART_EMPTY and tries > 1 and intent.key is None and not self.has_rival(intent):
             return OrderResponse(ClientOutcome.CART_EMPTIED, reason=error.reason, tries=tries)
-        is_expected = intent.kind is not OrderKind.VALID or error.reason in self._allowed_refusals
-        contradictions = () if is_expected else (f"a valid order was refused with {error.reason}",)
+        is_allowed = intent.kind is not OrderKind.VALID or self.may_refuse(intent, error.reason)
+        contradictions = () if is_allowed else (f"a valid order was refused with {error.reason}",)
         return OrderResponse(ClientOutcome.REFUSED, reason=error.reason, tries=tries, contradictions=contradictions)
+
+    def pause_seconds(self, intent: Intent, rng: random.Random) -> float:
+        """Return how long the customer waits after a failed try."""
+        return intent.returns_after_seconds or rng.uniform(0.05, 0.3)
+
+    def has_rival(self, intent: Intent) -> bool:
+        """Return whether another order of the same cart contents is placed at about the same time."""
+        return intent.rival is not None
+
+    def may_refuse(self, intent: Intent, reason: str) -> bool:
+        """Return whether the shop may refuse a valid order for a reason."""
+        return reason in self._allowed_refusals or (self.has_rival(intent) and reason in _BOUGHT_BY_RIVAL)
 
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
         """Repeat some requests immediately; return the first response, with a contradiction if they differ."""
