@@ -17,6 +17,7 @@ import pytest
 
 from shop_cli.local.ports import HOST
 from shop_cli.local.workspace import discover
+from shop_kit.signals import interruptible
 
 FIRST_USUAL_PORT = 50_051
 # An order needs all services but ad and recommendation.
@@ -28,7 +29,7 @@ STATE_LINE = re.compile(r"(?P<name>\S+) +(?P<address>127\.0\.0\.1:[0-9]+) +(?P<s
 async def command(*arguments: str) -> AsyncIterator[Process]:
     """Run the command with its output in a pipe; kill it if it still runs on leaving."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shop_cli", *arguments, stdout=PIPE, stderr=STDOUT
+        *interruptible("-m", "shop_cli", *arguments), stdout=PIPE, stderr=STDOUT
     )
     try:
         yield process

@@ -1,12 +1,12 @@
 import asyncio
 import json
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
 import pytest
 
+from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_storefront import FakeStorefront, serving
 
@@ -18,7 +18,7 @@ async def shop() -> AsyncIterator[FakeStorefront]:
 
 
 async def start(*arguments: str) -> Process:
-    command = (sys.executable, "-m", "shop_cli", "load", *arguments)
+    command = interruptible("-m", "shop_cli", "load", *arguments)
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
 
 
