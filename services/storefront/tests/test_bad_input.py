@@ -39,14 +39,9 @@ async def test_a_malformed_form_is_rejected(visitor: Visitor, path: str, body: b
 
 
 @pytest.mark.parametrize("path", ["/cart/items", "/currency", "/orders"])
-async def test_a_form_that_is_too_long_is_rejected(visitor: Visitor, path: str) -> None:
-    response = await visitor.post(path, content=b"key=" + b"x" * 20_000, headers=FORM)
-    assert response.status_code == 413
-
-
-async def test_a_form_of_10_000_lines_is_rejected(visitor: Visitor) -> None:
-    body = b"&".join(b"product_id=pan&quantity=%d" % number for number in range(10_000))
-    assert (await visitor.post("/cart/items", content=body, headers=FORM)).status_code == 413
+@pytest.mark.parametrize("body", [b"key=" + b"x" * 20_000, b"product_id=pan&quantity=1&" * 10_000])
+async def test_a_form_that_is_too_long_is_rejected(visitor: Visitor, path: str, body: bytes) -> None:
+    assert (await visitor.post(path, content=body, headers=FORM)).status_code == 413
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "application/json", ""])

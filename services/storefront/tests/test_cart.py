@@ -54,7 +54,7 @@ async def test_a_line_can_be_removed_and_the_others_remain(visitor: Visitor) -> 
 
 async def test_a_product_that_is_no_longer_sold_can_be_removed(visitor: Visitor, backends: Backends) -> None:
     await visitor.add_to_cart()
-    await backends.add_to_cart(visitor.cookies["session"].partition(".")[0], "submarine")
+    await backends.add_to_cart(visitor.user_id, "submarine")
     await visitor.post("/cart/quantity", data={"product_id": "submarine", "quantity": "0"})
     assert 'href="/checkout"' in await visitor.page("/cart")
 
@@ -114,28 +114,24 @@ async def test_a_product_that_is_no_longer_sold_blocks_the_checkout_and_is_named
     visitor: Visitor, backends: Backends
 ) -> None:
     await visitor.add_to_cart()
-    user_id = visitor.cookies["session"].partition(".")[0]
-    await backends.add_to_cart(user_id, "submarine")
+    await backends.add_to_cart(visitor.user_id, "submarine")
     page = await visitor.page("/cart")
     assert "no longer sold" in page
     assert 'href="/checkout"' not in page
 
 
-async def test_a_cart_that_is_down_says_that_nothing_is_lost(visitor: Visitor, backends: Backends) -> None:
-    backends.cart.fail(Unavailable("down"))
-    assert "nothing in it is lost" in await visitor.page("/cart", 503)
-
-
-async def test_a_cart_that_hangs_says_that_nothing_is_lost(visitor: Visitor, backends: Backends) -> None:
-    backends.cart.hang()
+@pytest.mark.parametrize("break_", [lambda cart: cart.fail(Unavailable("down")), lambda cart: cart.hang()])
+async def test_a_cart_that_is_down_or_hangs_says_that_nothing_is_lost(
+    visitor: Visitor, backends: Backends, break_: Callable[[FakePeer], None]
+) -> None:
+    break_(backends.cart)
     assert "nothing in it is lost" in await visitor.page("/cart", 503)
 
 
 async def test_a_cart_of_200_lines_is_shown(visitor: Visitor, backends: Backends) -> None:
     await visitor.page("/")
-    user_id = visitor.cookies["session"].partition(".")[0]
     for number in range(200):
-        await backends.add_to_cart(user_id, f"product-{number}")
+        await backends.add_to_cart(visitor.user_id, f"product-{number}")
     assert (await visitor.page("/cart")).count("no longer sold") > 200
 
 

@@ -25,18 +25,13 @@ async def test_no_page_may_run_inline_scripts(visitor: Visitor) -> None:
         assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=", page)
 
 
-@pytest.mark.parametrize("path", ["/cart", "/orders", "/nothing"])
-async def test_personal_pages_are_not_stored(visitor: Visitor, path: str) -> None:
-    assert (await visitor.get(path)).headers["cache-control"] == "no-store"
-
-
-async def test_the_checkout_form_is_not_stored(visitor: Visitor) -> None:
+@pytest.mark.parametrize(
+    ("path", "cache"),
+    [("/", "private, no-cache"), *((path, "no-store") for path in ("/cart", "/checkout", "/orders", "/nothing"))],
+)
+async def test_pages_are_not_shared_and_personal_ones_not_stored(visitor: Visitor, path: str, cache: str) -> None:
     await visitor.add_to_cart()
-    assert (await visitor.get("/checkout")).headers["cache-control"] == "no-store"
-
-
-async def test_other_pages_are_not_shared(visitor: Visitor) -> None:
-    assert (await visitor.get("/")).headers["cache-control"] == "private, no-cache"
+    assert (await visitor.get(path)).headers["cache-control"] == cache
 
 
 async def test_pictures_of_a_page_are_cached_for_a_year(visitor: Visitor) -> None:
@@ -77,4 +72,4 @@ async def test_a_page_without_its_pictures_is_light(visitor: Visitor, path: str)
 @pytest.mark.parametrize("path", ["/", "/search", "/products/cast-iron-pan"])
 async def test_every_picture_has_its_size_so_that_nothing_moves(visitor: Visitor, path: str) -> None:
     pictures = re.findall(r"<img [^>]+>", await visitor.page(path))
-    assert [each for each in pictures if not re.search(r'width="\d+" height="\d+"', each)] == []
+    assert [picture for picture in pictures if not re.search(r'width="\d+" height="\d+"', picture)] == []

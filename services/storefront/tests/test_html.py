@@ -103,7 +103,7 @@ async def test_every_field_has_a_label(pages: dict[str, Parser]) -> None:
 
 
 async def test_every_picture_has_an_alternative_text(pages: dict[str, Parser]) -> None:
-    assert violations(pages, lambda page: [each for each in page.attributes("img") if "alt" not in each]) == {}
+    assert violations(pages, lambda page: [image for image in page.attributes("img") if "alt" not in image]) == {}
 
 
 async def test_headings_begin_with_the_first_level_and_skip_none(pages: dict[str, Parser]) -> None:

@@ -52,24 +52,21 @@ def begun_trace(_request: Request, order_id: str) -> Response:
     return JSONResponse(document(span(1, None, 100, 200, **{"shop.order.id": order_id})))
 
 
-def no_trace(_request: Request, _order_id: str) -> Response:
-    return JSONResponse(document())
+# Responses of stores that have no trace of the order, or fail.
+NO_TRACE = JSONResponse(document())
+FAILURES = {
+    "no trace": NO_TRACE,
+    "malformed": JSONResponse({"result": {"resourceSpans": [{"resource": {}}]}}),
+    "not JSON": Response("<html>"),
+    "not found": JSONResponse({"error": {"message": "no traces found"}}, 404),
+    "too long": Response(b"x" * 5_000_000),
+}
 
 
-def malformed(_request: Request, _order_id: str) -> Response:
-    return JSONResponse({"result": {"resourceSpans": [{"resource": {}}]}})
-
-
-def not_json(_request: Request, _order_id: str) -> Response:
-    return Response("<html>")
-
-
-def not_found(_request: Request, _order_id: str) -> Response:
-    return JSONResponse({"error": {"message": "no traces found"}}, 404)
-
-
-def too_long(_request: Request, _order_id: str) -> Response:
-    return Response(b"x" * 5_000_000)
+def in_turn(*answers: Answer) -> Answer:
+    """Return an answer that gives these in turn, and the whole trace from then on."""
+    left = iter(answers)
+    return lambda request, order_id: next(left, order_trace)(request, order_id)
 
 
 @asynccontextmanager
@@ -106,38 +103,23 @@ async def test_the_page_of_an_order_shows_its_trace_as_a_waterfall() -> None:
     assert calls == sorted(calls)
     assert "Call9" not in page
     assert f"{TRACE}</code>: 3 spans, 100 ms" in page
-
-
-async def test_a_bar_begins_where_its_span_begins() -> None:
-    async with shop_with_traces(order_trace) as (shop, _):
-        page = await order_page(shop)
-    assert '<rect x="100.0" width="150.0"' in page
-
-
-async def test_a_failed_span_is_marked() -> None:
-    async with shop_with_traces(order_trace) as (shop, _):
-        page = await order_page(shop)
+    assert '<rect x="100.0" width="150.0"' in page  # where the span begins, and as long as it
     assert page.count('class="failed"') == 1
 
 
-async def test_the_search_is_limited_to_the_order_and_its_time() -> None:
+async def test_the_search_is_limited_to_the_order_and_its_time_and_has_the_password_of_the_url() -> None:
     async with shop_with_traces(order_trace) as (shop, requests):
         await order_page(shop)
     query = requests[0].query_params
     assert query["query.service_name"] == "checkout"
     assert json.loads(query["query.attributes"]) == {"shop.order.id": next(iter(shop.backends.checkout.orders))}
     assert datetime.fromisoformat(query["query.start_time_min"]) < datetime.now(UTC)
-
-
-async def test_the_password_of_the_url_is_sent_as_basic_authentication() -> None:
-    async with shop_with_traces(order_trace) as (shop, requests):
-        await order_page(shop)
     assert requests[0].headers["authorization"] == "Basic " + base64.b64encode(b"user:token").decode()
 
 
-@pytest.mark.parametrize("answer", [no_trace, malformed, not_json, not_found, too_long])
-async def test_the_page_is_shown_without_a_trace(answer: Answer) -> None:
-    async with shop_with_traces(answer) as (shop, _):
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_the_page_is_shown_without_a_trace(failure: str) -> None:
+    async with shop_with_traces(lambda _request, _order_id: FAILURES[failure]) as (shop, _):
         assert "The trace arrives a few seconds after the order, if the order was sampled." in await order_page(shop)
 
 
@@ -152,23 +134,14 @@ async def test_the_page_says_when_there_is_no_store_of_traces() -> None:
 
 
 async def test_a_trace_that_grows_is_streamed_until_it_is_complete() -> None:
-    answers = [begun_trace]
-
-    def growing(request: Request, order_id: str) -> Response:
-        return (answers.pop() if answers else order_trace)(request, order_id)
-
-    async with shop_with_traces(growing) as (shop, _), shop.visitor() as visitor:
+    async with shop_with_traces(in_turn(begun_trace)) as (shop, _), shop.visitor() as visitor:
         stream = await visitor.page((await visitor.order()).headers["location"] + "/events")
     assert re.findall(r"(\d) spans?", stream) == ["1", "3"]
 
 
 async def test_a_trace_that_arrives_later_is_streamed() -> None:
-    answers = [no_trace, no_trace]
-
-    def later(request: Request, order_id: str) -> Response:
-        return (answers.pop() if answers else order_trace)(request, order_id)
-
-    async with shop_with_traces(later) as (shop, _), shop.visitor() as visitor:
+    none_twice: list[Answer] = [lambda _request, _order_id: NO_TRACE] * 2
+    async with shop_with_traces(in_turn(*none_twice)) as (shop, _), shop.visitor() as visitor:
         path = (await visitor.order()).headers["location"]
         await visitor.page(path)
         stream = await visitor.page(f"{path}/events")

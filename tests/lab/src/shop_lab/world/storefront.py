@@ -231,6 +231,11 @@ class UnexpectedPage(Exception):
 class Visitor(httpx2.AsyncClient):
     """A browser: it has cookies and submits forms of pages."""
 
+    @property
+    def user_id(self) -> str:
+        """The user id of the session, once a page has opened it."""
+        return self.cookies["session"].partition(".")[0]
+
     async def page(self, path: str, status: int = 200) -> str:
         """Return a page of this status. Raise UnexpectedPage for any other."""
         response = await self.get(path)
