@@ -27,7 +27,7 @@ GRPC_TEST_FILES = ("test_domain.py", "test_service.py")
 # What a domain may import beside itself and the standard library.
 DOMAIN_MAY_IMPORT = {
     "chassis.errors",
-    *(f"chassis.values.{name}" for name in ("fields", "keys", "money", "paging", "uuids")),
+    *(f"chassis.values.{name}" for name in ("fields", "keys", "money", "paging")),
 }
 
 each_service = pytest.mark.parametrize("service", SERVICES)

@@ -163,7 +163,7 @@ async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Re
     }
     assert not [span for span in recorded.spans() if "ada@example.com" in span.to_json()]
     labels = [dict(key) for key in recorded.telemetry.histogram(semconv.DB_CLIENT_DURATION).series]
-    assert [each["db.operation.name"] for each in labels] == ["EVALSHA", "HGETALL"]
+    assert [label["db.operation.name"] for label in labels] == ["EVALSHA", "HGETALL"]
     (waits,) = recorded.telemetry.histogram(semconv.POOL_WAIT).series.items()
     assert waits[0] == (("db.client.connection.pool.name", "redis/2"),)
     assert sum(waits[1].counts) >= 2  # the first use of a script also loads it
@@ -187,8 +187,8 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeySer
     first = await pool.get_connection()
     waiting = asyncio.create_task(pool.get_connection())
     await asyncio.sleep(0)
-    assert pool._use() == PoolUse(used=1, idle=0, maximum=1, pending=1)
+    assert pool.use() == PoolUse(used=1, idle=0, maximum=1, pending=1)
     await pool.release(first)
     await pool.release(await waiting)
-    assert pool._use() == PoolUse(used=0, idle=1, maximum=1, pending=0)
+    assert pool.use() == PoolUse(used=0, idle=1, maximum=1, pending=0)
     await pool.aclose()

@@ -1,9 +1,10 @@
 import re
+from collections.abc import Callable
 
 import pytest
 
 from chassis.errors import Unavailable
-from shop_lab.world.storefront import Backends, Storefront, Visitor, form_key
+from shop_lab.world.storefront import Backends, Peer, Storefront, Visitor, form_key
 
 
 def count_in_header(page: str) -> int:
@@ -122,7 +123,7 @@ async def test_a_product_that_is_no_longer_sold_blocks_the_checkout_and_is_named
 
 @pytest.mark.parametrize("break_", [lambda cart: cart.fail(Unavailable("down")), lambda cart: cart.hang()])
 async def test_a_cart_that_is_down_or_hangs_says_that_nothing_is_lost(
-    visitor: Visitor, backends: Backends, break_: Callable[[FakePeer], None]
+    visitor: Visitor, backends: Backends, break_: Callable[[Peer], None]
 ) -> None:
     break_(backends.cart)
     assert "nothing in it is lost" in await visitor.page("/cart", 503)

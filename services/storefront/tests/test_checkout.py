@@ -7,6 +7,7 @@ from chassis.errors import Aborted, DeadlineExceeded, FailedPrecondition, FieldV
 from shop_kit.card_leaks import leaked_cards, random_card
 from shop_lab.world.storefront import Backends, Visitor, form_key
 
+
 async def submit(visitor: Visitor) -> tuple[str, httpx2.Response]:
     """Order one pan; return the key of the form and the response."""
     await visitor.add_to_cart()

@@ -66,7 +66,11 @@ FAILURES = {
 def in_turn(*answers: Answer) -> Answer:
     """Return an answer that gives these in turn, and the whole trace from then on."""
     left = iter(answers)
-    return lambda request, order_id: next(left, order_trace)(request, order_id)
+
+    def answer(request: Request, order_id: str) -> Response:
+        return next(left, order_trace)(request, order_id)
+
+    return answer
 
 
 @asynccontextmanager

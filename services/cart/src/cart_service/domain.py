@@ -10,13 +10,13 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
-"""Of one product in a cart: the largest int32, the type on the wire."""
+"""The largest quantity of one product in a cart: the largest int32, its type on the wire."""
 
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
 _MAX_ORDER_ID_LENGTH = 128
-# Of carts that were ordered: it is returned as metadata, which allows no other characters.
+# The etag of an ordered cart is returned as metadata, which allows no other characters.
 _ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 

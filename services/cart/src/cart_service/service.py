@@ -62,9 +62,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
     ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
         limit_count(request.removals, "removals", max_count=_MAX_REMOVALS)
-        removals = map(self._refusal, request.removals)
-        # Most calls have one removal, which a task would only delay.
-        reasons = [await next(removals)] if len(request.removals) == 1 else await asyncio.gather(*removals)
+        reasons = await asyncio.gather(*map(self._refusal, request.removals))
         refused = [
             ordered_cart_pb2.RefusedRemoval(index=index, reason=reason)
             for index, reason in enumerate(reasons)
@@ -73,7 +71,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
 
     async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
-        """Remove what one order bought. Return the reason if that is refused for good."""
+        """Remove what one order bought. Return the reason if that is refused and a retry would not help."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
         except REFUSALS as error:

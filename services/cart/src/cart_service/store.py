@@ -32,16 +32,16 @@ KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored; the oldest are evicted earlier when there are more than MAX_KEYS."""
 
 ORDERS_TTL_SECONDS = 30 * 24 * 3600.0
-"""How long the ids of a user's orders are stored after the last one: longer than a clearing of a cart is retried."""
+"""How long a user's order ids are stored after the last order: longer than checkout retries to clear a cart."""
 MAX_ORDERS = 64
-"""Stored ids of orders per user; those of the latest orders."""
+"""The number of order ids stored per user, of the latest orders."""
 
 MAX_USERS_WITH_ORDERS = 20_000
 
 
 @dataclass(slots=True)
 class _Contents:
-    """Quantities and their etag; without any quantities, the etag of the cart that an order emptied."""
+    """Quantities and their etag. Without quantities, the etag is of the cart that an order emptied."""
 
     quantities: dict[str, int] = field(default_factory=dict)
     etag: str = ""

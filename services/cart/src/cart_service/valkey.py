@@ -30,6 +30,7 @@ from cart_service.domain import (
 )
 from cart_service.store import KEY_TTL_SECONDS, MAX_ORDERS, ORDERS_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry
 
@@ -90,7 +91,7 @@ class MeasuredPool(BlockingConnectionPool):
         store = StoreTelemetry(
             telemetry, "redis", str(server.get("db") or 0), server.get("host") or server.get("path"), server.get("port")
         )
-        self._telemetry = PoolTelemetry(telemetry, store.name, self._use)
+        self._telemetry = PoolTelemetry(telemetry, store.name, self.use)
         return store
 
     @override
@@ -107,9 +108,10 @@ class MeasuredPool(BlockingConnectionPool):
             if self._telemetry is not None:
                 self._telemetry.record_wait(started, problem)
 
-    def _use(self) -> PoolUse:
-        used, idle = len(self._in_use_connections), len(self._available_connections)
-        return PoolUse(used, idle, self.max_connections, self._waiting)
+    def use(self) -> PoolUse:
+        """Return the number of connections by state."""
+        counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
+        return PoolUse(counts["used"], counts["idle"], self.max_connections, self._waiting)
 
 
 class ValkeyCartStore(CartStore):

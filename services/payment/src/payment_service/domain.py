@@ -17,16 +17,15 @@ from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, In
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money, parse_money
 from chassis.values.paging import Position
-from chassis.values.uuids import NameUuids
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
-# Transaction ids derive from it: never change it.
-_TRANSACTION_IDS = NameUuids(uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47"))
+# The namespace of transaction ids: never change it, or repeated charges would get other ids.
+_TRANSACTION_IDS = uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47")
 
 
 class CardDeclined(FailedPrecondition):
-    """A well-formed card is not charged; the reason is one of `cards.Decline`."""
+    """The card is well-formed and was not charged; the reason is one of `cards.Decline`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the card was declined: {reason.lower().replace('_', ' ')}", reason=reason)
@@ -66,9 +65,9 @@ class Payment:
 
     Attributes:
         card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
-        hmac_key_id: of that key; None in entries of older releases.
+        hmac_key_id: id of the HMAC's key; None in entries of older releases.
         brand: None for a number of no known brand, which is declined.
-        request_fingerprint: identifies for the caller what it charged for; opaque, empty if it was not given.
+        request_fingerprint: opaque text by which the caller recognizes its request; empty if it was not given.
     """
 
     amount: Money
@@ -84,7 +83,7 @@ class Entry:
 
     Attributes:
         payment: None if the key was fenced before a charge arrived.
-        reason: of a decline, as callers receive it; otherwise None.
+        reason: why the charge was declined, as callers receive it; otherwise None.
     """
 
     key: str
@@ -95,12 +94,12 @@ class Entry:
     @cached_property
     def transaction_id(self) -> str:
         """Derived from the key, so that it is the same even after the ledger was lost."""
-        return _TRANSACTION_IDS.of(self.key)
+        return str(uuid.uuid5(_TRANSACTION_IDS, self.key))
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A key's entry after a write. `existing`: an earlier write stored it, perhaps an earlier try of the same call."""
+    """A key's entry after a write; `existing` if an earlier write stored it, perhaps an earlier try of this call."""
 
     entry: Entry
     existing: bool
@@ -147,7 +146,7 @@ class ChargeRequest:
     """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card.
 
     Attributes:
-        fingerprint: stored with the charge, for callers that resolve it. Repeats need not have the same one.
+        fingerprint: stored with the charge and returned when a caller resolves it. Repeats may have another one.
     """
 
     currency_code: str
@@ -162,8 +161,8 @@ class PaymentProcessor:
     """Decides about charges by the card rules and records the decisions in the ledger.
 
     Attributes:
-        hmac_keys: for the HMAC of cards. Repeats of charges under any other key are refused as another request.
-        count_decline: called with the reason once for each key whose charge is declined.
+        hmac_keys: keys of the HMACs of cards. A charge under a removed key is refused when it is repeated.
+        count_decline: called with the reason, once per idempotency key whose charge is declined.
     """
 
     ledger: Ledger
@@ -216,16 +215,16 @@ class PaymentProcessor:
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
     def _card_hmacs(self, card: Card) -> list[bytes]:
-        """Return the HMACs of `<digits>|<year>|<month>`, the current key's first; the security code is not in them."""
+        """Return the HMACs of `<digits>|<year>|<month>`, without the security code; the current key's comes first."""
         return self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
 
 
 def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collection[bytes]) -> Entry:
-    """Return the key's entry if it is the charge requested here; raise what the caller receives otherwise."""
+    """Return the key's entry if it is the requested charge. Raise the error for the caller otherwise."""
     if entry.payment is None:
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
-    same_card = any(hmac.compare_digest(entry.payment.card_hmac, each) for each in card_hmacs)
+    same_card = any(hmac.compare_digest(entry.payment.card_hmac, card_hmac) for card_hmac in card_hmacs)
     if entry.payment.amount != amount or not same_card:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:

@@ -1,4 +1,4 @@
-"""shop.PaymentService and shop.internal.PaymentLedger: between wire and domain."""
+"""shop.PaymentService and shop.internal.PaymentLedger: map messages to the domain and back."""
 
 import uuid
 

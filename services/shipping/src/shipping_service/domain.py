@@ -15,13 +15,12 @@ from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unava
 from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
 from chassis.values.paging import Position
-from chassis.values.uuids import NameUuids
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
 _MAX_INT32 = 2**31 - 1
-# Tracking ids derive from it: never change it.
-_TRACKING_IDS = NameUuids(uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e"))
+# The namespace of tracking ids: never change it, or repeated shipments would get other ids.
+_TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
@@ -145,7 +144,7 @@ class Entry:
     @cached_property
     def tracking_id(self) -> str:
         """Derived from the key, so that it is the same even after the manifest was lost."""
-        return f"SHOP-{_TRACKING_IDS.of(self.key).replace('-', '').upper()}"
+        return f"SHOP-{uuid.uuid5(_TRACKING_IDS, self.key).hex.upper()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ class Shipper:
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:
-    """Return the key's entry if it is the shipment requested here; raise what the caller receives otherwise."""
+    """Return the key's entry if it is the requested shipment. Raise the error for the caller otherwise."""
     if entry.parcel is None:
         raise ShipmentFenced("the key was fenced before this shipment was requested; a new shipment needs a new key")
     if entry.parcel != parcel:

@@ -41,7 +41,7 @@ async def measure(running: Running, number_of_rounds: int) -> Rows:
         visitor = await stack.enter_async_context(httpx2.AsyncClient(base_url=f"http://{shop['storefront'].address}"))
         await visitor.get("/")
         visits = {name: _page(visitor, path) for name, path in _PATHS.items()}
-        visits[_CALLS] = await _calls(shop, visitor.user_id, stack)
+        visits[_CALLS] = await _calls(shop, visitor.cookies["session"].partition(".")[0], stack)
         measurements = {
             name: partial(_round, running, visit, with_client=name == _CALLS) for name, visit in visits.items()
         }

@@ -117,7 +117,7 @@ DEVICES = (
     Device(
         "transaction ids derive from keys",
         f"{_PAYMENT}/domain.py",
-        "return _TRANSACTION_IDS.of(self.key)",
+        "return str(uuid.uuid5(_TRANSACTION_IDS, self.key))",
         "return str(uuid.uuid4())",
         _tests("payment", "test_service.py::test_a_repeated_charge_returns_the_same_transaction"),
         Prove(impossible="no invariant compares transaction ids"),
@@ -160,8 +160,8 @@ DEVICES = (
     Device(
         "tracking ids derive from keys",
         f"{_SHIPPING}/domain.py",
-        "_TRACKING_IDS.of(self.key)",
-        "str(uuid.uuid4())",
+        "uuid.uuid5(_TRACKING_IDS, self.key)",
+        "uuid.uuid4()",
         _tests("shipping", "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost"),
         LATE,
     ),
