@@ -231,7 +231,7 @@ async def test_concurrent_orders_are_counted_each(
 def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
     reader = InMemoryMetricReader()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
-    records = Records([], charges=2, shipments=1, mails_are_read=True, complete_since=CompleteSince())
+    records = Records([], charges=2, shipments=1, messages_are_read=True, complete_since=CompleteSince())
     _report(records, mismatches, Telemetry(meter=MeterProvider([reader]).get_meter("test")))
     exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
     points = {

@@ -116,7 +116,7 @@ def _judge(records: Records, now: float) -> Proof:
     found = _mismatches(records, now)
     settled = tuple(each for each in found if each.since < now - GRACE_SECONDS)
     settling = {each.order_id for each in found} - {each.order_id for each in settled}
-    mails = sum(each.mail is not None and not each.mail.failed for each in records.orders)
+    mails = sum(each.message is not None and not each.message.failed for each in records.orders)
     orders = sum(each.order is not None for each in records.orders)
     return Proof(orders, records.charges, records.shipments, mails, len(settling), settled)
 
@@ -128,7 +128,7 @@ def _mismatches(records: Records, now: float) -> Sequence[Mismatch]:
         for mismatch in find_mismatches(
             each,
             settled_before=now + 1,
-            mails_are_read=records.mails_are_read,
+            messages_are_read=records.messages_are_read,
             complete_since=records.complete_since,
         )
     ]

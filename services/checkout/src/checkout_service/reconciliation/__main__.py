@@ -74,14 +74,14 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
             stack.push_async_callback(opened.close)
             return opened
 
-        mails = settings.email_internal_addr
+        email = settings.email_internal_addr
         reader = Reader(
             OrderJournalStub(channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "ScanOrders")),
             PaymentLedgerStub(channel(settings.payment_internal_addr, "shop.internal.PaymentLedger", "ListCharges")),
             ShipmentManifestStub(
                 channel(settings.shipping_internal_addr, "shop.internal.ShipmentManifest", "ListShipments")
             ),
-            MailRecordsStub(channel(mails, "shop.internal.MailRecords", "FindMails")) if mails else None,
+            MailRecordsStub(channel(email, "shop.internal.MailRecords", "FindMails")) if email else None,
         )
         return await reader.read(time.time() - settings.window_hours * 3600)
 
@@ -91,11 +91,11 @@ def _mismatches(records: Records, settings: ReconciliationSettings) -> list[Mism
     return sorted(
         (
             mismatch
-            for each in records.orders
+            for order in records.orders
             for mismatch in find_mismatches(
-                each,
+                order,
                 settled_before=settled_before,
-                mails_are_read=records.mails_are_read,
+                messages_are_read=records.messages_are_read,
                 complete_since=records.complete_since,
             )
         ),
@@ -115,7 +115,7 @@ def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemet
         orders=len(records.orders),
         charges=records.charges,
         shipments=records.shipments,
-        mails_are_read=records.mails_are_read,
+        mails_are_read=records.messages_are_read,
         mismatches=len(mismatches),
     )
 

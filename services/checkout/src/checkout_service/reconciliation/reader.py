@@ -1,4 +1,4 @@
-"""Reads the records of orders from checkout, payment, shipping and e-mail, through their internal services."""
+"""Reads the records of orders from checkout, payment, shipping and email, through their internal services."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, NotFound, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
-from checkout_service.reconciliation.rules import Charge, CompleteSince, Mail, Order, OrderRecords, Shipment
+from checkout_service.reconciliation.rules import Charge, CompleteSince, Message, Order, OrderRecords, Shipment
 from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -36,13 +36,13 @@ class Records:
     """All records of a period, by order, and how many there are.
 
     Attributes:
-        mails_are_read: False if the email service has no records of mails.
+        messages_are_read: False if the email service has no records of messages.
     """
 
     orders: list[OrderRecords]
     charges: int
     shipments: int
-    mails_are_read: bool
+    messages_are_read: bool
     complete_since: CompleteSince
 
 
@@ -59,17 +59,17 @@ class _Effects:
 
     def order_ids_since(self, since: float) -> set[str]:
         by_order: list[tuple[str, Sequence[Charge | Shipment]]] = [*self.charges.items(), *self.shipments.items()]
-        return {order_id for order_id, effects in by_order if any(each.recorded_at >= since for each in effects)}
+        return {order_id for order_id, effects in by_order if any(effect.recorded_at >= since for effect in effects)}
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads records with stubs of the internal services. `mails` is None if the email service has no records."""
+    """Reads records with stubs of the internal services. `messages` is None if the email service has no records."""
 
     journal: OrderJournalStub
     ledger: PaymentLedgerStub
     manifest: ShipmentManifestStub
-    mails: MailRecordsStub | None
+    messages: MailRecordsStub | None
 
     async def read(self, since: float) -> Records:
         """Return the records of all orders that were created, charged or shipped since a time, or need attention.
@@ -87,10 +87,10 @@ class Reader:
         found = [_records(order_id, orders.get(order_id), effects) for order_id in recorded | orders.keys()]
         # These are older than all records read here, so their charges and shipments are not compared.
         found += [OrderRecords(order.order_id, order) for order in await self._stuck() if order.order_id not in orders]
-        charges, shipments = (sum(map(len, each.values())) for each in (effects.charges, effects.shipments))
+        charges, shipments = (sum(map(len, by_order.values())) for by_order in (effects.charges, effects.shipments))
         complete_since = CompleteSince(orders_since, effects.shipments_since)
-        records = Records(found, charges, shipments, mails_are_read=False, complete_since=complete_since)
-        return await self._with_mails(records)
+        records = Records(found, charges, shipments, messages_are_read=False, complete_since=complete_since)
+        return await self._with_messages(records)
 
     async def _orders(self, since: float) -> tuple[dict[str, Order], float]:
         orders: dict[str, Order] = {}
@@ -110,9 +110,10 @@ class Reader:
                 amount, recorded_at = money_from_wire(charge.amount), _seconds(charge.recorded_at)
                 charges[_order_id(charge.charge_key)].append(Charge(charge.charge_key, amount, recorded_at))
         async for shipped in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
-            for each in shipped.shipments:
-                shipment = Shipment(each.shipment_key, each.tracking_id, _seconds(each.recorded_at))
-                shipments[_order_id(each.shipment_key)].append(shipment)
+            for shipment in shipped.shipments:
+                shipments[_order_id(shipment.shipment_key)].append(
+                    Shipment(shipment.shipment_key, shipment.tracking_id, _seconds(shipment.recorded_at))
+                )
             shipments_since = _complete_since(shipped.complete_since)
         return _Effects(charges, shipments, shipments_since)
 
@@ -126,29 +127,26 @@ class Reader:
         listed = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         return map(_order_from_wire, listed.orders)
 
-    async def _with_mails(self, records: Records) -> Records:
-        shipped = [each.order_id for each in records.orders if each.shipments]
-        mails: dict[str, Mail] = {}
-        mails_since = 0.0
+    async def _with_messages(self, records: Records) -> Records:
+        shipped = [order.order_id for order in records.orders if order.shipments]
+        messages: dict[str, Message] = {}
+        messages_since = 0.0
         try:
             for start in range(0, len(shipped), _MAX_LISTED):
-                found, mails_since = await self._find_mails(shipped[start : start + _MAX_LISTED])
-                mails |= found
+                found, messages_since = await self._find_messages(shipped[start : start + _MAX_LISTED])
+                messages |= found
         except Unimplemented:
             return records
-        orders = [
-            OrderRecords(each.order_id, each.order, each.charges, each.shipments, mails.get(each.order_id))
-            for each in records.orders
-        ]
-        complete_since = replace(records.complete_since, mails=mails_since)
-        return replace(records, orders=orders, mails_are_read=True, complete_since=complete_since)
+        orders = [replace(order, message=messages.get(order.order_id)) for order in records.orders]
+        complete_since = replace(records.complete_since, messages=messages_since)
+        return replace(records, orders=orders, messages_are_read=True, complete_since=complete_since)
 
-    async def _find_mails(self, order_ids: list[str]) -> tuple[dict[str, Mail], float]:
-        if self.mails is None:
+    async def _find_messages(self, order_ids: list[str]) -> tuple[dict[str, Message], float]:
+        if self.messages is None:
             raise Unimplemented("the email service has no records")
-        found = await self.mails.FindMails(mail_records_pb2.FindMailsRequest(order_ids=order_ids))
-        mails = {mail.order_id: _mail_from_wire(mail) for mail in found.mails}
-        return mails, _complete_since(found.complete_since)
+        found = await self.messages.FindMails(mail_records_pb2.FindMailsRequest(order_ids=order_ids))
+        messages = {message.order_id: _message_from_wire(message) for message in found.mails}
+        return messages, _complete_since(found.complete_since)
 
 
 async def _pages(
@@ -190,9 +188,9 @@ def _order_from_wire(order: orders_pb2.Order) -> Order:
     )
 
 
-def _mail_from_wire(mail: mail_records_pb2.Mail) -> Mail:
-    state = mail_records_pb2.MailState.Name(mail.state).removeprefix("MAIL_STATE_")
-    return Mail(mail.state == mail_records_pb2.MAIL_STATE_FAILED, f"{state.lower()} {mail.reason}".rstrip())
+def _message_from_wire(message: mail_records_pb2.Mail) -> Message:
+    state = mail_records_pb2.MailState.Name(message.state).removeprefix("MAIL_STATE_")
+    return Message(message.state == mail_records_pb2.MAIL_STATE_FAILED, f"{state.lower()} {message.reason}".rstrip())
 
 
 def _seconds(at: Timestamp) -> float:

@@ -56,7 +56,7 @@ class Shipment:
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
+class Message:
     """A confirmation that the email service has accepted.
 
     `failed`: it will not be sent. One that waits for the relay is no mismatch: email has a gauge of its own for it.
@@ -73,14 +73,14 @@ class OrderRecords:
     Attributes:
         order: None if the journal has none with this id.
         charges, shipments: in the order in which they were recorded.
-        mail: None if there is none.
+        message: None if there is none.
     """
 
     order_id: str
     order: Order | None
     charges: tuple[Charge, ...] = ()
     shipments: tuple[Shipment, ...] = ()
-    mail: Mail | None = None
+    message: Message | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +101,32 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """Times from which on no order, shipment or mail was deleted because of its age. Charges are never deleted."""
+    """Times from which on no order, shipment or message was deleted because of its age. Charges are never deleted."""
 
     orders: float = 0.0
     shipments: float = 0.0
-    mails: float = 0.0
+    messages: float = 0.0
 
 
 def find_mismatches(
-    records: OrderRecords, *, settled_before: float, mails_are_read: bool, complete_since: CompleteSince
+    records: OrderRecords, *, settled_before: float, messages_are_read: bool, complete_since: CompleteSince
 ) -> Iterator[Mismatch]:
     """Yield what disagrees.
 
     Args:
         records: of one order.
         settled_before: a missing counterpart is a mismatch only of records from before this time.
-        mails_are_read: whether a missing mail is one that does not exist.
+        messages_are_read: whether a missing message is one that does not exist.
         complete_since: the counterpart of an older record may have been deleted.
     """
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
         Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
-        Kind.NOT_MAILED: complete_since.mails if records.mail is None else 0.0,
+        Kind.NOT_MAILED: complete_since.messages if records.message is None else 0.0,
     }
     found = [*_doubled(records), *_missing(records)]
-    if mails_are_read:
-        found += _unmailed(records)
+    if messages_are_read:
+        found += _unconfirmed(records)
     if records.order is not None and records.order.is_open:
         found.append((Kind.OPEN_TOO_LONG, records.order.changed_at, ""))
     state = records.order.state if records.order else ""
@@ -144,7 +144,7 @@ def _doubled(records: OrderRecords) -> Iterator[_Found]:
         detail = ", ".join(f"{charge.amount} under {charge.key}" for charge in charges)
         yield Kind.CHARGED_TWICE, charges[1].recorded_at, detail
     if len(shipments) > 1:
-        yield Kind.SHIPPED_TWICE, shipments[1].recorded_at, ", ".join(each.tracking_id for each in shipments)
+        yield Kind.SHIPPED_TWICE, shipments[1].recorded_at, ", ".join(shipment.tracking_id for shipment in shipments)
     for charge in charges:
         if order is not None and charge.amount != order.total:
             yield Kind.AMOUNT_DIFFERS, charge.recorded_at, f"charged {charge.amount} instead of {order.total}"
@@ -162,7 +162,7 @@ def _missing(records: OrderRecords) -> Iterator[_Found]:
         yield Kind.SHIPPED_NOT_CHARGED, shipments[0].recorded_at, f"shipped as {shipments[0].tracking_id}"
 
 
-def _unmailed(records: OrderRecords) -> Iterator[_Found]:
-    if records.shipments and (records.mail is None or records.mail.failed):
-        detail = records.mail.detail if records.mail else "the email service has no confirmation"
+def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
+    if records.shipments and (records.message is None or records.message.failed):
+        detail = records.message.detail if records.message else "the email service has no confirmation"
         yield Kind.NOT_MAILED, records.shipments[0].recorded_at, detail
