@@ -1,6 +1,6 @@
 """Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
+from chassis.errors import DomainError
 from chassis.rpc import server
+from chassis.rpc.status import from_rpc_error
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service import outbox, placing
@@ -21,6 +23,7 @@ from checkout_service.ports import Entry, Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
@@ -90,20 +93,34 @@ class Checkout:
     orders: checkout_pb2_grpc.CheckoutServiceStub
     journal: orders_pb2_grpc.OrderJournalStub
 
-    async def place(
-        self, request: checkout_pb2.PlaceOrderRequest, key: str | None = None, within: float = 20
-    ) -> Placed:
+    async def place(self, key: str | None = None, *, within: float = 20, **changed: Any) -> Placed:
+        """Place Ann's order, with the given fields of the request changed."""
         metadata = (("idempotency-key", key),) if key is not None else ()
-        call = self.orders.PlaceOrder(request, timeout=within, metadata=metadata)
+        call = self.orders.PlaceOrder(request(**changed), timeout=within, metadata=metadata)
         response = await call
         trailers = dict(await call.trailing_metadata())
         return Placed(response, trailers.get("order-replayed") == "true")
 
-    async def listed(self) -> list[orders_pb2.Order]:
-        return list((await self.journal.ListOrders(orders_pb2.ListOrdersRequest())).orders)
+    async def refused(self, key: str | None = None, *, within: float = 20, **changed: Any) -> DomainError:
+        """Return the error of an order that is not placed, as our clients receive it."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await self.place(key, within=within, **changed)
+        return from_rpc_error(caught.value)
+
+    async def listed(self, **selected: Any) -> list[orders_pb2.Order]:
+        return list((await self.journal.ListOrders(orders_pb2.ListOrdersRequest(**selected))).orders)
 
     async def states(self) -> list[str]:
         return [orders_pb2.OrderState.Name(order.state).removeprefix("ORDER_STATE_") for order in await self.listed()]
+
+    async def until_states(self, *states: str) -> list[orders_pb2.Order]:
+        """Wait until there are orders in these states, and return them."""
+
+        async def reached() -> bool:
+            return sorted(await self.states()) == sorted(states)
+
+        await wait_until(reached)
+        return await self.listed()
 
 
 Start = Callable[..., AbstractAsyncContextManager[Checkout]]
@@ -122,21 +139,23 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def start(database_url: str) -> Start:
-    """Start a checkout whose peers are all at one address, with the given settings changed."""
+def start(peers: FakePeers, database_url: str) -> Start:
+    """Start a checkout that calls the fake peers, of which some may be left out, with the given settings changed."""
 
     @asynccontextmanager
     async def starting(
-        address: str,
         telemetry: Telemetry | None = None,
         open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
+        *,
+        left_out: Sequence[str] = (),
         **changed: Any,
     ) -> AsyncIterator[Checkout]:
-        addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
-        values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
-        settings = load_settings(Settings, values)
-        service = server.Service(settings, telemetry or Telemetry())
         async with AsyncExitStack() as stack:
+            address = await stack.enter_async_context(peers.serving(**{f"with_{name}": False for name in left_out}))
+            addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
+            values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
+            settings = load_settings(Settings, values)
+            service = server.Service(settings, telemetry or Telemetry())
             await stack.enter_async_context(server.serving(service, build(settings, service, open_journal)))
             public = grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
             internal = grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}")
@@ -148,28 +167,23 @@ def start(database_url: str) -> Start:
 
 
 @pytest.fixture
-async def checkout(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+async def checkout(start: Start) -> AsyncIterator[Checkout]:
     """A checkout on SQLite with working peers."""
-    async with peers.serving() as address, start(address) as running:
+    async with start() as running:
         yield running
 
 
-@pytest.fixture
-def request_of() -> Callable[..., checkout_pb2.PlaceOrderRequest]:
-    """Make Ann's request for an order in EUR, with the given fields changed; None leaves a field out."""
-
-    def make(**changed: Any) -> checkout_pb2.PlaceOrderRequest:
-        fields = {
-            "user_id": "ann",
-            "user_currency": "EUR",
-            "address": address_pb2.Address(street_address="Main 1", city="Berlin", country="Germany", zip_code=10115),
-            "email": "ann@mail.example",
-            "credit_card": card(),
-            **changed,
-        }
-        return checkout_pb2.PlaceOrderRequest(**{name: value for name, value in fields.items() if value is not None})
-
-    return make
+def request(**changed: Any) -> checkout_pb2.PlaceOrderRequest:
+    """Return Ann's request for an order in EUR, with the given fields changed; None leaves a field out."""
+    fields = {
+        "user_id": "ann",
+        "user_currency": "EUR",
+        "address": address_pb2.Address(street_address="Main 1", city="Berlin", country="Germany", zip_code=10115),
+        "email": "ann@mail.example",
+        "credit_card": card(),
+        **changed,
+    }
+    return checkout_pb2.PlaceOrderRequest(**{name: value for name, value in fields.items() if value is not None})
 
 
 def card(number: str = "4242 4242 4242 4242") -> payment_pb2.CreditCardInfo:

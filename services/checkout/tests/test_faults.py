@@ -15,12 +15,10 @@ import pytest
 from chassis.sql import postgres, sqlite
 from checkout_service.journal.opening import open_journal
 from checkout_service.ports import Entry, Journal, JournalUnavailable
-from shop import checkout_pb2
 from shop_lab.world.fake_peers import FakePeers
 
 _TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
 Make = Callable[..., Entry]
 
@@ -39,20 +37,17 @@ def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_small_disk")
-async def test_a_full_disk_refuses_orders_before_any_effect(
-    peers: FakePeers, start: Start, request_of: Request, database_url: str
-) -> None:
+async def test_a_full_disk_refuses_orders_before_any_effect(peers: FakePeers, start: Start, database_url: str) -> None:
     placed = 0
-    async with peers.serving() as address, start(address) as checkout:
+    async with start() as checkout:
         with pytest.raises(grpc.aio.AioRpcError) as error:  # noqa: PT012 - any of them may fail first
             while placed < 500:
                 peers.cart.fill("ann", mug=1)
-                await checkout.place(request_of(), f"key-{placed}")
+                await checkout.place(f"key-{placed}")
                 placed += 1
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
         peers.cart.fill("ann", mug=1)
-        with pytest.raises(grpc.aio.AioRpcError):
-            await checkout.place(request_of(), "one more")
+        await checkout.refused("one more")
     with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         known = {f"{row[0]}:1" for row in connection.execute("SELECT order_id FROM orders")}
@@ -92,12 +87,12 @@ async def test_a_stopped_database_is_unavailable(
 
 
 async def test_a_stopped_database_prevents_the_charge(
-    postgres_url: str, peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
-    async with peers.serving() as address, start(address, database_url=postgres_url) as checkout:
+    async with start(database_url=postgres_url) as checkout:
         with RefusedConnections(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
-            await checkout.place(request_of())
+            await checkout.place()
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
     assert peers.payment.calls["Charge"] == 0
 

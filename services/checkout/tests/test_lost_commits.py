@@ -2,25 +2,24 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
-import grpc
 import pytest
 
-from chassis.errors import DomainError, FailedPrecondition, Unavailable
-from chassis.rpc.status import from_rpc_error
+from chassis.errors import FailedPrecondition, Unavailable
 from checkout_service import queue_workers
-from shop import checkout_pb2, payment_pb2
+from shop import payment_pb2
+from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 RunSql = Callable[[str], None]
 Checkout = Any
 Start = Callable[..., Any]
 
 DOWN = Unavailable("down")
+OTHER_CARD = payment_pb2.CreditCardInfo(credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035)
 KEYS = pytest.mark.parametrize("key", ["key", None])
 
 
@@ -51,110 +50,90 @@ def lose(run_sql: RunSql) -> Callable[[], None]:
 
 
 @pytest.fixture
-async def checkout(peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Checkout]:
+async def checkout(start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Checkout]:
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
-    async with peers.serving() as address, start(address) as running:
+    async with start() as running:
         yield running
 
 
-async def refusal(call: Awaitable[Any]) -> DomainError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    return from_rpc_error(caught.value)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():  # noqa: ASYNC110 - polls another service by its RPC
-            await asyncio.sleep(0.02)
-
-
-def is_called(peer: Any, method: str) -> Callable[[], Awaitable[bool]]:
-    async def called() -> bool:
-        return bool(peer.calls[method])
-
-    return called
+@asynccontextmanager
+async def waiting_for(
+    peer: Any, method: str, call: Coroutine[Any, Any, Any], *, after: bool = True
+) -> AsyncIterator[asyncio.Task[Any]]:
+    """Begin a call, and let it wait for a peer until the context ends; `after`: the peer has done its part."""
+    calls = peer.calls[method]
+    gate = peer.hold(method, after=after)
+    task = asyncio.create_task(call)
+    await wait_until(lambda: peer.calls[method] > calls)
+    yield task
+    gate.set()
 
 
 @KEYS
 async def test_a_repeated_request_returns_the_same_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None], key: str | None
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], key: str | None
 ) -> None:
-    first = await checkout.place(request_of(), key)
+    first = await checkout.place(key)
     lose()
-    again = await checkout.place(request_of(), key)
+    again = await checkout.place(key)
     assert again.response == first.response
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 @pytest.mark.parametrize("call", [("payment", "Charge"), ("shipping", "ShipOrder")])
 async def test_an_order_lost_under_its_worker_is_recorded_again(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None], call: tuple[str, str]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], call: tuple[str, str]
 ) -> None:
-    peer, method = getattr(peers, call[0]), call[1]
-    gate = peer.hold(method, after=True)
-    placing = asyncio.create_task(checkout.place(request_of(), "key"))
-    await until(is_called(peer, method))
-    lose()
-    gate.set()
+    peer, method = call
+    async with waiting_for(getattr(peers, peer), method, checkout.place("key")) as placing:
+        lose()
     placed = await placing
-    assert (await checkout.place(request_of(), "key")).response == placed.response
+    assert (await checkout.place("key")).response == placed.response
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
-    await refusal(checkout.place(request_of(email="bob@mail.example")))
-    gate = peers.payment.hold("Charge", after=True)
-    calls = peers.payment.calls["Charge"]
-    call = asyncio.create_task(refusal(checkout.place(request_of())))
-
-    async def charged() -> bool:
-        return peers.payment.calls["Charge"] > calls
-
-    await until(charged)
-    lose()
-    gate.set()
+    await checkout.refused(email="bob@mail.example")
+    async with waiting_for(peers.payment, "Charge", checkout.refused()) as call:
+        lose()
     error = await call
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
-    await checkout.place(request_of())
+    await checkout.place()
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
-    gate = peers.ledger.hold("ResolveOrFence")
-    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
-    await until(is_called(peers.ledger, "ResolveOrFence"))
-    lose()
-    gate.set()
+    async with waiting_for(peers.ledger, "ResolveOrFence", checkout.refused("key"), after=False) as call:
+        lose()
     assert (await call).reason == "ORDER_IN_PROGRESS"
     assert await checkout.states() == []
-    await checkout.place(request_of(), "key")
+    await checkout.place("key")
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 async def test_an_attempt_that_was_fenced_is_followed_by_the_next(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
-    order_id = (await checkout.place(request_of(), "key")).response.order.order_id
+    order_id = (await checkout.place("key")).response.order.order_id
     lose()
     peers.payment.ledger[f"{order_id}:1"] = "fenced"
     peers.shipping.shipments.clear()
-    placed = await checkout.place(request_of(), "key")
+    placed = await checkout.place("key")
     (order,) = await checkout.listed()
     assert (placed.response.order.order_id, order.attempt) == (order_id, 2)
     assert peers.payment.captured == [f"{order_id}:2"]
 
 
 async def test_recovery_finds_the_charge_of_an_attempt_that_was_lost(
-    checkout: Checkout, peers: FakePeers, request_of: Request, run_sql: RunSql
+    checkout: Checkout, peers: FakePeers, run_sql: RunSql
 ) -> None:
-    placed = await checkout.place(request_of(), "key")
+    placed = await checkout.place("key")
     order_id = placed.response.order.order_id
     peers.payment.ledger[f"{order_id}:2"] = "charged"
     peers.payment.requests[f"{order_id}:2"] = peers.payment.requests.pop(f"{order_id}:1")
@@ -162,22 +141,18 @@ async def test_recovery_finds_the_charge_of_an_attempt_that_was_lost(
     peers.shipping.shipments.clear()
     run_sql("DELETE FROM outbox")
     run_sql("UPDATE orders SET state = 'CHARGING', attempt = 1, lease_until = 0")
-
-    async def shipped() -> bool:
-        return bool(await checkout.states() == ["SHIPPED"])
-
-    await until(shipped)
+    await checkout.until_states("SHIPPED")
     assert list(peers.shipping.shipments) == [f"{order_id}:2"]
     assert peers.payment.captured == [f"{order_id}:2"]
 
 
 async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
-    await checkout.place(request_of(), "key")
+    await checkout.place("key")
     lose()
     peers.cart.fill("ann", lamp=1)
-    error = await refusal(checkout.place(request_of(), "key"))
+    error = await checkout.refused("key")
     (order,) = await checkout.listed()
     assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
     assert error.metadata == {"order_id": order.order_id}
@@ -186,41 +161,35 @@ async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(
 
 
 async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
-    await checkout.place(request_of(), "key")
+    await checkout.place("key")
     lose()
     peers.shipping.shipments.clear()
     peers.cart.fill("ann", lamp=1)
-    error = await refusal(checkout.place(request_of(), "key"))
+    error = await checkout.refused("key")
     assert (type(error), error.reason) == (FailedPrecondition, "CHARGE_VOIDED")
     assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
 
 
 async def test_recovery_does_not_ship_to_one_address_what_another_request_has_paid(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None], run_sql: RunSql
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], run_sql: RunSql
 ) -> None:
-    await checkout.place(request_of())
+    await checkout.place()
     lose()
     peers.shipping.shipments.clear()
     peers.payment.faults["Charge"] = Fault(DOWN)
-    other = payment_pb2.CreditCardInfo(credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035)
-    await refusal(checkout.place(request_of(credit_card=other)))
+    await checkout.refused(credit_card=OTHER_CARD)
     run_sql("UPDATE orders SET lease_until = 0")
-
-    async def ended() -> bool:
-        return bool(await checkout.states() == ["VOIDED"])
-
-    await until(ended)
+    await checkout.until_states("VOIDED")
     assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
 
 
 async def test_another_card_for_a_cart_whose_order_was_lost_is_not_charged(
-    checkout: Checkout, peers: FakePeers, request_of: Request, lose: Callable[[], None]
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
-    await checkout.place(request_of())
+    await checkout.place()
     lose()
-    other = payment_pb2.CreditCardInfo(credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035)
-    error = await refusal(checkout.place(request_of(credit_card=other)))
+    error = await checkout.refused(credit_card=OTHER_CARD)
     assert error.reason == "ORDER_NEEDS_REVIEW"
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-import grpc
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -14,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext
 
-from chassis.errors import FailedPrecondition, Unavailable
+from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
@@ -28,12 +27,10 @@ from checkout_service.ports import Entry
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
-from shop import checkout_pb2
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
 Checkout = Any
 
@@ -51,12 +48,6 @@ def database_url(journal_url: str) -> str:
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
-
-
-@pytest.fixture
-async def address(peers: FakePeers) -> AsyncIterator[str]:
-    async with peers.serving() as served:
-        yield served
 
 
 def values(recorded: Recorded, metric: semconv.Metric) -> dict[Attributes, float]:
@@ -86,38 +77,30 @@ def ids_of(span: ReadableSpan) -> tuple[int, int]:
     return context_of(span).trace_id, context_of(span).span_id
 
 
-async def test_a_placed_order_counts_once_with_its_total(
-    address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
-    async with start(address, recorded.telemetry) as checkout:
-        assert not (await checkout.place(request_of(), "key")).replayed
-        assert (await checkout.place(request_of(), "key")).replayed
+async def test_a_placed_order_counts_once_with_its_total(start: Start, recorded: Recorded) -> None:
+    async with start(recorded.telemetry) as checkout:
+        assert not (await checkout.place("key")).replayed
+        assert (await checkout.place("key")).replayed
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
     assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
     assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 0}
 
 
-async def test_a_recovered_order_counts_once_as_placed_and_as_recovered(
-    address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
+async def test_a_recovered_order_counts_once_as_placed_and_as_recovered(start: Start, recorded: Recorded) -> None:
     faults = "checkout.charge.after=error*1,checkout.take_over.after=error*1"
-    async with start(address, recorded.telemetry, lease_seconds=1, failpoints=faults) as checkout:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await checkout.place(request_of(), "key")
+    async with start(recorded.telemetry, lease_seconds=1, failpoints=faults) as checkout:
+        await checkout.refused("key")
         await until_done(recorded)
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
     assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
     assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 1}
 
 
-async def test_a_refused_order_is_no_revenue(
-    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
+async def test_a_refused_order_is_no_revenue(peers: FakePeers, start: Start, recorded: Recorded) -> None:
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("expired", reason="CARD_EXPIRED"))
-    async with start(address, recorded.telemetry) as checkout:
+    async with start(recorded.telemetry) as checkout:
         for _ in range(2):
-            with pytest.raises(grpc.aio.AioRpcError):
-                await checkout.place(request_of(), "key")
+            await checkout.refused("key")
     assert values(recorded, semconv.ORDERS_PLACED) == values(recorded, semconv.REVENUE) == {}
     first, again = (span.attributes or {} for span in spans_of(recorded, "shop.CheckoutService/PlaceOrder"))
     assert first[semconv.ORDER_ID] == again[semconv.ORDER_ID]
@@ -125,49 +108,46 @@ async def test_a_refused_order_is_no_revenue(
 
 
 async def test_a_step_that_is_tried_again_counts_by_its_name(
-    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+    peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:
     peers.payment.faults["Charge"] = Fault(Unavailable("down"), times=2)
     peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"), times=1)
-    async with start(address, recorded.telemetry) as checkout:
-        await checkout.place(request_of(), "key")
+    async with start(recorded.telemetry) as checkout:
+        await checkout.place("key")
     retries = values(recorded, semconv.ORDER_RETRIES)
     assert retries == {((semconv.ORDER_STEP, "charge"),): 2, ((semconv.ORDER_STEP, "ship"),): 1}
 
 
-async def test_an_unknown_currency_is_refused_and_counted_nowhere(
-    address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
-    async with start(address, recorded.telemetry) as checkout:
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await checkout.place(request_of(user_currency="XQX"), "key")
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+async def test_an_unknown_currency_is_refused_and_counted_nowhere(start: Start, recorded: Recorded) -> None:
+    async with start(recorded.telemetry) as checkout:
+        assert type(await checkout.refused("key", user_currency="XQX")) is InvalidArgument
     assert values(recorded, semconv.ORDERS_PLACED) == values(recorded, semconv.REVENUE) == {}
     (span,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     assert (span.attributes or {})[semconv.ORDER_CURRENCY] == "XQX"
     assert (span.attributes or {})[semconv.ORDER_ITEM_COUNT] == 1
 
 
-async def test_a_recovery_links_to_the_call_that_began_the_order(
-    address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
-    failing = start(address, recorded.telemetry, lease_seconds=1, failpoints="checkout.charge.after=error*1")
+async def test_a_recovery_links_to_the_call_that_began_the_order(start: Start, recorded: Recorded) -> None:
+    failing = start(recorded.telemetry, lease_seconds=1, failpoints="checkout.charge.after=error*1")
     async with failing as checkout:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await checkout.place(request_of(), "key")
+        await checkout.refused("key")
         await until_done(recorded)
     (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     (recovery,) = spans_of(recorded, "recover order")
+    (shipped,) = spans_of(recorded, "shop.ShippingService/ShipOrder")
     assert linked(recovery) == [ids_of(began)]
+    assert (recovery.attributes or {})[semconv.ORDER_ID] == (began.attributes or {})[semconv.ORDER_ID]
     assert (recovery.attributes or {})[semconv.ORDER_CURRENCY] == "EUR"
+    assert shipped.parent is not None
+    assert shipped.parent.span_id == context_of(recovery).span_id
 
 
 async def test_notifications_sent_later_link_to_the_call_that_began_their_order(
-    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+    peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(Unavailable("down"), times=2)
-    async with start(address, recorded.telemetry) as checkout:
-        order_id = (await checkout.place(request_of())).response.order.order_id
+    async with start(recorded.telemetry) as checkout:
+        order_id = (await checkout.place()).response.order.order_id
         await until_done(recorded)
     (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     failed, sent = spans_of(recorded, "send notification")
@@ -181,11 +161,11 @@ async def test_notifications_sent_later_link_to_the_call_that_began_their_order(
 
 
 async def test_calls_of_recovered_notifications_are_part_of_their_trace(
-    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
+    peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(Unavailable("down"), times=1)
-    async with start(address, recorded.telemetry) as checkout:
-        await checkout.place(request_of())
+    async with start(recorded.telemetry) as checkout:
+        await checkout.place()
         await until_done(recorded)
     (sent,) = spans_of(recorded, "send notification")
     calls = [span.parent for span in spans_of(recorded, "shop.internal.Confirmations/AcceptConfirmations")]
@@ -217,14 +197,12 @@ def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) 
     assert revenue[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 102
 
 
-async def test_concurrent_orders_are_counted_each(
-    peers: FakePeers, address: str, start: Start, request_of: Request, recorded: Recorded
-) -> None:
+async def test_concurrent_orders_are_counted_each(peers: FakePeers, start: Start, recorded: Recorded) -> None:
     users = [f"user-{number}" for number in range(10)]
     for user in users:
         peers.cart.fill(user, mug=2)
-    async with start(address, recorded.telemetry) as checkout:
-        await asyncio.gather(*(checkout.place(request_of(user_id=user)) for user in users))
+    async with start(recorded.telemetry) as checkout:
+        await asyncio.gather(*(checkout.place(user_id=user) for user in users))
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 10}
 
 

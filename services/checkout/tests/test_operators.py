@@ -18,19 +18,17 @@ from checkout_service.journal import sql
 from checkout_service.metrics import OrderMetrics
 from checkout_service.peers import internal_service
 from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
-from shop import checkout_pb2
 from shop_internal import orders_pb2
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
 Start = Callable[..., Any]
 
 
-async def test_an_order_is_returned_with_its_history(checkout: Checkout, request_of: Request) -> None:
-    placed = (await checkout.place(request_of())).response.order
+async def test_an_order_is_returned_with_its_history(checkout: Checkout) -> None:
+    placed = (await checkout.place()).response.order
     shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
     assert (shown.order.user_id, shown.order.tracking_id) == ("ann", placed.shipping_tracking_id)
     assert (shown.order.total.units, shown.order.total.nanos) == (45, 950_000_000)
@@ -38,26 +36,23 @@ async def test_an_order_is_returned_with_its_history(checkout: Checkout, request
     assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
 
 
-async def test_an_order_is_returned_with_the_lines_of_its_response(checkout: Checkout, request_of: Request) -> None:
-    placed = (await checkout.place(request_of())).response.order
+async def test_an_order_is_returned_with_the_lines_of_its_response(checkout: Checkout) -> None:
+    placed = (await checkout.place()).response.order
     shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
     assert shown.result == placed
 
 
-async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(checkout: Checkout, peers: FakePeers) -> None:
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
-    with pytest.raises(grpc.aio.AioRpcError):
-        await checkout.place(request_of())
+    await checkout.refused()
     (order,) = await checkout.listed()
     result = (await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order.order_id))).result
     assert ([line.item.product_id for line in result.items], result.shipping_tracking_id) == (["mug"], "")
 
 
-async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("bob", mug=1)
-    placed = [(await checkout.place(request_of(user_id=user))).response.order.order_id for user in ("ann", "bob")]
+    placed = [(await checkout.place(user_id=user)).response.order.order_id for user in ("ann", "bob")]
     listed = await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="bob"))
     assert [order.order_id for order in listed.orders] == placed[1:]
 
@@ -93,10 +88,9 @@ async def test_a_list_request_out_of_bounds_is_refused(
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers) -> None:
     peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
-    with pytest.raises(grpc.aio.AioRpcError):
-        await checkout.place(request_of())
+    await checkout.refused()
     declined = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DECLINED])
     (order,) = (await checkout.journal.ListOrders(declined)).orders
     assert (order.reason, order.stuck) == ("CARD_EXPIRED", False)
@@ -104,13 +98,11 @@ async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers, 
     assert list((await checkout.journal.ListOrders(done)).orders) == []
 
 
-async def test_a_listed_order_has_its_unsent_outbox_items(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout, peers: FakePeers) -> None:
     peers.email.faults["SendOrderConfirmation"] = peers.ordered_cart.faults["RemoveOrdered"] = Fault(
         Unavailable("down")
     )
-    await checkout.place(request_of())
+    await checkout.place()
     (order,) = await checkout.listed()
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
@@ -123,29 +115,27 @@ async def until_dead(checkout: Checkout) -> orders_pb2.Order:
     return order
 
 
-async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(checkout: Checkout, peers: FakePeers) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place(request_of())
+    await checkout.place()
     order = await until_dead(checkout)
     assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
 
 
 async def test_an_order_with_a_dead_letter_is_listed_as_stuck(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
     peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place(request_of())
+    await checkout.place()
     dead = await until_dead(checkout)
     (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
     assert order.order_id == dead.order_id
 
 
-async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place(request_of())
+    await checkout.place()
     order = await until_dead(checkout)
     peers.email.faults.clear()
     request = orders_pb2.RequeueNotificationsRequest(order_id=order.order_id)
@@ -165,22 +155,19 @@ async def test_requeuing_an_unknown_order_is_not_found(checkout: Checkout) -> No
 
 
 async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
-    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
-    async with peers.serving(with_ledger=False) as address, start(address) as checkout:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await checkout.place(request_of())
+    async with start(left_out=["ledger"]) as checkout:
+        await checkout.refused()
         (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(
-    checkout: Checkout, request_of: Request
-) -> None:
+async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:
     with structlog.testing.capture_logs() as lines:
-        order_id = (await checkout.place(request_of())).response.order.order_id
+        order_id = (await checkout.place()).response.order.order_id
     changes = [line for line in lines if line["event"] == "order changed"]
     assert [(line["order_id"], line["state"], line["log_level"]) for line in changes[:2]] == [
         (order_id, "CHARGING", "debug"),
@@ -211,12 +198,10 @@ def test_gauges_and_counters_are_exported() -> None:
     assert points[("shop.orders.changes", "SHIPPED")] == 1
 
 
-async def test_the_span_of_a_placed_order_describes_it(
-    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
-) -> None:
-    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
-        order = (await checkout.place(request_of(), "key")).response.order
-        await checkout.place(request_of(), "key")
+async def test_the_span_of_a_placed_order_describes_it(start: Start, recorded: Recorded) -> None:
+    async with start(recorded.telemetry) as checkout:
+        order = (await checkout.place("key")).response.order
+        await checkout.place("key")
     first, again = order_attributes(recorded)
     assert first == {
         "shop.order.id": order.order_id,
@@ -230,12 +215,11 @@ async def test_the_span_of_a_placed_order_describes_it(
 
 
 async def test_the_span_of_an_order_without_an_outcome_has_its_id(
-    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
+    peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:
     gate = peers.payment.hold("Charge")
-    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
-        with pytest.raises(grpc.aio.AioRpcError):
-            await checkout.place(request_of(), "key", within=2)
+    async with start(recorded.telemetry) as checkout:
+        await checkout.refused("key", within=2)
         (order,) = await checkout.listed()
         gate.set()
     (attributes,) = order_attributes(recorded)
@@ -251,11 +235,9 @@ def order_attributes(recorded: Recorded) -> list[dict[str, Any]]:
     ]
 
 
-async def test_one_trace_contains_every_call_of_an_order(
-    peers: FakePeers, start: Start, request_of: Request, recorded: Recorded
-) -> None:
-    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
-        await checkout.place(request_of())
+async def test_one_trace_contains_every_call_of_an_order(peers: FakePeers, start: Start, recorded: Recorded) -> None:
+    async with start(recorded.telemetry) as checkout:
+        await checkout.place()
         await wait_until(lambda: peers.email.sent)
     spans = recorded.spans()
     served = next(span for span in spans if span.name == "shop.CheckoutService/PlaceOrder")

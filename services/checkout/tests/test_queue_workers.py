@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -201,13 +200,6 @@ async def test_workers_have_their_turns_at_the_same_moment(monkeypatch: pytest.M
 
 
 # Backlogs
-
-
-@pytest.fixture
-async def start(peers: FakePeers, start: Callable[..., Any]) -> AsyncIterator[Start]:
-    """Start a checkout that calls the fake peers."""
-    async with peers.serving() as address:
-        yield partial(start, address)
 
 
 @pytest.fixture

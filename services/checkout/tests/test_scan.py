@@ -10,11 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from chassis.values import paging
 from chassis.values.paging import Position
 from checkout_service.ports import Entry, Journal
-from shop import checkout_pb2
 from shop_internal import orders_pb2
 from shop_lab.world.fake_peers import FakePeers
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
 
 
@@ -30,13 +28,13 @@ async def test_orders_are_read_from_a_position_on(journal: Journal, new_order: C
 
 
 async def test_orders_are_listed_page_by_page(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     users = ["ann", "bob", "cid"]
     for user in users:
         peers.cart.fill(user, mug=1)
-        await checkout.place(request_of(user_id=user))
+        await checkout.place(user_id=user)
     token = ""
     pages: list[Sequence[orders_pb2.Order]] = []
     while not pages or token:

@@ -11,12 +11,11 @@ import grpc
 import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
-from shop import checkout_pb2, payment_pb2
+from shop import payment_pb2
 from shop_kit.card_leaks import leaked_cards
 from shop_kit.serving import Recorded
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
 
 NUMBER, LAST_FOUR, CODE = "4929530463957262", "7262", 9137
@@ -47,10 +46,9 @@ def test_an_id_or_time_is_not_taken_for_a_leak(text: str) -> None:
     assert not leaks(text)
 
 
-async def test_no_part_of_a_card_is_in_a_file_log_span_or_response(  # noqa: PLR0917 - fixtures of all that is searched
+async def test_no_part_of_a_card_is_in_a_file_log_span_or_response(
     peers: FakePeers,
     start: Start,
-    request_of: Request,
     recorded: Recorded,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -58,12 +56,12 @@ async def test_no_part_of_a_card_is_in_a_file_log_span_or_response(  # noqa: PLR
     quoting = f"no charge for {NUMBER} 4929 5304 6395 7262"
     faults = [None, Fault(Unavailable(quoting), times=1), Fault(FailedPrecondition(quoting, reason=f"R{NUMBER}"))]
     received = ""
-    async with peers.serving() as address, start(address, recorded.telemetry) as checkout:
+    async with start(recorded.telemetry) as checkout:
         for number, fault in enumerate(faults):
             peers.payment.faults = {"Charge": fault} if fault else {}
             peers.cart.fill("ann", mug=1)
             try:
-                received += str((await checkout.place(request_of(credit_card=CARD), f"key-{number}")).response)
+                received += str((await checkout.place(f"key-{number}", credit_card=CARD)).response)
             except grpc.aio.AioRpcError as error:
                 received += str(error)
     files = everything_below(tmp_path).decode("latin-1")

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -20,121 +21,102 @@ from chassis.errors import (
     Unavailable,
     Unimplemented,
 )
-from chassis.rpc.status import from_rpc_error
 from checkout_service import outbox, placing, repeats
 from checkout_service.domain import Transition
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
-from shop import address_pb2, checkout_pb2, payment_pb2
+from shop import address_pb2, payment_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Checkout = Any
 Start = Callable[..., Any]
 
 DOWN = Unavailable("down")
+EXPIRED = FailedPrecondition("no", reason="CARD_EXPIRED")
 CLOSED = FailedPrecondition("closed", reason="DEPOT_CLOSED")
 OTHER_CARD = payment_pb2.CreditCardInfo(
     credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035, credit_card_expiration_month=1
 )
 
 
-async def refusal(call: Awaitable[Any]) -> DomainError:
-    """Return the error of a call that fails, as our clients receive it."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    return from_rpc_error(caught.value)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():  # noqa: ASYNC110 - polls another service by its RPC
-            await asyncio.sleep(0.02)
-
-
-async def until_states(checkout: Checkout, *states: str) -> None:
-    async def reached() -> bool:
-        return sorted(await checkout.states()) == sorted(states)
-
-    await until(reached)
-
-
 async def until_called(peer: Any, method: str, times: int = 1) -> None:
-    async def called() -> bool:
-        return bool(peer.calls[method] >= times)
+    await wait_until(lambda: peer.calls[method] >= times)
 
-    await until(called)
+
+@asynccontextmanager
+async def while_charging(
+    checkout: Checkout, peers: FakePeers, key: str | None = None
+) -> AsyncIterator[asyncio.Task[Any]]:
+    """Place an order that waits for payment until the context ends."""
+    gate = peers.payment.hold("Charge")
+    call = asyncio.create_task(checkout.place(key))
+    await until_called(peers.payment, "Charge")
+    yield call
+    gate.set()
+    await call
 
 
 # Placed orders
 
 
-async def test_an_order_has_its_lines_in_the_callers_currency(checkout: Checkout, request_of: Request) -> None:
-    order = (await checkout.place(request_of())).response.order
+async def test_an_order_has_its_lines_in_the_callers_currency(checkout: Checkout) -> None:
+    order = (await checkout.place()).response.order
     (line,) = order.items
     assert (line.item.product_id, line.item.quantity) == ("mug", 2)
     assert (line.cost.currency_code, line.cost.units, line.cost.nanos) == ("EUR", 35, 960_000_000)
     assert (order.shipping_cost.units, order.shipping_cost.nanos) == (9, 990_000_000)
-    assert order.shipping_address == request_of().address
+    assert order.shipping_address.city == "Berlin"
     assert order.shipping_tracking_id == f"track-{order.order_id}"
 
 
-async def test_the_charge_is_the_sum_of_lines_and_shipping(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_the_charge_is_the_sum_of_lines_and_shipping(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("ann", lamp=3, cup=1)
-    order = (await checkout.place(request_of())).response.order
+    order = (await checkout.place()).response.order
     shown = [order.shipping_cost, *(line.cost for line in order.items)]
     (charged,) = (request.amount for request in peers.payment.requests.values())
     assert charged.units * 10**9 + charged.nanos == sum(cost.units * 10**9 + cost.nanos for cost in shown)
 
 
-async def test_costs_are_rounded_to_the_currencys_minor_unit(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("ann", lamp=1)
-    order = (await checkout.place(request_of(user_currency="JPY"))).response.order
+    order = (await checkout.place(user_currency="JPY")).response.order
     # 24.995 USD are 3,749.25 JPY, 4.995 USD are 749.25 JPY.
     assert [line.cost.units for line in order.items] == [2697, 3749]
     assert {line.cost.nanos for line in order.items} == {0}
     assert (order.shipping_cost.units, order.shipping_cost.nanos) == (749, 0)
 
 
-async def test_the_same_currency_is_not_converted(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    await checkout.place(request_of(user_currency="USD"))
+async def test_the_same_currency_is_not_converted(checkout: Checkout, peers: FakePeers) -> None:
+    await checkout.place(user_currency="USD")
     assert peers.currency.calls["Convert"] == 0
 
 
-async def test_equal_prices_are_converted_once(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_equal_prices_are_converted_once(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("ann", mug=2, cup=2)
-    await checkout.place(request_of())
+    await checkout.place()
     assert peers.currency.calls["Convert"] == 2  # one for the lines, one for shipping
 
 
-async def test_a_second_order_uses_cached_prices(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    await checkout.place(request_of(), "first")
+async def test_a_second_order_uses_cached_prices(checkout: Checkout, peers: FakePeers) -> None:
+    await checkout.place("first")
     peers.cart.fill("ann", mug=2)
-    await checkout.place(request_of(), "second")
+    await checkout.place("second")
     assert (peers.catalog.calls["GetProduct"], peers.currency.calls["Convert"]) == (1, 2)
 
 
-async def test_a_second_order_reuses_the_quote_of_the_first(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_second_order_reuses_the_quote_of_the_first(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.quote_depends_on = "country,pieces"
-    await checkout.place(request_of(), "first")
+    await checkout.place("first")
     peers.cart.fill("ann", mug=2)
-    await checkout.place(request_of(), "second")
+    await checkout.place("second")
     assert peers.shipping.calls["GetQuote"] == 1
 
 
-async def test_the_confirmation_shows_the_same_order_as_the_response(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    placed = await checkout.place(request_of())
+async def test_the_confirmation_shows_the_same_order_as_the_response(checkout: Checkout, peers: FakePeers) -> None:
+    placed = await checkout.place()
     (mail,) = await wait_until(lambda: peers.email.sent)
     assert (mail.email, mail.order) == ("ann@mail.example", placed.response.order)
 
@@ -154,32 +136,28 @@ def opening_with_update(changed: Callable[[Update, Claim, Transition], Awaitable
     return opening
 
 
-async def test_the_cart_is_emptied_while_the_shipment_is_recorded(
-    start: Start, peers: FakePeers, request_of: Request
-) -> None:
+async def test_the_cart_is_emptied_while_the_shipment_is_recorded(start: Start, peers: FakePeers) -> None:
     async def update_after_the_removal(update: Update, claim: Claim, transition: Transition) -> bool:
         await until_called(peers.ordered_cart, "RemoveAllOrdered")
         return await update(claim, transition)
 
     open_waiting_journal = opening_with_update(update_after_the_removal)
-    async with peers.serving() as address, start(address, open_journal=open_waiting_journal) as checkout:
-        await checkout.place(request_of())
+    async with start(open_journal=open_waiting_journal) as checkout:
+        await checkout.place()
         assert peers.cart.lines.get("ann", {}) == {}
-        await until_states(checkout, "DONE")
+        await checkout.until_states("DONE")
 
 
-async def test_no_cart_is_emptied_before_its_order_is_shipped(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_no_cart_is_emptied_before_its_order_is_shipped(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    await refusal(checkout.place(request_of()))
+    await checkout.refused()
     assert peers.ordered_cart.calls["RemoveAllOrdered"] == 0
     assert peers.cart.lines["ann"] == {"mug": 2}
 
 
 @pytest.mark.parametrize("failed_removals", [0, 1])
 async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipped_is_finished(
-    start: Start, peers: FakePeers, request_of: Request, failed_removals: int
+    start: Start, peers: FakePeers, failed_removals: int
 ) -> None:
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(DOWN, times=failed_removals)
     failures = iter([JournalUnavailable("down")])
@@ -191,193 +169,141 @@ async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipp
         return await update(claim, transition)
 
     open_failing_journal = opening_with_update(fail_once)
-    async with (
-        peers.serving() as address,
-        start(address, open_journal=open_failing_journal, lease_seconds=0.5) as checkout,
-    ):
-        error = await refusal(checkout.place(request_of(), within=1.0))
+    async with start(open_journal=open_failing_journal, lease_seconds=0.5) as checkout:
+        error = await checkout.refused(within=1.0)
         assert error.reason == "ORDER_IN_PROGRESS"
         peers.cart.fill("ann", pan=1)
-        await until_states(checkout, "DONE")
+        await checkout.until_states("DONE")
         assert peers.cart.lines["ann"] == {"pan": 1}
         assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_the_ordered_cart_is_emptied(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    await checkout.place(request_of())
-    assert "ann" not in peers.cart.lines
-
-
-async def test_an_item_added_during_checkout_is_not_lost(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    gate = peers.payment.hold("Charge")
-    call = asyncio.create_task(checkout.place(request_of()))
-    await until_called(peers.payment, "Charge")
-    peers.cart.fill("ann", lamp=1)
-    gate.set()
-    await call
-    assert "lamp" in peers.cart.lines["ann"]
-
-
 async def test_an_item_added_during_checkout_does_not_leave_the_ordered_items_in_the_cart(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+    checkout: Checkout, peers: FakePeers
 ) -> None:
-    gate = peers.payment.hold("Charge")
-    call = asyncio.create_task(checkout.place(request_of()))
-    await until_called(peers.payment, "Charge")
-    peers.cart.fill("ann", lamp=1)
-    gate.set()
-    await call
+    async with while_charging(checkout, peers):
+        peers.cart.fill("ann", lamp=1)
     assert peers.cart.lines["ann"] == {"lamp": 1}
 
 
 async def test_a_cart_service_without_ordered_items_empties_the_cart(
-    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
-        await checkout.place(request_of())
+    async with start(left_out=["ordered_cart"]) as checkout:
+        await checkout.place()
     assert "ann" not in peers.cart.lines
 
 
 async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
-    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with peers.serving(with_ordered_cart=False) as address, start(address) as checkout:
-        gate = peers.payment.hold("Charge")
-        call = asyncio.create_task(checkout.place(request_of()))
-        await until_called(peers.payment, "Charge")
+    async with start(left_out=["ordered_cart"]) as checkout, while_charging(checkout, peers):
         peers.cart.fill("ann", lamp=1)
-        gate.set()
-        await call
     assert peers.cart.calls["EmptyCart"] == 1
     assert peers.cart.lines["ann"] == {"mug": 2, "lamp": 1}
 
 
-async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout, request_of: Request) -> None:
-    await checkout.place(request_of())
-    await until_states(checkout, "DONE")
+async def test_an_order_is_done_when_its_outbox_is_empty(checkout: Checkout) -> None:
+    await checkout.place()
+    await checkout.until_states("DONE")
 
 
 # Refused before any effect
 
 
-INVALID_FIELDS: dict[str, dict[str, Any]] = {
-    "user_id": {"user_id": ""},
-    "user_currency": {"user_currency": "eur"},
-    "address": {"address": None},
-    "address.city": {"address": address_pb2.Address(city="x" * 257)},
-    "address.zip_code": {"address": address_pb2.Address(zip_code=-1)},
-    "email": {"email": "ann@mail.example,bob@mail.example"},
-    "credit_card": {"credit_card": None},
-    "credit_card.credit_card_number": {"credit_card": payment_pb2.CreditCardInfo()},
-}
+INVALID_FIELDS: list[tuple[str, dict[str, Any]]] = [
+    ("user_id", {"user_id": ""}),
+    ("user_currency", {"user_currency": "eur"}),
+    ("user_currency", {"user_currency": "XXX"}),
+    ("address", {"address": None}),
+    ("address.city", {"address": address_pb2.Address(city="x" * 257)}),
+    ("address.zip_code", {"address": address_pb2.Address(zip_code=-1)}),
+    ("email", {"email": "ann@mail.example,bob@mail.example"}),
+    ("credit_card", {"credit_card": None}),
+    ("credit_card.credit_card_number", {"credit_card": payment_pb2.CreditCardInfo()}),
+    *(("idempotency-key", {"key": key}) for key in ("", "a b", "x" * 256)),
+]
 
 
-@pytest.mark.parametrize("field", INVALID_FIELDS)
+@pytest.mark.parametrize(("field", "changed"), INVALID_FIELDS)
 async def test_an_invalid_field_is_named_and_nothing_is_charged(
-    checkout: Checkout, peers: FakePeers, request_of: Request, field: str
+    checkout: Checkout, peers: FakePeers, field: str, changed: dict[str, Any]
 ) -> None:
-    error = await refusal(checkout.place(request_of(**INVALID_FIELDS[field]), "key"))
+    error = await checkout.refused(**{"key": "key", **changed})
     assert isinstance(error, InvalidArgument)
     assert [broken.field for broken in error.violations] == [field]
     assert peers.payment.ledger == {}
 
 
-async def test_an_unknown_currency_is_an_invalid_argument(checkout: Checkout, request_of: Request) -> None:
-    error = await refusal(checkout.place(request_of(user_currency="XXX")))
-    assert isinstance(error, InvalidArgument)
-    assert [broken.field for broken in error.violations] == ["user_currency"]
-
-
-@pytest.mark.parametrize("key", ["", "a b", "x" * 256])
-async def test_a_malformed_key_is_refused(checkout: Checkout, request_of: Request, key: str) -> None:
-    error = await refusal(checkout.place(request_of(), key))
-    assert isinstance(error, InvalidArgument)
-    assert [broken.field for broken in error.violations] == ["idempotency-key"]
-
-
 @pytest.mark.parametrize("key", ["key", None])
-async def test_an_empty_cart_is_refused(
-    checkout: Checkout, peers: FakePeers, request_of: Request, key: str | None
-) -> None:
+async def test_an_empty_cart_is_refused(checkout: Checkout, peers: FakePeers, key: str | None) -> None:
     peers.cart.lines.clear()
-    error = await refusal(checkout.place(request_of(), key))
+    error = await checkout.refused(key)
     assert (type(error), error.reason) == (FailedPrecondition, "CART_EMPTY")
 
 
-async def test_a_withdrawn_product_is_named(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_a_withdrawn_product_is_named(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("ann", gone=1)
-    error = await refusal(checkout.place(request_of()))
+    error = await checkout.refused()
     assert (type(error), error.reason) == (FailedPrecondition, "PRODUCT_WITHDRAWN")
     assert error.metadata["product_id"] == "gone"
 
 
-async def test_a_refused_quote_refuses_the_order(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_a_refused_quote_refuses_the_order(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
-    error = await refusal(checkout.place(request_of()))
+    error = await checkout.refused()
     assert (type(error), error.reason) == (FailedPrecondition, "QUOTE_REFUSED")
     assert peers.payment.ledger == {}
 
 
-async def test_a_total_beyond_64_bits_is_out_of_range(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_total_beyond_64_bits_is_out_of_range(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("ann", rug=2)
-    error = await refusal(checkout.place(request_of()))
+    error = await checkout.refused()
     assert error.reason == "AMOUNT_OUT_OF_RANGE"
     assert peers.payment.ledger == {}
 
 
-async def test_an_order_without_a_positive_total_is_refused(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_an_order_without_a_positive_total_is_refused(checkout: Checkout, peers: FakePeers) -> None:
     peers.catalog.prices["mug"] = -3_000_000_000
-    error = await refusal(checkout.place(request_of(user_currency="USD")))
+    error = await checkout.refused(user_currency="USD")
     assert (type(error), error.reason) == (FailedPrecondition, "NOTHING_TO_PAY")
 
 
 READS = [("cart", "GetCart"), ("catalog", "GetProduct"), ("shipping", "GetQuote"), ("currency", "Convert")]
 
 
+@pytest.mark.parametrize("error", [DOWN, Internal("broken")])
 @pytest.mark.parametrize(("peer", "method"), READS)
 async def test_a_failing_dependency_is_unavailable_and_prevents_the_charge(
-    checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
+    checkout: Checkout, peers: FakePeers, peer: str, method: str, error: DomainError
 ) -> None:
-    getattr(peers, peer).faults[method] = Fault(DOWN)
-    error = await refusal(checkout.place(request_of()))
-    assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
+    getattr(peers, peer).faults[method] = Fault(error)
+    refused = await checkout.refused()
+    assert (type(refused), refused.retry_after_seconds) == (Unavailable, 1.0)
     assert peers.payment.calls["Charge"] == 0
     assert await checkout.states() == []
 
 
-async def test_an_internal_error_of_a_dependency_is_unavailable(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.catalog.faults["GetProduct"] = Fault(Internal("broken"))
-    assert type(await refusal(checkout.place(request_of()))) is Unavailable
-
-
 @pytest.mark.parametrize("read", READS)
 async def test_a_hanging_dependency_is_unavailable_after_the_read_timeout(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 1.0)
     peer, method = read
     gate = getattr(peers, peer).hold(method)
-    error = await refusal(checkout.place(request_of(), within=60))
+    error = await checkout.refused(within=60)
     gate.set()
     assert await checkout.states() == []
     assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
 
 
 async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "ANSWER_BEFORE_DEADLINE_SECONDS", 3600)
-    error = await refusal(checkout.place(request_of()))
+    error = await checkout.refused()
     assert (type(error), error.reason) == (Unavailable, "QUOTES_TOO_SLOW")
     assert peers.payment.calls["Charge"] == 0
 
@@ -385,118 +311,103 @@ async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
 # The card is refused
 
 
-async def test_a_refused_card_returns_payments_code_and_reason(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("expired", reason="CARD_EXPIRED"))
-    error = await refusal(checkout.place(request_of(), "key"))
+async def test_a_refused_card_returns_payments_code_and_reason(checkout: Checkout, peers: FakePeers) -> None:
+    peers.payment.faults["Charge"] = Fault(EXPIRED)
+    error = await checkout.refused("key")
     assert (type(error), error.reason) == (FailedPrecondition, "CARD_EXPIRED")
     assert await checkout.states() == ["DECLINED"]
 
 
 @pytest.mark.parametrize("error", [FailedPrecondition("expired"), InvalidArgument(message="no such card")])
-async def test_a_refused_card_names_the_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request, error: DomainError
-) -> None:
+async def test_a_refused_card_names_the_order(checkout: Checkout, peers: FakePeers, error: DomainError) -> None:
     peers.payment.faults["Charge"] = Fault(error)
-    refused = await refusal(checkout.place(request_of(), "key"))
+    refused = await checkout.refused("key")
     (order,) = await checkout.listed()
     assert refused.metadata == {"order_id": order.order_id}
 
 
 async def test_a_retry_returns_the_recorded_refusal_without_calling_payment(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+    checkout: Checkout, peers: FakePeers
 ) -> None:
     peers.payment.faults["Charge"] = Fault(InvalidArgument.field("credit_card.credit_card_number", "is wrong"))
-    first = await refusal(checkout.place(request_of(), "key"))
-    again = await refusal(checkout.place(request_of(), "key"))
+    first = await checkout.refused("key")
+    again = await checkout.refused("key")
     assert isinstance(again, InvalidArgument)
     assert again.violations == (FieldViolation("credit_card.credit_card_number", "is wrong"),)
     assert (again.message, again.reason, again.metadata) == (first.message, first.reason, first.metadata)
     assert peers.payment.calls["Charge"] == 1
 
 
-async def test_card_digits_in_payments_error_are_masked(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peers: FakePeers) -> None:
     quoting = FailedPrecondition("no: 4242 4242 4242 4242, cvv 123", reason="R4242424242424242")
     peers.payment.faults["Charge"] = Fault(quoting)
-    error = await refusal(checkout.place(request_of(), "key"))
+    error = await checkout.refused("key")
     assert error.message == "no: [number], cvv [number]"
     assert error.reason == "REFUSED"
-
-
-async def test_the_same_cart_can_be_ordered_with_another_card_after_a_refusal(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
-    await refusal(checkout.place(request_of()))
-    placed = await checkout.place(request_of(credit_card=OTHER_CARD))
-    assert not placed.replayed
-    assert len(peers.payment.captured) == 1
 
 
 # In doubt
 
 
-async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkout: Checkout, peers: FakePeers) -> None:
     gate = peers.payment.hold("Charge", after=True)
-    error = await refusal(checkout.place(request_of(), "key", within=3))
+    error = await checkout.refused("key", within=3)
     (order,) = await checkout.listed()
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
     assert (error.metadata, error.retry_after_seconds) == ({"order_id": order.order_id}, 1.0)
     gate.set()
-    await until_states(checkout, "DONE")
-    assert (await checkout.place(request_of(), "key")).replayed
+    await checkout.until_states("DONE")
+    assert (await checkout.place("key")).replayed
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_charged_order_is_completed_when_shipping_recovers(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_charged_order_is_completed_when_shipping_recovers(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(DOWN)
-    error = await refusal(checkout.place(request_of(), "key", within=3))
+    error = await checkout.refused("key", within=3)
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
     peers.shipping.faults.clear()
-    await until_states(checkout, "DONE")
+    await checkout.until_states("DONE")
     assert len(peers.shipping.shipments) == len(peers.payment.captured) == 1
 
 
-@pytest.mark.parametrize("after", [False, True])
-async def test_a_charge_in_doubt_is_retried_under_its_key(
-    checkout: Checkout, peers: FakePeers, request_of: Request, after: bool
-) -> None:
-    peers.payment.faults["Charge"] = Fault(DOWN, times=2, after=after)
-    await checkout.place(request_of())
-    assert len(peers.payment.captured) == 1
+NO_ROUTE = Unimplemented("a proxy without this route")
 
 
-async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+@pytest.mark.parametrize(
+    ("peer", "method", "fault"),
+    [
+        ("payment", "Charge", Fault(DOWN, times=2)),
+        ("payment", "Charge", Fault(DOWN, times=2, after=True)),
+        ("payment", "Charge", Fault(NO_ROUTE, times=1)),
+        ("shipping", "ShipOrder", Fault(NO_ROUTE, times=1)),
+    ],
+)
+async def test_a_step_in_doubt_is_retried_under_its_key(
+    checkout: Checkout, peers: FakePeers, peer: str, method: str, fault: Fault
 ) -> None:
+    getattr(peers, peer).faults[method] = replace(fault)
+    await checkout.place("key")
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+
+
+async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(checkout: Checkout, peers: FakePeers) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    call = asyncio.create_task(checkout.refused("key"))
     await until_called(peers.payment, "Charge")
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
+    peers.payment.faults["Charge"] = Fault(EXPIRED)
     assert (await call).reason == "CARD_EXPIRED"
     assert list(peers.payment.ledger.values()) == ["fenced"]
 
 
-async def test_a_cancelled_call_does_not_stop_the_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    gate = peers.payment.hold("Charge")
-    call = checkout.orders.PlaceOrder(request_of())
-    await until_called(peers.payment, "Charge")
-    call.cancel()
-    gate.set()
-    await until_states(checkout, "DONE")
+async def test_a_cancelled_call_does_not_stop_the_order(checkout: Checkout, peers: FakePeers) -> None:
+    with suppress(asyncio.CancelledError):
+        async with while_charging(checkout, peers) as call:
+            call.cancel()
+    await checkout.until_states("DONE")
 
 
-async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    await checkout.place(request_of(), within=3.5)
+async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: FakePeers) -> None:
+    await checkout.place(within=3.5)
     assert 3.5 < peers.payment.seconds_left <= 5.5
 
 
@@ -505,20 +416,20 @@ async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: Fake
 
 @pytest.mark.parametrize(("peer", "method"), [("email", "SendOrderConfirmation"), ("ordered_cart", "RemoveOrdered")])
 async def test_a_failing_email_or_cart_does_not_fail_the_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request, peer: str, method: str
+    checkout: Checkout, peers: FakePeers, peer: str, method: str
 ) -> None:
     getattr(peers, peer).faults[method] = Fault(DOWN)
-    placed = await checkout.place(request_of())
+    placed = await checkout.place()
     assert placed.response.order.shipping_tracking_id
     assert await checkout.states() == ["SHIPPED"]
 
 
 async def test_a_hanging_email_does_not_delay_the_response(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     gate = peers.email.hold("SendOrderConfirmation")
-    await checkout.place(request_of())
+    await checkout.place()
     assert peers.email.sent == []
     gate.set()
 
@@ -526,63 +437,50 @@ async def test_a_hanging_email_does_not_delay_the_response(
 # Shipping refuses for good
 
 
-async def test_an_order_that_shipping_refuses_is_voided(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_an_order_that_shipping_refuses_is_fenced_and_voided(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    error = await refusal(checkout.place(request_of(), "key"))
+    error = await checkout.refused("key")
     assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
+    assert peers.shipping.fenced == {error.metadata["order_id"]}
     assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
-    again = await refusal(checkout.place(request_of(), "key"))
+    again = await checkout.refused("key")
     assert (again.message, again.reason) == (error.message, error.reason)
     assert await checkout.states() == ["VOIDED"]
 
 
 async def test_a_charge_that_cannot_be_voided_needs_a_refund(
-    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    async with peers.serving(with_ledger=False) as address, start(address) as checkout:
-        error = await refusal(checkout.place(request_of(), "key"))
+    async with start(left_out=["ledger"]) as checkout:
+        error = await checkout.refused("key")
         assert error.reason == "DEPOT_CLOSED"
         assert await checkout.states() == ["NEEDS_REFUND"]
 
 
-async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(checkout: Checkout, peers: FakePeers) -> None:
     # Checkout probes the ledger with a Void before it repeats a charge in doubt.
     peers.payment.faults["Charge"] = Fault(DOWN, times=1)
     peers.ledger.faults["Void"] = Fault(CLOSED)
-    await checkout.place(request_of(), "key")
+    await checkout.place("key")
     assert list(peers.payment.ledger.values()) == ["charged"]
 
 
 async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    peers.ledger.faults["Void"] = Fault(Unimplemented("no route"), times=1)
-    error = await refusal(checkout.place(request_of(), "key"))
+    peers.ledger.faults["Void"] = Fault(NO_ROUTE, times=1)
+    error = await checkout.refused("key")
     assert error.reason == "DEPOT_CLOSED"
     assert await checkout.states() == ["VOIDED"]
 
 
-async def test_a_charge_that_is_not_implemented_for_a_moment_is_retried(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.payment.faults["Charge"] = Fault(Unimplemented("no route"), times=1)
-    await checkout.place(request_of(), "key")
-    assert len(peers.payment.captured) == 1
-
-
-async def test_a_parcel_that_was_sent_is_no_longer_refused(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_a_parcel_that_was_sent_is_no_longer_refused(checkout: Checkout, peers: FakePeers) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
-    call = asyncio.create_task(checkout.place(request_of(), "key"))
+    call = asyncio.create_task(checkout.place("key"))
     await until_called(peers.shipping, "ShipOrder")
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     order = (await call).response.order
@@ -590,21 +488,9 @@ async def test_a_parcel_that_was_sent_is_no_longer_refused(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_a_refused_parcel_is_fenced_before_its_charge_is_voided(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    await refusal(checkout.place(request_of(), "key"))
-    (order,) = await checkout.listed()
-    assert peers.shipping.fenced == {order.order_id}
-    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
-
-
-async def test_the_charge_of_a_fenced_parcel_is_voided(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_the_charge_of_a_fenced_parcel_is_voided(checkout: Checkout, peers: FakePeers) -> None:
     gate = peers.shipping.hold("ShipOrder")
-    call = asyncio.create_task(refusal(checkout.place(request_of(), "key")))
+    call = asyncio.create_task(checkout.refused("key"))
     await until_called(peers.shipping, "ShipOrder")
     (order,) = await checkout.listed()
     peers.shipping.fenced.add(order.order_id)
@@ -614,43 +500,35 @@ async def test_the_charge_of_a_fenced_parcel_is_voided(
 
 
 async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+    checkout: Checkout, peers: FakePeers
 ) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
-    await refusal(checkout.place(request_of()))
-    order = (await checkout.place(request_of(email="ann@elsewhere.example"))).response.order
+    await checkout.refused()
+    order = (await checkout.place(email="ann@elsewhere.example")).response.order
     assert list(peers.shipping.shipments) == [f"{order.order_id}:3"]
     assert peers.payment.captured == [f"{order.order_id}:3"]
 
 
-async def test_an_unimplemented_shipment_is_tried_again(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(Unimplemented("a proxy without this route"), times=1)
-    await checkout.place(request_of(), "key")
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
-
-
 @pytest.fixture
-async def checkout_without_manifest(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+async def checkout_without_manifest(start: Start) -> AsyncIterator[Checkout]:
     """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
-    async with peers.serving() as address, start(address, shipping_internal_addr=None) as running:
+    async with start(shipping_internal_addr=None) as running:
         yield running
 
 
 async def test_without_a_manifest_a_first_refusal_voids_the_charge(
-    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+    checkout_without_manifest: Checkout, peers: FakePeers
 ) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    assert (await refusal(checkout_without_manifest.place(request_of(), "key"))).reason == "DEPOT_CLOSED"
+    assert (await checkout_without_manifest.refused("key")).reason == "DEPOT_CLOSED"
     assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
 async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review(
-    checkout_without_manifest: Checkout, peers: FakePeers, request_of: Request
+    checkout_without_manifest: Checkout, peers: FakePeers
 ) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1)
-    call = asyncio.create_task(refusal(checkout_without_manifest.place(request_of(), "key")))
+    call = asyncio.create_task(checkout_without_manifest.refused("key"))
     await until_called(peers.shipping, "ShipOrder")
     peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     error = await call
@@ -664,59 +542,55 @@ async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_revi
 
 
 async def test_a_call_never_receives_the_order_of_a_different_request_for_its_cart(
-    peers: FakePeers, start: Start, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = peers.payment.hold("Charge")
-    peers.payment.faults["Charge"].error = FailedPrecondition("no", reason="CARD_EXPIRED")
+    peers.payment.faults["Charge"].error = EXPIRED
     peers.payment.faults["Charge"].times = 1
-    async with peers.serving() as address, start(address) as one, start(address) as two:
-        first = asyncio.create_task(refusal(one.place(request_of())))
+    async with start() as one, start() as two:
+        first = asyncio.create_task(one.refused())
         await until_called(peers.payment, "Charge")
         monkeypatch.setattr(repeats, "_POLL_SECONDS", 3.0)
-        joined = asyncio.create_task(refusal(two.place(request_of())))
+        joined = asyncio.create_task(two.refused())
         await until_called(peers.cart, "GetCart", times=2)
         await asyncio.sleep(0.5)  # the second call waits for the first one's order
         gate.set()
         assert (await first).reason == "CARD_EXPIRED"
-        await one.place(request_of(credit_card=OTHER_CARD))
+        await one.place(credit_card=OTHER_CARD)
         assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
-async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
-    first = await checkout.place(request_of(), "key")
-    again = await checkout.place(request_of(), "key")
+async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers) -> None:
+    first = await checkout.place("key")
+    again = await checkout.place("key")
     assert (first.replayed, again.replayed) == (False, True)
     assert first.response.SerializeToString() == again.response.SerializeToString()
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_known_key_is_answered_before_any_read(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    placed = await checkout.place(request_of(), "key")
+async def test_a_known_key_is_answered_before_any_read(checkout: Checkout, peers: FakePeers) -> None:
+    placed = await checkout.place("key")
     for peer, method in READS:
         getattr(peers, peer).faults[method] = Fault(DOWN)
-    assert (await checkout.place(request_of(), "key")).response == placed.response
+    assert (await checkout.place("key")).response == placed.response
 
 
-async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkout, request_of: Request) -> None:
-    await checkout.place(request_of(), "key")
-    error = await refusal(checkout.place(request_of(email="bob@mail.example"), "key"))
+async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkout) -> None:
+    await checkout.place("key")
+    error = await checkout.refused("key", email="bob@mail.example")
     assert (type(error), error.reason) == (InvalidArgument, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_another_user_may_use_the_same_key(checkout: Checkout, peers: FakePeers, request_of: Request) -> None:
+async def test_another_user_may_use_the_same_key(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.fill("bob", lamp=1)
-    await checkout.place(request_of(), "key")
-    assert not (await checkout.place(request_of(user_id="bob"), "key")).replayed
+    await checkout.place("key")
+    assert not (await checkout.place("key", user_id="bob")).replayed
 
 
 @pytest.mark.parametrize("key", ["key", None])
-async def test_concurrent_calls_join_one_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request, key: str | None
-) -> None:
+async def test_concurrent_calls_join_one_order(checkout: Checkout, peers: FakePeers, key: str | None) -> None:
     gate = peers.payment.hold("Charge")
-    calls = [asyncio.create_task(checkout.place(request_of(), key)) for _ in range(8)]
+    calls = [asyncio.create_task(checkout.place(key)) for _ in range(8)]
     await until_called(peers.payment, "Charge")
     gate.set()
     placed = await asyncio.gather(*calls)
@@ -725,209 +599,166 @@ async def test_concurrent_calls_join_one_order(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_a_joined_call_is_aborted_at_its_deadline(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    gate = peers.payment.hold("Charge")
-    first = asyncio.create_task(checkout.place(request_of(), "key"))
-    await until_called(peers.payment, "Charge")
-    error = await refusal(checkout.place(request_of(), "key", within=2))
+async def test_a_joined_call_is_aborted_at_its_deadline(checkout: Checkout, peers: FakePeers) -> None:
+    async with while_charging(checkout, peers, "key"):
+        error = await checkout.refused("key", within=2)
     assert (type(error), error.reason, error.retry_after_seconds) == (Aborted, "ORDER_IN_FLIGHT", 1.0)
-    gate.set()
-    await first
 
 
-async def test_concurrent_calls_to_two_replicas_join_one_order(
-    peers: FakePeers, start: Start, request_of: Request
-) -> None:
-    gate = peers.payment.hold("Charge")
-    async with peers.serving() as address, start(address) as one, start(address) as two:
-        first = asyncio.create_task(one.place(request_of(), "key"))
-        await until_called(peers.payment, "Charge")
-        second = asyncio.create_task(two.place(request_of(), "key"))
-        gate.set()
+async def test_concurrent_calls_to_two_replicas_join_one_order(peers: FakePeers, start: Start) -> None:
+    async with start() as one, start() as two:
+        async with while_charging(one, peers, "key") as first:
+            second = asyncio.create_task(two.place("key"))
         assert (await first).response == (await second).response
         assert len(peers.payment.captured) == 1
 
 
-async def test_without_a_key_the_cart_identifies_the_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_without_a_key_the_cart_identifies_the_order(checkout: Checkout, peers: FakePeers) -> None:
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    first = await checkout.place(request_of())
-    again = await checkout.place(request_of())
+    first = await checkout.place()
+    again = await checkout.place()
     assert (again.replayed, again.response) == (True, first.response)
 
 
 async def test_without_a_key_a_new_order_is_not_looked_for_in_the_journal(
-    checkout: Checkout, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find(_self: SqlJournal, _scope: str) -> None:
         pytest.fail("a new order pays for a read")
 
     monkeypatch.setattr(SqlJournal, "find", find)
-    assert not (await checkout.place(request_of())).replayed
+    assert not (await checkout.place()).replayed
 
 
 @pytest.mark.parametrize(("peer", "method"), READS[1:])
 async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quotes(
-    peers: FakePeers, start: Start, request_of: Request, peer: str, method: str
+    peers: FakePeers, start: Start, peer: str, method: str
 ) -> None:
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    async with peers.serving() as address, start(address) as one, start(address) as without_caches:
-        first = await one.place(request_of())
+    async with start() as one, start() as without_caches:
+        first = await one.place()
         getattr(peers, peer).faults[method] = Fault(DOWN)
-        again = await without_caches.place(request_of())
+        again = await without_caches.place()
         assert (again.replayed, again.response) == (True, first.response)
-        error = await refusal(without_caches.place(request_of(credit_card=OTHER_CARD)))
+        error = await without_caches.refused(credit_card=OTHER_CARD)
         assert error.reason == "CART_ORDERED"
 
 
 async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeats, "_POLL_SECONDS", 60.0)
-    gate = peers.payment.hold("Charge")
-    first = asyncio.create_task(checkout.place(request_of()))
-    await until_called(peers.payment, "Charge")
-    again = [asyncio.create_task(checkout.place(request_of())) for _ in range(2)]
-    await until_called(peers.cart, "GetCart", times=3)
-    await asyncio.sleep(0.3)
-    gate.set()
-    assert [(await each).replayed for each in again] == [True, True]
-    assert not (await first).replayed
+    async with while_charging(checkout, peers) as first:
+        again = [asyncio.create_task(checkout.place()) for _ in range(2)]
+        await until_called(peers.cart, "GetCart", times=3)
+        await asyncio.sleep(0.3)
+    assert [(await call).replayed for call in (first, *again)] == [False, True, True]
 
 
-async def test_without_a_key_a_refused_order_of_another_request_is_begun_again(
-    peers: FakePeers, start: Start, request_of: Request
-) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=2)
-    async with peers.serving() as address, start(address) as one, start(address) as two:
-        await refusal(one.place(request_of()))
-        assert (await refusal(two.place(request_of(credit_card=OTHER_CARD)))).reason == "CARD_EXPIRED"
-        placed = await one.place(request_of(email="bob@mail.example"))
+async def test_without_a_key_a_refused_order_of_another_request_is_begun_again(peers: FakePeers, start: Start) -> None:
+    peers.payment.faults["Charge"] = Fault(EXPIRED, times=2)
+    async with start() as one, start() as two:
+        await one.refused()
+        assert (await two.refused(credit_card=OTHER_CARD)).reason == "CARD_EXPIRED"
+        placed = await one.place(email="bob@mail.example")
         assert not placed.replayed
         assert len(await one.listed()) == 1
     assert len(peers.payment.captured) == 1
 
 
 async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+    checkout: Checkout, peers: FakePeers
 ) -> None:
-    first = await checkout.place(request_of())
+    first = await checkout.place()
     assert "ann" not in peers.cart.lines
-    again = await checkout.place(request_of())
+    again = await checkout.place()
     assert (again.replayed, again.response) == (True, first.response)
 
 
 async def test_without_a_key_an_empty_cart_is_refused_unless_the_cart_service_proves_the_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+    checkout: Checkout, peers: FakePeers
 ) -> None:
-    await checkout.place(request_of())
+    await checkout.place()
     peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
-    assert (await refusal(checkout.place(request_of()))).reason == "CART_EMPTY"
+    assert (await checkout.refused()).reason == "CART_EMPTY"
 
 
-async def test_without_a_key_an_ordered_cart_is_empty_for_a_different_request(
-    checkout: Checkout, request_of: Request
-) -> None:
-    await checkout.place(request_of())
-    assert (await refusal(checkout.place(request_of(email="bob@mail.example")))).reason == "CART_EMPTY"
+async def test_without_a_key_an_ordered_cart_is_empty_for_a_different_request(checkout: Checkout) -> None:
+    await checkout.place()
+    assert (await checkout.refused(email="bob@mail.example")).reason == "CART_EMPTY"
 
 
-async def test_without_a_key_a_refilled_cart_is_a_new_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    await checkout.place(request_of())
+async def test_without_a_key_a_refilled_cart_is_a_new_order(checkout: Checkout, peers: FakePeers) -> None:
+    await checkout.place()
     peers.cart.fill("ann", mug=2)
-    assert not (await checkout.place(request_of())).replayed
+    assert not (await checkout.place()).replayed
     assert len(peers.payment.captured) == 2
 
 
-async def test_an_ordered_cart_is_refused_to_a_different_request(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    await checkout.place(request_of())
-    error = await refusal(checkout.place(request_of(credit_card=OTHER_CARD)))
-    assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
-
-
-async def test_a_cart_is_ordered_under_one_of_two_keys(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
-    gate = peers.payment.hold("Charge")
-    first = asyncio.create_task(checkout.place(request_of(), "first"))
-    await until_called(peers.payment, "Charge")
-    error = await refusal(checkout.place(request_of(), "second"))
+async def test_a_cart_is_ordered_under_one_of_two_keys(checkout: Checkout, peers: FakePeers) -> None:
+    async with while_charging(checkout, peers, "first"):
+        error = await checkout.refused("second")
     assert (type(error), error.reason) == (Aborted, "ORDER_IN_FLIGHT")
-    gate.set()
-    await first
     assert len(peers.payment.captured) == 1
 
 
-async def test_a_cart_that_was_ordered_under_a_key_is_refused_to_another_key(
-    checkout: Checkout, peers: FakePeers, request_of: Request
+@pytest.mark.parametrize(("key", "other"), [("first", "second"), ("first", None), (None, None)])
+async def test_an_ordered_cart_is_refused_to_a_different_request(
+    checkout: Checkout, peers: FakePeers, key: str | None, other: str | None
 ) -> None:
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    await checkout.place(request_of(), "first")
-    for key in ("second", None):
-        assert (await refusal(checkout.place(request_of(), key))).reason == "CART_ORDERED"
+    await checkout.place(key)
+    error = await checkout.refused(other, credit_card=OTHER_CARD)
+    assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
 
 
-async def test_without_etags_each_call_without_a_key_is_a_new_order(
-    checkout: Checkout, peers: FakePeers, request_of: Request
-) -> None:
+async def test_without_etags_each_call_without_a_key_is_a_new_order(checkout: Checkout, peers: FakePeers) -> None:
     peers.cart.has_etags = False
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    await checkout.place(request_of())
-    assert not (await checkout.place(request_of())).replayed
+    await checkout.place()
+    assert not (await checkout.place()).replayed
 
 
 @pytest.fixture
-async def checkout_without_ledger(peers: FakePeers, start: Start) -> AsyncIterator[Checkout]:
+async def checkout_without_ledger(start: Start) -> AsyncIterator[Checkout]:
     """A checkout whose payment has no internal ledger service, as a foreign implementation."""
-    async with peers.serving(with_ledger=False) as address, start(address) as running:
+    async with start(left_out=["ledger"]) as running:
         yield running
 
 
 async def test_without_a_ledger_a_charge_in_doubt_is_not_retried(
-    checkout_without_ledger: Checkout, peers: FakePeers, request_of: Request
+    checkout_without_ledger: Checkout, peers: FakePeers
 ) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    error = await refusal(checkout_without_ledger.place(request_of(), "key"))
+    error = await checkout_without_ledger.refused("key")
     assert error.reason == "ORDER_IN_PROGRESS"
     assert peers.payment.calls["Charge"] == 1
 
 
 async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retries(
-    checkout_without_ledger: Checkout, peers: FakePeers, request_of: Request
+    checkout_without_ledger: Checkout, peers: FakePeers
 ) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True)
-    await refusal(checkout_without_ledger.place(request_of(), "key"))
+    await checkout_without_ledger.refused("key")
 
     async def placed() -> bool:
         try:
-            return bool((await checkout_without_ledger.place(request_of(), "key", within=3)).response.order.order_id)
+            return bool((await checkout_without_ledger.place("key", within=3)).response.order.order_id)
         except grpc.aio.AioRpcError:
             return False
 
-    await until(placed)
+    await wait_until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_a_payment_without_an_internal_address_has_no_ledger(
-    peers: FakePeers, start: Start, request_of: Request
-) -> None:
+async def test_a_payment_without_an_internal_address_has_no_ledger(peers: FakePeers, start: Start) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    async with peers.serving() as address, start(address, payment_internal_addr=None) as checkout:
-        error = await refusal(checkout.place(request_of(), "key"))
+    async with start(payment_internal_addr=None) as checkout:
+        error = await checkout.refused("key")
     assert (error.reason, peers.payment.calls["Charge"], peers.ledger.calls) == ("ORDER_IN_PROGRESS", 1, {})
 
 
-async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(
-    peers: FakePeers, start: Start, request_of: Request
-) -> None:
-    async with peers.serving() as address, start(address, cart_internal_addr=None) as checkout:
-        await checkout.place(request_of())
+async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(peers: FakePeers, start: Start) -> None:
+    async with start(cart_internal_addr=None) as checkout:
+        await checkout.place()
     assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)

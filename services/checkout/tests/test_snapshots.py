@@ -21,10 +21,9 @@ from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
-from shop import checkout_pb2, payment_pb2
+from shop import payment_pb2
 from shop_lab.world.fake_peers import FakePeers
 
-Request = Callable[..., checkout_pb2.PlaceOrderRequest]
 Start = Callable[..., Any]
 
 ORDER = Order(
@@ -105,28 +104,26 @@ async def test_an_order_of_an_older_release_is_read(journal_url: str) -> None:
     assert (entry.state, entry.order, entry.tracking_id) == (State.DONE, ORDER, "track-1")
 
 
-async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(
-    peers: FakePeers, start: Start, request_of: Request, database_url: str
-) -> None:
+async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(start: Start, database_url: str) -> None:
     insert(database_url, OLD_ROW)
-    async with peers.serving() as address, start(address) as checkout:
-        placed = await checkout.place(request_of(), "key")
+    async with start() as checkout:
+        placed = await checkout.place("key")
     assert placed.replayed
     assert placed.response.SerializeToString() == OLD_ANSWER
 
 
 async def test_an_unfinished_order_of_an_older_release_is_finished(
-    peers: FakePeers, start: Start, request_of: Request, database_url: str, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
     peers.payment.requests[charge_key] = payment_pb2.ChargeRequest(amount=money_to_wire(ORDER.total))
-    async with peers.serving() as address, start(address) as checkout, asyncio.timeout(30):
+    async with start() as checkout, asyncio.timeout(30):
         while await checkout.states() != ["DONE"]:  # noqa: ASYNC110 - polls another service by its RPC
             await asyncio.sleep(0.05)
-        replayed = (await checkout.place(request_of(), "key")).response.order
+        replayed = (await checkout.place("key")).response.order
     assert replayed == order_to_wire(Entry("", "", ORDER, tracking_id=f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]
 
@@ -150,11 +147,9 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
     assert older.is_placed
 
 
-async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(
-    peers: FakePeers, start: Start, request_of: Request, database_url: str
-) -> None:
-    async with peers.serving() as address, start(address) as checkout:
-        await checkout.place(request_of())
+async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, database_url: str) -> None:
+    async with start() as checkout:
+        await checkout.place()
     with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
         ((snapshot, answer),) = connection.execute("SELECT snapshot, answer FROM orders").fetchall()
     assert json.loads(snapshot)["version"] == 2
