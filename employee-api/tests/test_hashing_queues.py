@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from employee_api.http.operations import Call
 from employee_api.users.errors import TooManyPasswords
-from employee_api.users.hashing_queues import HashingQueue, HashingQueues
+from employee_api.users.passwords import HashingQueue, HashingQueues
 
 LOGIN, NEW_PASSWORD, KNOWN_DEVICE = HashingQueue.LOGIN, HashingQueue.NEW_PASSWORD, HashingQueue.KNOWN_DEVICE
 
@@ -97,7 +97,7 @@ async def test_a_client_that_leaves_frees_its_place(work: Work) -> None:
 async def test_a_client_that_leaves_when_its_turn_comes_does_not_lose_the_thread(work: Work, leaving: int) -> None:
     first = await work.occupy()
     waiting = await work.add(LOGIN, "login", 2)
-    work.queues._pass_thread_on()  # as if another thread had become free
+    work.queues._threads.release()  # as if another thread had become free
     waiting[leaving].cancel()
     work.released.set()
     await asyncio.gather(first, *waiting, return_exceptions=True)

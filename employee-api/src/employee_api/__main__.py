@@ -27,7 +27,6 @@ from employee_api.database import MIGRATIONS
 from employee_api.health import check_database
 from employee_api.http.inputs import JsonBody
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import UserRepository
 from employee_api.users.schemas import UserInput
@@ -110,7 +109,7 @@ async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     engine = database.engine(settings.database_url.get_secret_value())
     try:
         users = UserRepository(engine, utc_now, random.SystemRandom())
-        new_users = NewUserPreparer(PasswordHasher(1), app.password_policy(settings))
+        new_users = app.new_user_preparer(settings, PasswordHasher(1))
         user = await users.add(await new_users.prepare(new), None)
     finally:
         await engine.dispose()

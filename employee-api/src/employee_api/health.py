@@ -1,18 +1,14 @@
 """The probes, which the chassis serves: their description, and the check behind `/readyz`."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
-from typing_extensions import override
 
 from chassis.errors import Unavailable
 from chassis.sql import database
 from employee_api.database import MIGRATIONS
-from employee_api.http.inputs import NoInput
-from employee_api.http.operations import OperationDescription
-from employee_api.http.outputs import JsonOutput
+from employee_api.http.operations import Call
 from employee_api.schemas import Output
 
 
@@ -29,22 +25,14 @@ class Health(Output):
     status: Literal["ok"] = "ok"
 
 
-@dataclass(frozen=True)
-class Probe(OperationDescription):
-    @property
-    @override
-    def name(self) -> str:
-        return self.path.removeprefix("/")
+async def healthz(_call: Call[None]) -> Health:
+    """Return what the chassis does."""
+    return Health()
 
 
-_HEALTH: JsonOutput[Health] = JsonOutput(Health)
-PROBES = (
-    Probe("GET", "/healthz", "Whether the process is alive", NoInput(ignores_query=True), _HEALTH),
-    Probe(
-        "GET", "/readyz", "Whether the database answers and its migrations have run",
-        NoInput(ignores_query=True), _HEALTH, failures=(NotReady(),),
-    ),
-)  # fmt: skip
+async def readyz(_call: Call[None]) -> Health:
+    """Return what the chassis does while the service is ready."""
+    return Health()
 
 
 async def check_database(engine: AsyncEngine) -> None:

@@ -14,7 +14,7 @@ from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository
 from employee_api.errors import AuthenticationRequired
 from employee_api.http.errors import ApprovalRequired, ManagementRoleRequired, ScopeRequired, SessionRequired
-from employee_api.http.operations import Authorizer, OperationDescription
+from employee_api.http.operations import Authorizer, Operation
 from employee_api.settings import AuthMode
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ class SessionAuthorizer(Authorizer):
         return self.mode is AuthMode.ENFORCE
 
     @override
-    async def authorize(self, request: Request, operation: OperationDescription) -> Actor | None:
+    async def authorize(self, request: Request, operation: Operation) -> Actor | None:
         actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
@@ -80,7 +80,7 @@ def add_log_fields(user_id: uuid.UUID) -> None:
     logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
 
 
-def _refusal(actor: Actor | None, operation: OperationDescription) -> DomainError | None:
+def _refusal(actor: Actor | None, operation: Operation) -> DomainError | None:
     """Return why the actor may not run the operation."""
     access, scope = operation.access, operation.scope
     if access is Access.OPEN:

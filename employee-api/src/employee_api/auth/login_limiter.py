@@ -1,6 +1,5 @@
 """Slows down the guessing of passwords: by e-mail and by address, or from a known device by device."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from datetime import timedelta
 from employee_api.auth.errors import TooManyFailedLogins
 from employee_api.clock import Clock
 from employee_api.failure_counts import Count, FailureCounts, count_key, network
-from employee_api.users.errors import TooManyPasswords
+from employee_api.users.waiting import BoundedSemaphore
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
 _FIRST_WAIT = timedelta(seconds=5)
@@ -42,7 +41,7 @@ class LoginLimiter:
         self._clock = clock
         self._per_email = per_email
         self._per_address = per_address
-        self._slots: dict[bytes, _Slots] = {}
+        self._in_flight: dict[bytes, BoundedSemaphore] = {}
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> LimitedAttempt:
         """Describe an attempt.
@@ -99,22 +98,10 @@ class LoginLimiter:
 
     @asynccontextmanager
     async def _slot(self, key: bytes, number: int) -> AsyncIterator[None]:
-        slots = self._slots.setdefault(key, _Slots(asyncio.Semaphore(number)))
-        if slots.users >= number + _MAX_WAITING:
-            raise TooManyPasswords
-        slots.users += 1
+        attempts = self._in_flight.setdefault(key, BoundedSemaphore(number, _MAX_WAITING))
         try:
-            async with slots.semaphore:
+            async with attempts.slot():
                 yield
         finally:
-            slots.users -= 1
-            if slots.users == 0:
-                del self._slots[key]
-
-
-@dataclass
-class _Slots:
-    """The slots for the attempts with one key, and how many attempts have or await one."""
-
-    semaphore: asyncio.Semaphore
-    users: int = 0
+            if attempts.users == 0:
+                self._in_flight.pop(key, None)

@@ -1,7 +1,6 @@
-"""Requests for exports."""
+"""Requests for exports, and their errors. The messages of errors are part of the contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 from zoneinfo import ZoneInfo, available_timezones
@@ -9,12 +8,27 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field
 from typing_extensions import override
 
-from chassis.errors import FieldViolation
+from chassis.errors import FieldViolation, ResourceExhausted
 from employee_api.errors import BadRequest
-from employee_api.exports.errors import UnknownTimeZone
 from employee_api.fields import Month, broken_rule
 from employee_api.http.inputs import QueryParameters
 from employee_api.schemas import Input
+
+
+class TooManyExports(ResourceExhausted):
+    """Each export occupies a database connection until its client has read everything."""
+
+    def __init__(self) -> None:
+        super().__init__("Too many exports at once", retry_after_seconds=5)
+
+
+class UnknownTimeZone(BadRequest):
+    """The parameter `tz` names no time zone, or one that only a newer version of the database server knows."""
+
+    RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
+
+    def __init__(self) -> None:
+        super().__init__(f"tz {self.RULE}", [FieldViolation("tz", self.RULE)])
 
 
 @cache
@@ -46,8 +60,7 @@ class ExportQuery(Input):
         return None if self.tz in (None, "UTC") else ZoneInfo(self.tz)
 
 
-@dataclass(frozen=True)
-class ExportParameters(QueryParameters[ExportQuery]):
+class ExportParameters(QueryParameters):
     """The query string of an export. The operation's one text for invalid input is about the month only."""
 
     @override

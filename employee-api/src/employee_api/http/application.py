@@ -1,7 +1,7 @@
 """The Starlette application: routes for all operations, and the responses to errors."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 
 import structlog
@@ -16,12 +16,12 @@ from chassis.errors import DomainError
 from employee_api.database import is_away
 from employee_api.http import openapi
 from employee_api.http.compression import Compression
-from employee_api.http.cross_site import CrossSiteGuard, CrossSitePolicy
+from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
 from employee_api.http.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http.idempotency import StoredResponses
-from employee_api.http.openapi_document import Document
-from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
+from employee_api.http.openapi_parts import Json
+from employee_api.http.operations import Authorizer, Operation
 from employee_api.http.problems import error_response
 from employee_api.settings import AuthMode
 
@@ -34,25 +34,34 @@ def create_application(
     policy: CrossSitePolicy,
     stored: StoredResponses,
     *,
-    described: Sequence[OperationDescription] = (),
-    reports_database_away: bool = False,
+    reports_database_away: bool,
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
     Args:
-        operations: what it serves.
+        operations: what it describes, and serves as far as they are not `served` elsewhere.
         authorizer: decides who may run which of them.
         policy: decides which of them a browser may run for which pages.
         stored: responses to repeatable operations.
-        described: operations that are served elsewhere, for the API description.
         reports_database_away: whether requests get DatabaseUnavailable when the database is away, or an unexpected
             error.
     """
-    guard = CrossSiteGuard(policy, authorizer)
-    documented = [guard.documented(operation) for operation in (*operations, *described)]
-    common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
-    describe = partial(openapi.describe, documented, authorizer.mode, common)
-    respond = guard.checked(partial(_respond, authorizer, stored, reports_database_away=reports_database_away))
+
+    def describe() -> Json:
+        documented = [policy.documented(operation) for operation in operations]
+        common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
+        return openapi.describe(documented, authorizer.mode, common)
+
+    async def respond(operation: Operation, request: Request) -> Response:
+        policy.check(request.headers, operation, authorizer)
+        try:
+            return await operation.respond(request, authorizer, stored)
+        except Exception as error:
+            if not (reports_database_away and is_away(error)):
+                raise
+            log.warning("database unavailable", operation=operation.name, error_type=type(error).__name__)
+            raise DatabaseUnavailable from error
+
     routes = [*_description_routes(describe, authorizer.mode), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
@@ -69,7 +78,7 @@ def create_application(
     return app
 
 
-def _description_routes(describe: Callable[[], Document], mode: AuthMode) -> list[Route]:
+def _description_routes(describe: Callable[[], Json], mode: AuthMode) -> list[Route]:
     # Both are made for their first reader, who waits 40 ms: most processes start and end without one.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
@@ -86,37 +95,22 @@ def _description_routes(describe: Callable[[], Document], mode: AuthMode) -> lis
     return [Route("/openapi.json", serve_document), Route("/docs", serve_page), Route("/", redirect)]
 
 
-async def _respond(
-    authorizer: Authorizer,
-    stored: StoredResponses,
-    operation: Operation,
-    request: Request,
-    *,
-    reports_database_away: bool,
-) -> Response:
-    try:
-        return await operation.respond(request, authorizer, stored)
-    except Exception as error:
-        if not (reports_database_away and is_away(error)):
-            raise
-        log.warning("database unavailable", operation=operation.name, error_type=type(error).__name__)
-        raise DatabaseUnavailable from error
-
-
-def _operation_routes(operations: Sequence[Operation], respond: Respond) -> list[Route]:
+def _operation_routes(
+    operations: Sequence[Operation], respond: Callable[[Operation, Request], Awaitable[Response]]
+) -> list[Route]:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
-        by_path.setdefault(operation.path, {})[operation.method] = operation
-    return [Route(path, _dispatch(by_method, respond), methods=list(by_method)) for path, by_method in by_path.items()]
+        if operation.served:
+            by_path.setdefault(operation.path, {})[operation.method] = operation
 
+    def route(path: str, by_method: dict[str, Operation]) -> Route:
+        async def serve(request: Request) -> Response:
+            # The server drops the body of a response to HEAD.
+            return await respond(by_method["GET" if request.method == "HEAD" else request.method], request)
 
-def _dispatch(by_method: dict[str, Operation], respond: Respond) -> Callable[[Request], Awaitable[Response]]:
-    async def serve(request: Request) -> Response:
-        # The server drops the body of a response to HEAD.
-        method = "GET" if request.method == "HEAD" else request.method
-        return await respond(by_method[method], request)
+        return Route(path, serve, methods=list(by_method))
 
-    return serve
+    return [route(path, by_method) for path, by_method in by_path.items()]
 
 
 async def _domain_error_response(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
@@ -13,7 +13,7 @@ from typing_extensions import override
 from chassis.errors import DomainError
 from employee_api.http.errors import CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
 from employee_api.http.inputs import JsonBody
-from employee_api.http.operations import Authorizer, Operation, OperationDescription, Respond
+from employee_api.http.operations import Authorizer, Operation
 from employee_api.http.problems import error_response
 from employee_api.origins import authority_of, is_listed, parse_authority
 
@@ -70,39 +70,26 @@ class CrossSitePolicy:
             )
         return _HostCheck(app, self.allowed_hosts)
 
+    def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
+        """Refuse an operation that changes something for a page of another origin (cross-site request forgery).
 
-class CrossSiteGuard:
-    """Refuses to run an operation that changes something for a page of another origin (cross-site request forgery)."""
-
-    def __init__(self, policy: CrossSitePolicy, authorizer: Authorizer) -> None:
-        self._policy = policy
-        self._authorizer = authorizer
-
-    def checked(self, respond: Respond) -> Respond:
-        """Return the function that first raises CrossSiteRequest or JsonRequired, if these are enforced."""
-
-        async def check_and_respond(operation: Operation, request: Request) -> Response:
-            self._check(request, operation)
-            return await respond(operation, request)
-
-        return check_and_respond
-
-    def _check(self, request: Request, operation: Operation) -> None:
+        Raises CrossSiteRequest or JsonRequired, if these are enforced.
+        """
         if operation.method in _SAFE_METHODS:
             return
-        if self._is_foreign(request.headers):
-            if self._policy.refused_when_off:
+        if self._is_foreign(headers):
+            if self.refused_when_off:
                 raise CrossSiteRequest
-            self._authorizer.refuse(CrossSiteRequest(), operation.name)
+            authorizer.refuse(CrossSiteRequest(), operation.name)
         # Browsers send forms and plain text to another origin without a preflight request, but not JSON.
-        if isinstance(operation.input, JsonBody) and _has_body(request.headers) and not _is_json(request.headers):
-            self._authorizer.refuse(JsonRequired(), operation.name)
+        if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
+            authorizer.refuse(JsonRequired(), operation.name)
 
-    def documented(self, operation: OperationDescription) -> OperationDescription:
+    def documented(self, operation: Operation) -> Operation:
         """Return the description with the errors that the check raises."""
         if operation.method in _SAFE_METHODS:
             return operation
-        in_any_mode: Sequence[DomainError] = [CrossSiteRequest()] if self._policy.refused_when_off else []
+        in_any_mode: Sequence[DomainError] = [CrossSiteRequest()] if self.refused_when_off else []
         enforced: list[DomainError] = [CrossSiteRequest()]
         enforced += [JsonRequired()] if isinstance(operation.input, JsonBody) else []
         return replace(
@@ -119,7 +106,7 @@ class CrossSiteGuard:
         proxy that ends TLS the request arrives without it.
         """
         origins, sites = headers.getlist("origin"), headers.getlist("sec-fetch-site")
-        if origins and self._policy.allowed_origins.issuperset(origins):
+        if origins and self.allowed_origins.issuperset(origins):
             return False
         if sites:
             return not _OWN_SITES.issuperset(sites)
@@ -149,7 +136,7 @@ class _HostCheck:
         if len(parsed) > 1 or None in parsed:
             return MalformedHost()
         # HTTP/1.0 allows requests without a Host.
-        if self._allowed and not any(each is not None and is_listed(each[0], self._allowed) for each in parsed):
+        if self._allowed and not any(host is not None and is_listed(host[0], self._allowed) for host in parsed):
             return HostNotServed()
         return None
 

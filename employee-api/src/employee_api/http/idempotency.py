@@ -42,9 +42,7 @@ class RepeatableRequest:
     fingerprint: bytes
 
 
-def identify(
-    request: Request, operation: str, actor: Actor | None, read_input: BaseModel | None
-) -> RepeatableRequest | None:
+def identify(request: Request, operation: str, actor: Actor | None, read_input: BaseModel) -> RepeatableRequest | None:
     """Return the identity of a request that has an Idempotency-Key. Raises BadRequest if the key is malformed."""
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
     if not keys:
@@ -128,10 +126,8 @@ class StoredResponses:
             await connection.execute(insert(StoredResponse).values(row))
 
 
-def _without_secrets(model: BaseModel | None) -> object:
+def _without_secrets(model: BaseModel) -> object:
     """Return the fields that the request has: one that is null may mean something else than one that is left out."""
-    if model is None:
-        return None
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

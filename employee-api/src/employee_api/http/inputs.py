@@ -1,89 +1,110 @@
-"""What operations read from requests: JSON bodies and query parameters, validated by pydantic models."""
+"""What operations read from requests: JSON bodies and query parameters, validated by pydantic models.
 
-from abc import ABC, abstractmethod
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+Errors name the invalid fields in texts that never contain a value.
+"""
+
+import unicodedata
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
-from employee_api.http.violations import describe, unknown_names, violations_of
+from employee_api.fields import BROKEN_RULE
 
 MAX_BODY_BYTES = 64 * 1024
-
-InputT_co = TypeVar("InputT_co", covariant=True)
-ModelT = TypeVar("ModelT", bound=BaseModel)
-
-
-class RequestInput(ABC, Generic[InputT_co]):
-    """The part of a request that an operation's handler takes."""
-
-    @abstractmethod
-    async def read(self, request: Request) -> InputT_co:
-        """Read and validate the input. Raises BadRequest."""
+_MAX_VIOLATIONS = 20
+_MAX_NAME_LENGTH = 64
+_UNKNOWN = "is unknown"
+# Their placeholders are limits and choices of the model, not the client's values.
+_RULES = {
+    BROKEN_RULE: "{rule}",
+    "missing": "is required",
+    "extra_forbidden": _UNKNOWN,
+    "string_type": "must be text",
+    "string_too_short": "is too short: at least {min_length} characters",
+    "string_too_long": "is too long: at most {max_length} characters",
+    "string_pattern_mismatch": "has a character that is not allowed",
+    "too_short": "has too few items: at least {min_length}",
+    "too_long": "has too many items: at most {max_length}",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a smaller number",
+    "int_from_float": "must be a whole number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "list_type": "must be a list",
+    "uuid_type": "must be a UUID",
+    "uuid_parsing": "must be a UUID",
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+    "date_type": "must be YYYY-MM-DD",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
 
 
 @dataclass(frozen=True)
-class NoInput(RequestInput[None]):
-    """No body and no query parameters. A body is ignored.
+class RequestInput:
+    """No query parameters, and a body that is ignored. Subclasses read one or the other.
 
     Attributes:
+        model: validates the input; None if there is none.
+        error_text: the one text for all invalid input of the operation. By default the text names the invalid fields.
         ignores_query: accept any query, as the documented operations do.
     """
 
+    model: type[BaseModel] | None = None
+    error_text: str | None = None
     ignores_query: bool = False
 
-    @override
-    async def read(self, request: Request) -> None:
-        if not self.ignores_query:
-            _refuse_unknown_parameters(request, ())
-
-
-@dataclass(frozen=True)
-class ModelInput(RequestInput[ModelT]):
-    """Input that a pydantic model validates.
-
-    Attributes:
-        model: the model.
-        error_text: the one text for all invalid input of the operation. By default the text names the invalid fields.
-    """
-
-    model: type[ModelT]
-    error_text: str | None = None
+    async def read(self, request: Request) -> Any:
+        """Read and validate the input. Raises BadRequest."""
+        self._refuse_unknown_parameters(request)
 
     def error(self, text: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> BadRequest:
         """Return the error for invalid input, with `text` unless the operation has its own."""
         return BadRequest(self.error_text or text, violations)
 
-    def validate(self, value: object) -> ModelT:
-        """Validate a parsed value. Raises BadRequest."""
+    def validate(self, value: object) -> Any:
+        """Return the model of a parsed value. Raises BadRequest."""
+        assert self.model is not None  # noqa: S101 - there is something to validate
         try:
             return self.model.model_validate(value)
         except ValidationError as error:
-            violations = violations_of(error)
-            raise self.error(describe(violations), violations) from error
+            details = error.errors(include_url=False, include_input=False)[:_MAX_VIOLATIONS]
+            violations = [FieldViolation(_path(detail["loc"]), _rule(detail)) for detail in details]
+            raise self.error(_describe(violations), violations) from error
+
+    def _refuse_unknown_parameters(self, request: Request, known: Container[str] = ()) -> None:
+        if self.ignores_query:
+            return
+        # The error names the parameter even where the operation has one text for invalid values.
+        unknown = [_clean(name) for name in request.query_params if name not in known][:_MAX_VIOLATIONS]
+        if unknown:
+            violations = [FieldViolation(name, _UNKNOWN) for name in unknown]
+            raise BadRequest(f"Unknown parameter: {', '.join(unknown)}", violations)
 
 
 @dataclass(frozen=True)
-class JsonBody(ModelInput[ModelT]):
-    """A JSON body of at most `max_bytes`, whatever its content type, and no query parameters.
-
-    Attributes:
-        ignores_query: accept any query, as the documented operations do.
-    """
+class JsonBody(RequestInput):
+    """A JSON body of at most `max_bytes`, whatever its content type, and no query parameters."""
 
     max_bytes: int = MAX_BODY_BYTES
-    ignores_query: bool = field(default=False, kw_only=True)
 
     @override
-    async def read(self, request: Request) -> ModelT:
-        if not self.ignores_query:
-            _refuse_unknown_parameters(request, ())
+    async def read(self, request: Request) -> Any:
+        self._refuse_unknown_parameters(request)
         raw = bytearray()
         async for chunk in request.stream():
             raw += chunk
@@ -91,7 +112,7 @@ class JsonBody(ModelInput[ModelT]):
                 raise self._body_error(f"is too long: at most {self.max_bytes} bytes")
         return self.parse(bytes(raw))
 
-    def parse(self, raw: bytes) -> ModelT:
+    def parse(self, raw: bytes) -> Any:
         """Parse and validate a body. Raises BadRequest."""
         try:
             # Rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
@@ -102,24 +123,39 @@ class JsonBody(ModelInput[ModelT]):
 
     def _body_error(self, rule: str) -> BadRequest:
         violations = [FieldViolation("", rule)]
-        return self.error(describe(violations), violations)
+        return self.error(_describe(violations), violations)
 
 
 @dataclass(frozen=True)
-class QueryParameters(ModelInput[ModelT]):
+class QueryParameters(RequestInput):
     """The query string. Unknown parameters are errors, as is repeating one: a mistyped filter must not match all."""
 
     @override
-    async def read(self, request: Request) -> ModelT:
-        _refuse_unknown_parameters(request, self.model.model_fields)
+    async def read(self, request: Request) -> Any:
+        self._refuse_unknown_parameters(request, self.model.model_fields if self.model else ())
         names = [name for name, _ in request.query_params.multi_items()]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             violations = [FieldViolation(name, "was given twice") for name in repeated]
-            raise self.error(describe(violations), violations)
+            raise self.error(_describe(violations), violations)
         return self.validate(dict(request.query_params))
 
 
-def _refuse_unknown_parameters(request: Request, known: Container[str]) -> None:
-    # The error names the parameter even where the operation has one text for invalid values.
-    if unknown := unknown_names(name for name in request.query_params if name not in known):
-        raise BadRequest(f"Unknown parameter: {', '.join(violation.field for violation in unknown)}", unknown)
+def _describe(violations: Iterable[FieldViolation]) -> str:
+    return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(_clean(str(part)) for part in location)
+
+
+def _clean(name: str) -> str:
+    """Return a client's name of a field as an error may show it: short, and without control characters."""
+    printable = "".join("?" if unicodedata.category(character)[0] in "CZ" else character for character in name)
+    return printable if len(printable) <= _MAX_NAME_LENGTH else f"{printable[:_MAX_NAME_LENGTH]}…"
+
+
+def _rule(detail: ErrorDetails) -> str:
+    limits = detail.get("ctx", {})
+    if detail["type"] == "string_too_short" and limits["min_length"] == 1:
+        return "must not be empty"
+    return _RULES.get(detail["type"], "is invalid").format_map(limits)

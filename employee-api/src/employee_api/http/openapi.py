@@ -1,25 +1,19 @@
 """Generates the OpenAPI 3.1 document of the API from its operations and their models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from chassis.errors import DomainError
 from employee_api.access import SESSION_COOKIE, Access
 from employee_api.errors import AuthenticationRequired
-from employee_api.http import openapi_document as document
 from employee_api.http.errors import UnexpectedError
 from employee_api.http.idempotency import REPLAYED
 from employee_api.http.inputs import JsonBody
-from employee_api.http.openapi_document import JsonSchema
-from employee_api.http.openapi_examples import example_of
-from employee_api.http.openapi_headers import HEADERS, references
-from employee_api.http.openapi_parameters import parameters
-from employee_api.http.openapi_schemas import Schemas
-from employee_api.http.operations import Operation, OperationDescription
-from employee_api.http.outputs import JSON, CsvOutput, JsonOutput
-from employee_api.http.problems import PROBLEM_JSON, problem
-from employee_api.http.statuses import http_status
+from employee_api.http.openapi_parts import HEADERS, Json, Schemas, example_of, parameters
+from employee_api.http.operations import Operation
+from employee_api.http.problems import JSON, PROBLEM_JSON, http_status, problem
 from employee_api.schemas import Error, Problem
 from employee_api.settings import AuthMode
 
@@ -63,10 +57,8 @@ class _Api:
     common: Sequence[DomainError]
 
 
-def describe(
-    operations: Sequence[OperationDescription], mode: AuthMode, common: Sequence[DomainError] = ()
-) -> document.Document:
-    """Describe the operations.
+def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[DomainError] = ()) -> Json:
+    """Return the document.
 
     Args:
         operations: what to describe.
@@ -74,10 +66,10 @@ def describe(
         common: errors that every operation of the API can return.
     """
     api = _Api(Schemas(operations), mode, common)
-    paths: dict[str, dict[str, document.Operation]] = {}
+    paths: dict[str, Json] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, api)
-    components: document.Components = {"schemas": api.schemas.definitions, "headers": HEADERS}
+    components: Json = {"schemas": api.schemas.definitions, "headers": HEADERS}
     if mode is not AuthMode.OFF:
         components["securitySchemes"] = _SECURITY_SCHEMES
     used = {operation.tag for operation in operations}
@@ -95,8 +87,8 @@ def describe(
     }
 
 
-def _operation(operation: OperationDescription, api: _Api) -> document.Operation:
-    described: document.Operation = {
+def _operation(operation: Operation, api: _Api) -> Json:
+    described: Json = {
         "operationId": operation.name,
         "summary": operation.summary,
         "description": _required_access(operation, api.mode),
@@ -109,16 +101,16 @@ def _operation(operation: OperationDescription, api: _Api) -> document.Operation
         described["requestBody"] = {
             "required": True,
             "description": f"At most {operation.input.max_bytes // _KIBIBYTE} KiB",
-            "content": {JSON: _media_type(api.schemas.of_input(operation.input.model), api)},
+            "content": {JSON: _media_type(api.schemas.of_input(operation), api)},
         }
     if api.mode is not AuthMode.OFF and operation.access is not Access.OPEN:
         optional = api.mode is AuthMode.OBSERVE and operation.access is not Access.SELF
-        without: list[dict[str, list[str]]] = [{}] if optional else []
-        described["security"] = [*without, {"session": []}, {"bearer": [operation.scope] if operation.scope else []}]
+        required: list[Json] = [{"session": []}, {"bearer": [operation.scope] if operation.scope else []}]
+        described["security"] = [{}, *required] if optional else required
     return described
 
 
-def _required_access(operation: OperationDescription, mode: AuthMode) -> str:
+def _required_access(operation: Operation, mode: AuthMode) -> str:
     text = _ACCESS[operation.access].format(scope=operation.scope)
     if mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
         return text
@@ -127,55 +119,52 @@ def _required_access(operation: OperationDescription, mode: AuthMode) -> str:
     return "Requires a session: there are none while `AUTH_MODE` is `off`." if mode is AuthMode.OFF else text
 
 
-def _responses(operation: OperationDescription, api: _Api) -> dict[str, document.Response]:
-    # The probes are served by the chassis: they have no problem documents, and other errors.
-    served_here = isinstance(operation, Operation)
-    common = api.common if served_here else ()
+def _responses(operation: Operation, api: _Api) -> Json:
+    # The probes, which the chassis serves, have no problem documents, and other errors.
+    common = api.common if operation.served else ()
     failures: dict[int, list[DomainError]] = {}
     for failure in (*operation.documented_failures(enforced=api.mode is AuthMode.ENFORCE), *common):
         failures.setdefault(http_status(failure), []).append(failure)
     failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
-    responses = {operation.output.status: _success(operation, api)}
+    responses = {int(operation.status): _success(operation, api)}
     if operation.revalidates:
-        headers = references(operation.headers)
-        responses[HTTPStatus.NOT_MODIFIED] = {"description": "Unchanged", "headers": headers}
+        responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", operation.headers)
     for status, errors in sorted(failures.items()):
-        responses[HTTPStatus(status)] = _failure(errors, api, with_problems=served_here)
+        responses[status] = _failure(errors, api, with_problems=operation.served)
     return {str(int(status)): response for status, response in responses.items()}
 
 
-def _success(operation: OperationDescription, api: _Api) -> document.Response:
-    output = operation.output
-    headers = {"Location"} if output.status is HTTPStatus.CREATED else set()
+def _response(description: str, headers: Iterable[str], content: Json | None = None) -> Json:
+    """Describe a response with these headers, and with those that every response has."""
+    names = sorted({*headers, "X-Request-ID"})
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+    return {"description": description, "headers": references} | ({"content": content} if content else {})
+
+
+def _success(operation: Operation, api: _Api) -> Json:
+    headers = {"Location"} if operation.status is HTTPStatus.CREATED else set()
     headers |= {REPLAYED} if operation.repeatable else set()
     headers |= {name for name in operation.headers if name != "Set-Cookie" or api.mode is not AuthMode.OFF}
-    if isinstance(output, CsvOutput):
-        csv: document.MediaType = {"schema": {"type": "string"}, "example": output.example}
-        headers.add("Content-Disposition")
-        return {"description": "RFC 4180", "headers": references(headers), "content": {"text/csv": csv}}
-    assert isinstance(output, JsonOutput)  # noqa: S101 - there is no third output
-    content = {JSON: _media_type(api.schemas.of_output(output.result_type), api)}
-    return {"description": output.status.phrase, "headers": references(headers), "content": content}
+    if operation.csv_example is not None:
+        csv = {"schema": {"type": "string"}, "example": operation.csv_example}
+        return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
+    media_type = _media_type(api.schemas.of_output(operation.name), api)
+    return _response(operation.status.phrase, headers, {JSON: media_type})
 
 
-def _failure(failures: Sequence[DomainError], api: _Api, *, with_problems: bool) -> document.Response:
+def _failure(failures: Sequence[DomainError], api: _Api, *, with_problems: bool) -> Json:
     headers = set()
     if any(failure.retry_after_seconds is not None for failure in failures):
         headers.add("Retry-After")
     if any(isinstance(failure, AuthenticationRequired) for failure in failures):
         headers.add("WWW-Authenticate")
-    errors: dict[str, document.Example] = {
-        failure.reason: {"value": {"error": failure.message}} for failure in failures
-    }
-    content: dict[str, document.MediaType] = {JSON: {"schema": api.schemas.of_output(Error), "examples": errors}}
+    errors = {failure.reason: {"value": {"error": failure.message}} for failure in failures}
+    content: Json = {JSON: {"schema": api.schemas.of_output(Error.__name__), "examples": errors}}
     if with_problems:
-        problems: dict[str, document.Example] = {
-            failure.reason: {"value": problem(failure).model_dump()} for failure in failures
-        }
-        content[PROBLEM_JSON] = {"schema": api.schemas.of_output(Problem), "examples": problems}
-    description = "; ".join(dict.fromkeys(failure.message for failure in failures))
-    return {"description": description, "headers": references(headers), "content": content}
+        problems = {failure.reason: {"value": problem(failure).model_dump()} for failure in failures}
+        content[PROBLEM_JSON] = {"schema": api.schemas.of_output(Problem.__name__), "examples": problems}
+    return _response("; ".join(dict.fromkeys(failure.message for failure in failures)), headers, content)
 
 
-def _media_type(schema: JsonSchema, api: _Api) -> document.MediaType:
+def _media_type(schema: Json, api: _Api) -> dict[str, Any]:
     return {"schema": schema, "example": example_of(schema, api.schemas.definitions)}

@@ -1,17 +1,16 @@
-"""Declarations of operations: the routes and the API description are both made from them, so they always agree."""
+"""Operations: routes and the API description are both made from them, so they always agree."""
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Generic, Never, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from typing_extensions import override
 
 from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller, Scope
@@ -26,13 +25,12 @@ from employee_api.http.errors import (
 )
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
-from employee_api.http.inputs import ModelInput, NoInput, RequestInput
-from employee_api.http.outputs import ResponseOutput
+from employee_api.http.inputs import JsonBody, QueryParameters, RequestInput
+from employee_api.http.problems import JSON
 from employee_api.settings import AuthMode
 
 T = TypeVar("T")
 InputT = TypeVar("InputT")
-OutputT = TypeVar("OutputT")
 
 _MAX_USER_AGENT_LENGTH = 300
 
@@ -46,7 +44,7 @@ class Authorizer(Protocol):
     def enforced(self) -> bool:
         """Whether requests are refused, not only counted."""
 
-    async def authorize(self, request: Request, operation: "OperationDescription") -> Actor | None:
+    async def authorize(self, request: Request, operation: "Operation") -> Actor | None:
         """Return the user of the request's session or API token, if any.
 
         Raises the errors of the operation's access when enforced, and those of SELF always.
@@ -116,34 +114,56 @@ class Call(Generic[InputT]):
 
 
 @dataclass(frozen=True)
-class OperationDescription(ABC):
-    """A method on a path, as the API description needs it.
+class Operation:
+    """A method on a path. Input and output are those of its handler's annotations, the name is the handler's.
 
     Attributes:
+        reads: makes the input from its model, where that is not the query of a GET, or else a JSON body.
+        status: of success.
         headers: the names of the headers of its success, besides those of every response. With an `ETag` a GET takes
             `If-None-Match`.
+        csv_example: an example of the file, if the handler returns one instead of JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
         failures: the errors it can raise in any mode, besides those of invalid input. With PreconditionFailed it takes
             `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
+        served: whether the application serves it, or the chassis.
     """
 
     method: str
     path: str
     summary: str
-    input: RequestInput[object]
-    output: ResponseOutput[Never]
-    access: Access = field(default=Access.OPEN, kw_only=True)
-    headers: tuple[str, ...] = field(default=(), kw_only=True)
-    repeatable: bool = field(default=False, kw_only=True)
-    failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
-    enforced_failures: tuple[DomainError, ...] = field(default=(), kw_only=True)
+    handler: Callable[[Call[Any]], Awaitable[Any]]
+    access: Access = Access.OPEN
+    _: KW_ONLY
+    reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[str, ...] = ()
+    csv_example: str | None = None
+    repeatable: bool = False
+    failures: tuple[DomainError, ...] = ()
+    enforced_failures: tuple[DomainError, ...] = ()
+    served: bool = True
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The name of the operation, unique in the API."""
+        return self.handler.__name__
+
+    @cached_property
+    def input(self) -> RequestInput:
+        """What it reads from a request."""
+        call, _result = get_type_hints(self.handler).values()
+        model = get_args(call)[0]
+        if model is type(None):
+            return (self.reads or RequestInput)(None)
+        return (self.reads or (QueryParameters if self.method == "GET" else JsonBody))(model)
+
+    @cached_property
+    def output(self) -> TypeAdapter[Any]:
+        """The type of its JSON."""
+        return TypeAdapter(get_type_hints(self.handler)["return"])
 
     @property
     def scope(self) -> Scope | None:
@@ -167,9 +187,9 @@ class OperationDescription(ABC):
     def documented_failures(self, *, enforced: bool) -> list[DomainError]:
         """Return every error that a client can get, except unexpected ones."""
         failures = list(self.failures)
-        if isinstance(self.input, ModelInput):
+        if self.input.model is not None:
             failures.insert(0, self.input.error())
-        elif isinstance(self.input, NoInput) and not self.input.ignores_query:
+        elif not self.input.ignores_query:
             failures.insert(0, BadRequest())
         failures += [IdempotencyKeyReused()] if self.repeatable else []
         if self.access is Access.SELF:
@@ -181,51 +201,22 @@ class OperationDescription(ABC):
             failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures
 
-
-@dataclass(frozen=True)
-class Operation(OperationDescription):
-    """A method on a path, as routing and the API description need it. Declared as an `Endpoint`."""
-
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""
-        return await self.run(request, await authorizer.authorize(request, self), stored)
-
-    @abstractmethod
-    async def run(self, request: Request, actor: Actor | None, stored: StoredResponses) -> Response: ...
-
-
-Respond = Callable[[Operation, Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True)
-class Endpoint(Operation, Generic[InputT, OutputT]):
-    """An operation with its handler: type checkers compare the handler's signature with the input and the output."""
-
-    input: RequestInput[InputT]
-    output: ResponseOutput[OutputT]
-    handler: Callable[[Call[InputT]], Awaitable[OutputT]]
-
-    @property
-    @override
-    def name(self) -> str:
-        return self.handler.__name__
-
-    @override
-    async def run(self, request: Request, actor: Actor | None, stored: StoredResponses) -> Response:
+        actor = await authorizer.authorize(request, self)
         call = Call(request, actor, await self.input.read(request))
-        if self.repeatable:
-            read_input = call.input if isinstance(call.input, BaseModel) else None
-            if repeatable := identify(request, self.name, actor, read_input):
-                return await stored.respond_once(repeatable, lambda: self._handle(call))
+        if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
+            return await stored.respond_once(repeatable, lambda: self._handle(call))
         return await self._handle(call)
 
-    async def _handle(self, call: Call[InputT]) -> Response:
-        request = call.request
+    async def _handle(self, call: Call[Any]) -> Response:
         result = await self.handler(call)
+        if isinstance(result, Response):
+            return result
         tag = call.response_headers.get("etag")
-        if self.method == "GET" and tag is not None and is_unchanged(_joined(request, "if-none-match"), tag):
+        if self.method == "GET" and tag is not None and is_unchanged(_joined(call.request, "if-none-match"), tag):
             return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
-        response = self.output.write(result, call.response_headers)
+        response = Response(self.output.dump_json(result), int(self.status), call.response_headers, JSON)
         for cookie in call.cookies:
             response.headers.append("set-cookie", cookie)
         return response

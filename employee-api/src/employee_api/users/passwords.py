@@ -1,11 +1,13 @@
 """Hashes and verifies passwords with argon2id, in threads of lower priority than the event loop."""
 
+import asyncio
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from enum import Enum
 from typing import TypeVar
 
 from passlib.context import CryptContext
@@ -13,13 +15,52 @@ from passlib.context import CryptContext
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 from employee_api.fields import MAX_PASSWORD_LENGTH
-from employee_api.users.hashing_queues import HashingQueue, HashingQueues
 from employee_api.users.rules import normalize_password
+from employee_api.users.waiting import BoundedSemaphore
 
 T = TypeVar("T")
 
 # Added to the niceness of the event loop's thread, so that many logins at once do not slow down other requests.
 _NICENESS = 10
+# A hash takes tens of milliseconds, so the last in a full queue waits for a few seconds.
+_MAX_WAITING = 200
+
+
+class HashingQueue(Enum):
+    """The kinds of work. A flood of one kind doubles or triples the waits of the others, whatever its size.
+
+    A login from a device that its user has logged in from before does not queue behind guesses of strangers.
+    """
+
+    KNOWN_DEVICE = "known device"
+    LOGIN = "login"
+    NEW_PASSWORD = "new password"  # noqa: S105 - not a password
+
+
+class HashingQueues:
+    """Runs at most `threads` functions at once in an executor; at most 200 of each kind wait.
+
+    Use it from one event loop. A caller that is cancelled while it waits leaves its queue.
+    """
+
+    def __init__(self, executor: Executor, threads: int) -> None:
+        self._executor = executor
+        self._threads = asyncio.Semaphore(threads)
+        # Only the first of each kind waits for a thread, the others behind it: so the kinds take turns.
+        self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
+
+    async def run(self, queue: HashingQueue, work: Callable[[], T]) -> tuple[float, T]:
+        """Run `work` and return the reading of time.perf_counter at its start, and its result.
+
+        Raises TooManyPasswords if the queue is full.
+        """
+        async with self._first[queue].slot():
+            await self._threads.acquire()
+        started = time.perf_counter()
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        running.add_done_callback(lambda _: self._threads.release())
+        # A hash that has begun can't be stopped, and occupies its thread until it ends.
+        return started, await asyncio.shield(running)
 
 
 class PasswordHasher:

@@ -7,9 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from employee_api.access import Actor
 from employee_api.clock import Clock
 from employee_api.database import transaction
+from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.http.operations import Authorizer
-from employee_api.settings import RegistrationMode
-from employee_api.users.errors import InvalidInvitation, InvitationRequired, RegistrationClosed
+from employee_api.settings import AuthMode, RegistrationMode
+from employee_api.users.errors import InvalidInvitation, InvitationRequired, RegistrationClosed, TooManyRegistrations
 from employee_api.users.links import LinkPurpose, is_usable, use_link
 from employee_api.users.locks import is_managed
 from employee_api.users.repository import NewUser, UserRepository
@@ -28,6 +29,8 @@ class Registration:
             wait for approval, and only management users can invite.
         mode: who may register. None is the default: everyone, but with enforced authorization no one once there is a
             management user, who can add the others.
+        counts: of registrations, by address.
+        per_address: how many may come from one address in a window: each costs a password hash, and leaves a user.
     """
 
     def __init__(
@@ -36,7 +39,10 @@ class Registration:
         clock: Clock,
         users: UserRepository,
         authorizer: Authorizer,
+        *,
         mode: RegistrationMode | None,
+        counts: FailureCounts,
+        per_address: int,
     ) -> None:
         self._engine = engine
         self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -44,6 +50,8 @@ class Registration:
         self._users = users
         self._authorizer = authorizer
         self._mode = mode
+        self._counts = counts
+        self._per_address = per_address
 
     async def check(self, invitation: str | None) -> None:
         """Refuse a registration before its password is hashed.
@@ -68,6 +76,20 @@ class Registration:
                 managed = await is_managed(connection)
             if managed:
                 self._authorizer.refuse(RegistrationClosed(), operation)
+
+    async def count(self, address: str) -> None:
+        """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
+        if self._authorizer.mode is AuthMode.OFF:
+            return
+        key = count_key("registration", network(address))
+        count = (await self._counts.read([key])).get(key)
+        if count is None or count.failures < self._per_address:
+            # Concurrent attempts get distinct counts.
+            count = await self._counts.add_apart(key)
+            if count.failures <= self._per_address:
+                return
+        wait = count.begun_at + self._counts.window - self._clock()
+        self._authorizer.refuse(TooManyRegistrations(wait.total_seconds()), "register")
 
     async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
         """Create a user with the role of the invitation, or with what they may have without one.

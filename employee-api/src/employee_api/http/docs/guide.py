@@ -7,12 +7,11 @@ from typing import cast
 
 from chassis.errors import DomainError
 from employee_api.fields import MAX_PAGE_SIZE
-from employee_api.http.docs.curl import COOKIES, SERVER
 from employee_api.http.docs.html import code, element, paragraphs, table, text
+from employee_api.http.docs.operations import COOKIES, SERVER
 from employee_api.http.inputs import MAX_BODY_BYTES
-from employee_api.http.openapi_document import Document
-from employee_api.http.problems import PROBLEM_JSON, error_anchor
-from employee_api.http.statuses import http_status
+from employee_api.http.openapi_parts import Json
+from employee_api.http.problems import PROBLEM_JSON, error_anchor, http_status
 from employee_api.settings import AuthMode
 
 _WITHOUT_SIGN_IN = (
@@ -26,7 +25,7 @@ _OBSERVED = (
 _ENFORCED = "This server runs with `AUTH_MODE=enforce`: most operations require a session."
 
 
-def sign_in_section(document: Document, mode: AuthMode) -> str:
+def sign_in_section(document: Json, mode: AuthMode) -> str:
     """Return how clients sign in, if they can."""
     heading = element("h2", "Sign in", id="sign-in")
     if mode is AuthMode.OFF:
@@ -54,7 +53,7 @@ def sign_in_section(document: Document, mode: AuthMode) -> str:
     )
 
 
-def _operation_link(document: Document, path: str, label: str) -> str:
+def _operation_link(document: Json, path: str, label: str) -> str:
     """Return a link to the operation with which clients POST to the path."""
     return element("a", label, href=f"#operation-{document['paths'][path]['post']['operationId']}")
 

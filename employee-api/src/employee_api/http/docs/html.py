@@ -25,7 +25,7 @@ def link(target: str, plain: str) -> str:
 
 
 def paragraphs(*plain: str) -> str:
-    return "".join(element("p", text(each)) for each in plain if each)
+    return "".join(element("p", text(paragraph)) for paragraph in plain if paragraph)
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:

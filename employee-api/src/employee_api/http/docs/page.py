@@ -4,9 +4,8 @@ from pathlib import Path
 
 from employee_api.http.docs.guide import errors_section, limits_section, sign_in_section
 from employee_api.http.docs.html import element, text
-from employee_api.http.docs.operations import operation_section
-from employee_api.http.docs.schemas import schema_section
-from employee_api.http.openapi_document import Document
+from employee_api.http.docs.operations import operation_section, schema_section
+from employee_api.http.openapi_parts import Json
 from employee_api.settings import AuthMode
 
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
@@ -19,7 +18,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def page(document: Document, mode: AuthMode) -> str:
+def page(document: Json, mode: AuthMode) -> str:
     """Return the HTML page of an OpenAPI document, with a guide to the API in this mode."""
     info = document["info"]
     content = [sign_in_section(document, mode), *_tag_sections(document), limits_section(), errors_section()]
@@ -34,7 +33,7 @@ def page(document: Document, mode: AuthMode) -> str:
     )
 
 
-def _tag_sections(document: Document) -> list[str]:
+def _tag_sections(document: Json) -> list[str]:
     by_tag: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -50,7 +49,7 @@ def _tag_sections(document: Document) -> list[str]:
     ]
 
 
-def _navigation(document: Document) -> str:
+def _navigation(document: Json) -> str:
     sections = [
         ("#sign-in", "Sign in"),
         *((f"#tag-{tag['name']}", tag["name"].capitalize()) for tag in document["tags"]),

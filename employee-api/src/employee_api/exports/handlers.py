@@ -1,39 +1,24 @@
-"""Endpoints that export tables as CSV files."""
+"""Handlers of exports: tables as CSV files."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 from typing_extensions import override
 
-from employee_api.access import Access
-from employee_api.exports.errors import TooManyExports
-from employee_api.exports.queries import Table, csv_example
-from employee_api.exports.schemas import ExportParameters, ExportQuery
+from employee_api.exports.queries import Table
+from employee_api.exports.schemas import ExportQuery
 from employee_api.exports.streaming import CsvExporter
-from employee_api.http.operations import Call, Endpoint, Operation
-from employee_api.http.outputs import CSV, CsvOutput
+from employee_api.http.operations import Call
+
+_CSV = "text/csv; charset=utf-8"
 
 
-class ExportEndpoints:
-    def __init__(self, exporter: CsvExporter) -> None:
-        self._exporter = exporter
-
-    def operations(self) -> list[Operation]:
-        handlers = {
-            Table.TASKS: self.export_tasks,
-            Table.USERS: self.export_users,
-            Table.ACTIVITIES: self.export_activities,
-        }
-        return [
-            Endpoint(
-                "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                ExportParameters(ExportQuery, error_text="Month must be YYYY-MM"), CsvOutput(csv_example(table)),
-                handler, access=Access.MANAGEMENT, failures=(TooManyExports(),),
-            )
-            for table, handler in handlers.items()
-        ]  # fmt: skip
+@dataclass(frozen=True)
+class ExportHandlers:
+    exporter: CsvExporter
 
     async def export_tasks(self, call: Call[ExportQuery]) -> Response:
         return await self._export(call, Table.TASKS)
@@ -48,12 +33,12 @@ class ExportEndpoints:
         query = call.input
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # Without a length, like the file itself.
-            return StreamingResponse(iter(()), headers=headers, media_type=CSV)
-        chunks = self._exporter.stream(table, query.month, query.zone, bom=query.bom)
+            # Streamed, so that it has the headers of a file, whose length is unknown.
+            return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
+        chunks = self.exporter.stream(table, query.month, query.zone, bom=query.bom)
         # An error before the first chunk still gets a status of its own; a later one can only end the connection.
         first = await anext(chunks)
-        return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=CSV)
+        return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 
 
 async def _prepend(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -1,0 +1,260 @@
+"""The table of operations: what the API serves and describes.
+
+A handler's annotations say what it takes and returns.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+from employee_api import health
+from employee_api.access import Access
+from employee_api.activities.handlers import ActivityHandlers
+from employee_api.auth.errors import (
+    InvalidCredentials,
+    SessionNotFound,
+    TokenNotFound,
+    TooManyFailedLogins,
+    TooManyTokens,
+)
+from employee_api.auth.handlers import LoginBody, LoginHandlers, SessionHandlers
+from employee_api.errors import PreconditionFailed
+from employee_api.exports.handlers import ExportHandlers
+from employee_api.exports.queries import Table, csv_example
+from employee_api.exports.schemas import ExportParameters, TooManyExports
+from employee_api.http.inputs import RequestInput
+from employee_api.http.operations import Operation
+from employee_api.tasks.errors import (
+    CommentNotFound,
+    NotTheAuthor,
+    SomeTasksNotFound,
+    TaskNotFound,
+    UnknownAssignee,
+    UnknownAuthor,
+    UnknownReporter,
+)
+from employee_api.tasks.handlers import CommentHandlers, TaskHandlers
+from employee_api.users.errors import (
+    EmailTaken,
+    InvalidInvitation,
+    InvalidPasswordReset,
+    InvitationNotFound,
+    InvitationRequired,
+    LastManagementUser,
+    RegistrationClosed,
+    TooManyPasswords,
+    TooManyRegistrations,
+    UserNotFound,
+    WeakPassword,
+    WrongPassword,
+)
+from employee_api.users.handlers import AccountHandlers, NewUserBody, UserHandlers
+
+_OPEN, _SELF, _SESSION, _MANAGEMENT = Access
+_CREATED = HTTPStatus.CREATED
+_TAGGED = ("ETag",)
+_COOKIE = ("Set-Cookie",)
+# A password of a megabyte gets the same response as any other wrong password.
+_MAX_LOGIN_BYTES = 2 * 1024 * 1024
+_ANY_QUERY = partial(RequestInput, ignores_query=True)
+_LOGIN = partial(LoginBody, error_text="Email and password required", ignores_query=True, max_bytes=_MAX_LOGIN_BYTES)
+_NEW_USER = partial(NewUserBody, error_text="Name, email and password required", ignores_query=True)
+_EXPORT = partial(ExportParameters, error_text="Month must be YYYY-MM")
+
+_NO_USER, _NO_TASK, _NO_COMMENT, _CHANGED = UserNotFound(), TaskNotFound(), CommentNotFound(), PreconditionFailed()
+_UNKNOWN_USERS = (UnknownAssignee(), UnknownReporter())
+_REGISTRATION_REFUSALS = (RegistrationClosed(), InvitationRequired(), InvalidInvitation())
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """The handlers of all operations."""
+
+    logins: LoginHandlers
+    sessions: SessionHandlers
+    users: UserHandlers
+    accounts: AccountHandlers
+    tasks: TaskHandlers
+    comments: CommentHandlers
+    activities: ActivityHandlers
+    exports: ExportHandlers
+
+
+def operations(api: Handlers) -> list[Operation]:
+    logins, sessions, users, accounts = api.logins, api.sessions, api.users, api.accounts
+    tasks, comments, exports = api.tasks, api.comments, api.exports
+    new_user = partial(_NEW_USER, strict=users.enforced)
+    return [
+        Operation(
+            "POST", "/api/auth/login", "Log in by e-mail and password", logins.login, reads=_LOGIN, headers=_COOKIE,
+            failures=(InvalidCredentials(), TooManyPasswords()), enforced_failures=(TooManyFailedLogins(),),
+        ),
+        Operation("POST", "/api/auth/logout", "End the session, if there is one", logins.logout, headers=_COOKIE),
+        Operation(
+            "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first",
+            logins.list_own_sign_ins, _SELF,
+        ),
+        Operation(
+            "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
+            logins.list_sign_ins, _MANAGEMENT, failures=(_NO_USER,),
+        ),
+        Operation(
+            "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
+            logins.change_own_password, _SELF,
+            failures=(WeakPassword(field="new_password"), WrongPassword(), TooManyPasswords()),
+            enforced_failures=(TooManyFailedLogins(),),
+        ),
+        Operation(
+            "POST", "/api/auth/users/{id}/password-reset", "Let an employee set a new password once, within 24 hours",
+            logins.allow_password_reset, _MANAGEMENT, failures=(_NO_USER,),
+        ),
+        Operation(
+            "POST", "/api/auth/password-reset", "Set a new password with the token of a reset", logins.reset_password,
+            failures=(WeakPassword(), InvalidPasswordReset(), TooManyPasswords()),
+        ),
+        Operation(
+            "POST", "/api/auth/register", "Register as an employee", users.register,
+            reads=new_user, status=_CREATED, repeatable=True,
+            failures=(WeakPassword(), *_REGISTRATION_REFUSALS, EmailTaken(), TooManyPasswords()),
+            enforced_failures=(TooManyRegistrations(),),
+        ),
+        Operation("GET", "/api/auth/users", "List all employees", users.list_users, _SESSION, reads=_ANY_QUERY),
+        Operation(
+            "POST", "/api/auth/users", "Add an employee", users.add_user, _MANAGEMENT,
+            reads=new_user, status=_CREATED, repeatable=True,
+            failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
+        ),
+        Operation(
+            "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks",
+            users.delete_user, _MANAGEMENT, reads=_ANY_QUERY,
+            failures=(_NO_USER,), enforced_failures=(LastManagementUser(),),
+        ),
+        Operation(
+            "POST", "/api/auth/invitations", "Invite someone to register with a role",
+            users.create_invitation, _MANAGEMENT, status=_CREATED, failures=(RegistrationClosed(),),
+        ),
+        Operation(
+            "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
+            users.list_invitations, _MANAGEMENT,
+        ),
+        Operation(
+            "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
+            users.delete_invitation, _MANAGEMENT, failures=(InvitationNotFound(),),
+        ),
+        Operation("GET", "/api/auth/me", "Get your own account", accounts.get_me, _SELF, headers=_TAGGED),
+        Operation(
+            "PATCH", "/api/auth/me", "Change your own name", accounts.change_me, _SELF,
+            headers=_TAGGED, failures=(_CHANGED,),
+        ),
+        Operation(
+            "GET", "/api/auth/users/{id}", "Get an employee's account", accounts.get_user, _SESSION,
+            headers=_TAGGED, failures=(_NO_USER,),
+        ),
+        Operation(
+            "PATCH", "/api/auth/users/{id}", "Change an employee's name, e-mail, role or department",
+            accounts.change_user, _MANAGEMENT, headers=_TAGGED,
+            failures=(_NO_USER, _CHANGED, EmailTaken(), LastManagementUser("given another role")),
+        ),
+        Operation(
+            "POST", "/api/auth/users/{id}/deactivate", "End an employee's access, without deleting them",
+            accounts.deactivate_user, _MANAGEMENT, headers=_TAGGED,
+            failures=(_NO_USER, LastManagementUser("deactivated")),
+        ),
+        Operation(
+            "POST", "/api/auth/users/{id}/reactivate", "Let a deactivated employee log in again",
+            accounts.reactivate_user, _MANAGEMENT, headers=_TAGGED, failures=(_NO_USER,),
+        ),
+        Operation("GET", "/api/auth/sessions", "List your sessions", sessions.list_sessions, _SELF),
+        Operation(
+            "DELETE", "/api/auth/sessions/{id}", "End one of your sessions",
+            sessions.end_session, _SELF, failures=(SessionNotFound(),),
+        ),
+        Operation(
+            "DELETE", "/api/auth/sessions", "End all your sessions but this one", sessions.end_other_sessions, _SELF
+        ),
+        Operation(
+            "GET", "/api/auth/users/{id}/sessions", "List an employee's sessions",
+            sessions.list_sessions_of_user, _MANAGEMENT, failures=(_NO_USER,),
+        ),
+        Operation(
+            "DELETE", "/api/auth/users/{id}/sessions", "End all sessions of an employee",
+            sessions.end_sessions_of_user, _MANAGEMENT, failures=(_NO_USER,),
+        ),
+        Operation("GET", "/api/auth/tokens", "List your API tokens", sessions.list_tokens, _SELF),
+        Operation(
+            "POST", "/api/auth/tokens", "Create an API token for a program that acts for you",
+            sessions.create_token, _SELF, status=_CREATED, failures=(TooManyTokens(),),
+        ),
+        Operation(
+            "DELETE", "/api/auth/tokens/{id}", "Revoke one of your API tokens",
+            sessions.revoke_token, _SELF, failures=(TokenNotFound(),),
+        ),
+        Operation(
+            "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens",
+            sessions.list_tokens_of_user, _MANAGEMENT, failures=(_NO_USER,),
+        ),
+        Operation(
+            "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token",
+            sessions.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, TokenNotFound()),
+        ),
+        Operation("GET", "/api/tasks", "List tasks: search, filter, sort", tasks.list_tasks, _SESSION),
+        Operation(
+            "POST", "/api/tasks", "Create a task", tasks.add_task, _SESSION,
+            status=_CREATED, headers=_TAGGED, repeatable=True, failures=_UNKNOWN_USERS,
+        ),
+        Operation(
+            "POST", "/api/tasks/assign", "Assign several tasks: all of them or none", tasks.assign_tasks, _SESSION,
+            repeatable=True, failures=(SomeTasksNotFound(), UnknownAssignee()),
+        ),
+        Operation(
+            "GET", "/api/tasks/{id}", "Get a task", tasks.get_task, _SESSION, headers=_TAGGED, failures=(_NO_TASK,)
+        ),
+        Operation(
+            "PATCH", "/api/tasks/{id}", "Change some fields of a task", tasks.change_task, _SESSION,
+            headers=_TAGGED, failures=(_NO_TASK, _CHANGED, *_UNKNOWN_USERS),
+        ),
+        Operation(
+            "DELETE", "/api/tasks/{id}", "Delete a task and its comments",
+            tasks.delete_task, _MANAGEMENT, failures=(_NO_TASK, _CHANGED),
+        ),
+        Operation(
+            "GET", "/api/tasks/{id}/comments", "List the comments on a task, newest first",
+            comments.list_comments, _SESSION, failures=(_NO_TASK,),
+        ),
+        Operation(
+            "POST", "/api/tasks/{id}/comments", "Comment on a task", comments.add_comment, _SESSION,
+            status=_CREATED, repeatable=True, failures=(_NO_TASK, UnknownAuthor()),
+        ),
+        Operation(
+            "GET", "/api/tasks/{id}/comments/{comment_id}", "Get a comment",
+            comments.get_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT),
+        ),
+        Operation(
+            "PATCH", "/api/tasks/{id}/comments/{comment_id}", "Edit a comment of one's own",
+            comments.edit_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=(NotTheAuthor(),),
+        ),
+        Operation(
+            "DELETE", "/api/tasks/{id}/comments/{comment_id}",
+            "Delete a comment: one's own, or any with a management role",
+            comments.delete_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=(NotTheAuthor(),),
+        ),
+        Operation(
+            "GET", "/api/activities", "List activities, newest first", api.activities.list_activities, _SESSION
+        ),
+        *(
+            Operation(
+                "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
+                handler, _MANAGEMENT, reads=_EXPORT, csv_example=csv_example(table), failures=(TooManyExports(),),
+            )
+            for table, handler in (
+                (Table.TASKS, exports.export_tasks),
+                (Table.USERS, exports.export_users),
+                (Table.ACTIVITIES, exports.export_activities),
+            )
+        ),
+        Operation("GET", "/healthz", "Whether the process is alive", health.healthz, reads=_ANY_QUERY, served=False),
+        Operation(
+            "GET", "/readyz", "Whether the database answers and its migrations have run", health.readyz,
+            reads=_ANY_QUERY, failures=(health.NotReady(),), served=False,
+        ),
+    ]  # fmt: skip
