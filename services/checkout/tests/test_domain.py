@@ -18,16 +18,13 @@ from checkout_service.domain import (
     NothingToPay,
     Order,
     OrderLine,
-    OrderRequest,
     charge_key,
-    fingerprints,
     order_id_of,
     require_chargeable,
     require_lines,
-    scope_of,
     ship_key,
-    validate,
 )
+from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
 
 KEY = HmacKeys.parse("k" * 32)
 CARD = Card("4242 4242 4242 4242", 123, 2035, 11)

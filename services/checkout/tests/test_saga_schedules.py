@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from chassis.sql import database
 from chassis.values.money import Money
-from checkout_service import saga
+from checkout_service import commands, saga
 from checkout_service.domain import (
     OPEN,
     REFUSED,
@@ -49,6 +49,7 @@ MAX_TASKS = 8
 FINAL = REFUSED | {State.SHIPPED}
 REFUSAL = Refusal("FailedPrecondition", "NO", "no")
 SCOPE = "scope"
+PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
 ANN, BEN = "Ann's card", "Ben's card"
 
 
@@ -300,9 +301,11 @@ class World:
         if fate == 1:
             self.tasks.remove(task)
             return
-        if isinstance(command, saga.Wait):
+        if isinstance(command, commands.Wait):
             self.send(task, fate not in {3, 4})
-        elif isinstance(command, saga.Insert | saga.Update | saga.Restore | saga.StartRemoval | saga.Send):
+        elif isinstance(
+            command, commands.Insert | commands.Update | commands.Restore | commands.StartRemoval | commands.Send
+        ):
             result = self.write(task, command)
             self.tasks.remove(task) if fate == 2 else self.send(task, result)
         else:
@@ -321,26 +324,26 @@ class World:
     def request(self, task: Task, command: Any) -> Callable[[], Any]:
         order, card, claim = task.entry.order, task.card, task.entry.claim
         match command:
-            case saga.Charge(retry) if retry and not self.payment.has_ledger:
+            case commands.Charge(retry) if retry and not self.payment.has_ledger:
                 return Unsupported
-            case saga.Charge():
+            case commands.Charge():
                 return lambda: self.payment.charge(claim.charge_key, order.total, card)
-            case saga.Resolve():
+            case commands.Resolve():
                 return lambda: self.payment.resolve(claim.charge_key, order.total, task.entry.fingerprint)
-            case saga.Void():
+            case commands.Void():
                 return lambda: self.payment.void(claim.charge_key)
-            case saga.ResolveShipment():
+            case commands.ResolveShipment():
                 return lambda: self.shipping.resolve(claim.ship_key)
             case _:
                 return lambda: self.shipping.ship(claim.ship_key, order)
 
     def write(self, task: Task, command: Any) -> Any:
         match command:
-            case saga.Insert():
+            case commands.Insert():
                 return now(self.journal.insert(task.entry)) is None
-            case saga.Update(transition):
+            case commands.Update(transition):
                 return self.update(task, transition)
-            case saga.Restore():
+            case commands.Restore():
                 is_lost = task.entry.is_new and now(self.journal.read(task.entry.order_id)) is None
                 return is_lost and now(self.journal.insert(task.entry)) is None
         return None
@@ -511,7 +514,7 @@ def world_of(memory: MemoryDatabase, *, declines: bool = False, records_declines
 
 def advance_until(world: World, task: Task, after: State) -> None:
     """Run the task up to the update to this state."""
-    while not (isinstance(task.command, saga.Update) and task.command.transition.after is after):
+    while not (isinstance(task.command, commands.Update) and task.command.transition.after is after):
         world.advance(task, 0)
 
 

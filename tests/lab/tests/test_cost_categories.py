@@ -22,7 +22,7 @@ def test_a_stack_belongs_to_its_innermost_frame_that_has_a_category() -> None:
     [
         (f"0x7fc5 ({SITE}/grpc/_cython/cygrpc.cpython-311-x86_64-linux-gnu.so)", "gRPC and wake-ups"),
         ("_upb_Decoder_DecodeMessage (google/_upb/_message.abi3.so)", "protobuf and codec"),
-        ("validate (/shop/services/checkout/src/checkout_service/domain.py:188)", "validation"),
+        ("validate (/shop/services/checkout/src/checkout_service/requests.py:60)", "validation"),
         ("Order.total (/shop/services/checkout/src/checkout_service/domain.py:20)", "saga, executor, placing"),
         ("getpid (/usr/lib/x86_64-linux-gnu/libc.so.6)", "other"),
     ],

@@ -2,20 +2,13 @@
 
 import hashlib
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
-from chassis.values.fields import limit_text, require_between, require_email_address, require_text
-from chassis.values.keys import HmacKeys
-from chassis.values.money import Money, is_currency_code, total
+from chassis.errors import FailedPrecondition, FieldViolation
+from chassis.values.money import Money, total
 
-MAX_USER_ID_LENGTH = 128
-MAX_ADDRESS_TEXT_LENGTH = 256
-MAX_CARD_NUMBER_LENGTH = 64
-_MAX_INT32 = 2**31 - 1
 _RANDOM_ID_VERSION = 7
 
 
@@ -81,30 +74,6 @@ class Card:
     cvv: int = field(repr=False)
     expiration_year: int = field(repr=False)
     expiration_month: int = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderRequest:
-    """One call's request to order the user's cart, in a currency (ISO 4217); not validated.
-
-    Attributes:
-        key: the idempotency key; None if the caller sent none.
-        fingerprints: under each HMAC key; that of the current one first.
-        answer_by: the end of the caller's patience, on the event loop's clock.
-    """
-
-    user_id: str
-    user_currency: str
-    address: Address | None
-    email: str
-    card: Card | None = field(repr=False)
-    key: str | None = None
-    fingerprints: Sequence[str] = ()
-    answer_by: float = 0.0
-
-    def began(self, fingerprint: str) -> bool:
-        """Return whether an order with this fingerprint is of the same request, perhaps under an older HMAC key."""
-        return fingerprint in self.fingerprints
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,38 +158,6 @@ class Transition:
     refused_as: State | None = None
 
 
-def validate(request: OrderRequest) -> None:
-    """Raise InvalidArgument for the first field of a request that breaks a rule."""
-    require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
-    if not is_currency_code(request.user_currency):
-        raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
-    address = require_address(request)
-    for name in ("street_address", "city", "state", "country"):
-        limit_text(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
-    require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
-    require_email_address(request.email, "email")
-    if request.card is None:
-        raise InvalidArgument.field("credit_card", "must be given")
-    require_text(request.card.number, "credit_card.credit_card_number", max_length=MAX_CARD_NUMBER_LENGTH)
-
-
-def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
-    """Return the HMACs (hexadecimal) of every field but the card's security code; that of the current key first.
-
-    Equal requests have equal fingerprints. Without its key a fingerprint reveals nothing about the card.
-    """
-    address, card = request.address, request.card
-    parts = [request.user_id, request.user_currency, request.email]
-    if address is not None:
-        parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]
-    if card is not None:
-        digits = card.number.replace(" ", "").replace("-", "")
-        parts += [digits, str(card.expiration_year), str(card.expiration_month)]
-    # Each part is prefixed by its length, so that no two requests share a canonical form.
-    canonical = "".join(f"{len(part)}:{part}" for part in parts)
-    return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
-
-
 def order_id_of(scope: str) -> str:
     """Return the id of a scope's order, a UUID of version 8 from its SHA-256.
 
@@ -246,13 +183,6 @@ def ship_key(order_id: str, attempt: int) -> str:
     return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
 
 
-def require_address(request: OrderRequest) -> Address:
-    """Return the request's address. Raises InvalidArgument if it has none."""
-    if request.address is None:
-        raise InvalidArgument.field("address", "must be given")
-    return request.address
-
-
 def require_chargeable(order: Order) -> Order:
     """Return the order. Raises NothingToPay, and AmountOutOfRange beyond 64-bit units."""
     if order.total.in_range().total_nanos <= 0:
@@ -265,8 +195,3 @@ def require_lines(cart: Cart) -> tuple[CartLine, ...]:
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     return cart.lines
-
-
-def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates given keys from etags."""
-    return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()

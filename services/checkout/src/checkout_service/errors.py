@@ -9,8 +9,9 @@ from chassis.errors import (
     InvalidArgument,
     Unavailable,
 )
-from checkout_service.domain import NEEDS_OPERATOR, PLACED, OrderRequest, Refusal, State
+from checkout_service.domain import NEEDS_OPERATOR, PLACED, Refusal, State
 from checkout_service.ports import Entry
+from checkout_service.requests import OrderRequest
 
 RETRY_SECONDS = 1.0
 

@@ -11,13 +11,14 @@ import structlog
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
-from checkout_service import saga
+from checkout_service import commands
+from checkout_service.commands import Command
 from checkout_service.domain import Card, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, JournalUnavailable, Payment, Shipping
-from checkout_service.saga import Command, Saga, SagaResult
+from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
@@ -141,7 +142,7 @@ class Executor:
             except StopIteration as stop:
                 ended: SagaResult = stop.value
                 return ended
-            if isinstance(command, saga.Wait):
+            if isinstance(command, commands.Wait):
                 result = await self._wait(run, command)
                 if result:
                     self._metrics.record_retry(step)
@@ -154,15 +155,15 @@ class Executor:
 
     def _perform(self, run: Run, command: Command[Any]) -> Awaitable[Any]:
         match command:
-            case saga.Insert():
+            case commands.Insert():
                 return self._insert(run)
-            case saga.Update(transition):
+            case commands.Update(transition):
                 return self._update(run, transition)
-            case saga.Restore():
+            case commands.Restore():
                 return self._restore(run)
-            case saga.StartRemoval():
+            case commands.StartRemoval():
                 return self._start_removal(run)
-            case saga.Send() if run.removal is not None:
+            case commands.Send() if run.removal is not None:
                 return self._outbox.send_now(run.entry, run.removal)
             case _:
                 return self._call_peer(run.entry, run.card, command)
@@ -170,15 +171,15 @@ class Executor:
     def _call_peer(self, entry: Entry, card: Card | None, command: Command[Any]) -> Awaitable[Any]:
         order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
         match command:
-            case saga.Charge(retry) if card is not None:
+            case commands.Charge(retry) if card is not None:
                 return self._payment.charge(claim.charge_key, order.total, card, fingerprint=fingerprint, retry=retry)
-            case saga.Resolve():
+            case commands.Resolve():
                 return self._payment.resolve(claim.charge_key, order.total, fingerprint=fingerprint)
-            case saga.Void():
+            case commands.Void():
                 return self._payment.void(claim.charge_key)
-            case saga.Ship():
+            case commands.Ship():
                 return self._shipping.ship(claim.ship_key, order.address, order.lines)
-            case saga.ResolveShipment():
+            case commands.ResolveShipment():
                 return self._shipping.resolve(claim.ship_key)
         raise AssertionError(f"{command} is not possible in this run")
 
@@ -214,7 +215,7 @@ class Executor:
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
         return await self._journal.insert(run.entry) is None
 
-    async def _wait(self, run: Run, wait: saga.Wait) -> bool:
+    async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = min(_FIRST_PAUSE_SECONDS * 2**wait.tries, _LONGEST_PAUSE_SECONDS)
         # Recovery needs no pause of its own: the lease of a released order is one.

@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from checkout_service import saga
-from checkout_service.saga import Command
+from checkout_service import commands
+from checkout_service.commands import Command
 
 
 def _around(operation: str) -> tuple[str, str]:
     return f"checkout.{operation}.before", f"checkout.{operation}.after"
 
 
-_ORDER_COMMANDS: dict[type[Command[Any]], str] = {
-    command: command.__name__.lower() for command in (saga.Insert, saga.Charge, saga.Ship, saga.Update, saga.Send)
-}
-
-COMMAND_NAMES = {
-    **_ORDER_COMMANDS,
-    saga.Resolve: "resolve",
-    saga.ResolveShipment: "resolve_shipment",
-    saga.Void: "void",
-    saga.StartRemoval: "start_removal",
-    saga.Restore: "restore",
+COMMAND_NAMES: dict[type[Command[Any]], str] = {
+    commands.Insert: "insert",
+    commands.Charge: "charge",
+    commands.Resolve: "resolve",
+    commands.Ship: "ship",
+    commands.ResolveShipment: "resolve_shipment",
+    commands.Void: "void",
+    commands.StartRemoval: "start_removal",
+    commands.Update: "update",
+    commands.Restore: "restore",
+    commands.Send: "send",
 }
 """Names of a saga's commands in failpoints and metrics."""
 
@@ -33,20 +33,16 @@ EMAIL_SENT = "checkout.send_email.after"
 CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = _around("settle")
 
-RESOLVE = COMMAND_FAILPOINTS[saga.Resolve]
-VOID = COMMAND_FAILPOINTS[saga.ResolveShipment] + COMMAND_FAILPOINTS[saga.Void]
+RESOLVE = _around("resolve")
+VOID = _around("resolve_shipment") + _around("void")
 """Reached by orders that shipping refuses."""
 
+# `ship.after` and `update.before` are the same moments as those around `start_removal`, which is therefore left out.
+_ORDER_COMMANDS = ("insert", "charge", "ship", "update", "send")
+
 ORDER_PATH = (
-    QUOTED,
-    *(name for command in _ORDER_COMMANDS for name in COMMAND_FAILPOINTS[command]),
-    EMAIL_SENT,
-    CART_EMPTIED,
-    *SETTLE,
-)
+    QUOTED, *(name for command in _ORDER_COMMANDS for name in _around(command)), EMAIL_SENT, CART_EMPTIED, *SETTLE,
+)  # fmt: skip
 """Reached by every placed order, in this order."""
 
-RECOVERY = (TAKEN_OVER, *RESOLVE, *VOID)
-"""Reached by recovery, and by orders that shipping refuses."""
-
-FAILPOINTS = ORDER_PATH + RECOVERY
+FAILPOINTS = (*ORDER_PATH, TAKEN_OVER, *RESOLVE, *VOID)

@@ -11,16 +11,7 @@ from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from chassis.values.keys import HmacKeys
 from checkout_service import saga
-from checkout_service.domain import (
-    RELEASED_CART,
-    Cart,
-    CartEmpty,
-    OrderRequest,
-    fingerprints,
-    order_id_of,
-    scope_of,
-    validate,
-)
+from checkout_service.domain import RELEASED_CART, Cart, CartEmpty, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, cart_conflict, require_same_request
 from checkout_service.executor import Executor, Run
 from checkout_service.failpoints import QUOTED
@@ -28,6 +19,7 @@ from checkout_service.order_spans import current_traceparent, describe_order, de
 from checkout_service.ports import Entry, Journal, Quotes
 from checkout_service.pricing import price
 from checkout_service.repeats import RepeatedOrders, outcome_of
+from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()

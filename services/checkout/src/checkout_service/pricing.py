@@ -1,16 +1,9 @@
 """Prices an order from the peers' quotes. Nearly all of them are cached, so tasks of their own would cost more time."""
 
 from chassis.values.money import round_to_minor_unit
-from checkout_service.domain import (
-    Cart,
-    Order,
-    OrderLine,
-    OrderRequest,
-    require_address,
-    require_chargeable,
-    require_lines,
-)
+from checkout_service.domain import Cart, Order, OrderLine, require_chargeable, require_lines
 from checkout_service.ports import Quotes
+from checkout_service.requests import OrderRequest, require_address
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:

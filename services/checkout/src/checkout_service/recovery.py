@@ -1,6 +1,7 @@
 """Finishes orders whose workers died, hung or gave up. Every replica runs it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -59,37 +60,31 @@ class Recovery:
 
     async def run(self) -> None:
         """Recover orders, until cancelled."""
-        await self._release_own()
+        # A restarted replica continues its own orders at once.
+        while not await _attempt(self._journal.release_own, "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
+            await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._update_statistics(), name="statistics")
-            tasks.create_task(self._settle_complete(), name="settle complete orders")
+            tasks.create_task(self._keep_statistics(), name="statistics")
+            tasks.create_task(self._sweep(), name="settle complete orders")
             for worker in self._workers:
                 tasks.create_task(worker.run())
 
-    async def _release_own(self) -> None:
-        while True:
-            try:
-                return await self._journal.release_own()
-            except JournalUnavailable:
-                log.warning("recovery cannot reach the journal")
-            await asyncio.sleep(_RETRY_SECONDS)
+    async def _keep_statistics(self) -> None:
+        async def update() -> None:
+            self._metrics.statistics = await self._journal.statistics()
 
-    async def _settle_complete(self) -> None:
         while True:
-            try:
-                for order_id in await self._journal.settle_complete():
-                    self._metrics.record_change(order_id, State.DONE)
-            except JournalUnavailable:
-                log.warning("complete orders cannot be settled")
-            await asyncio.sleep(_SWEEP_SECONDS)
-
-    async def _update_statistics(self) -> None:
-        while True:
-            try:
-                self._metrics.statistics = await self._journal.statistics()
-            except JournalUnavailable:
-                log.warning("the statistics of orders cannot be read")
+            await _attempt(update, "the statistics of orders cannot be read")
             await asyncio.sleep(_STATISTICS_SECONDS)
+
+    async def _sweep(self) -> None:
+        async def settle() -> None:
+            for order_id in await self._journal.settle_complete():
+                self._metrics.record_change(order_id, State.DONE)
+
+        while True:
+            await _attempt(settle, "complete orders cannot be settled")
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it could be finished; None, if another worker has it."""
@@ -109,3 +104,13 @@ class Recovery:
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
+
+
+async def _attempt(work: Callable[[], Awaitable[None]], warning: str) -> bool:
+    """Return whether the journal was available for this work."""
+    try:
+        await work()
+    except JournalUnavailable:
+        log.warning(warning)
+        return False
+    return True

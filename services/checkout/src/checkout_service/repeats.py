@@ -4,11 +4,12 @@ import asyncio
 from dataclasses import replace
 
 from checkout_service import saga
-from checkout_service.domain import REFUSED, OrderRequest, State
+from checkout_service.domain import REFUSED, State
 from checkout_service.errors import OrderInFlight, OrderInProgress, cart_conflict, error_of
 from checkout_service.executor import Executor, Run
 from checkout_service.order_spans import current_traceparent, describe_order
 from checkout_service.ports import Entry, Journal, new_owner
+from checkout_service.requests import OrderRequest
 from checkout_service.saga import SagaResult
 
 _POLL_SECONDS = 0.1

@@ -12,10 +12,11 @@ from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.fields import limit_text, parse_idempotency_key, require_between, require_text
-from checkout_service.domain import MAX_USER_ID_LENGTH, State
+from checkout_service.domain import State
 from checkout_service.peers.wire import order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
+from checkout_service.requests import MAX_USER_ID_LENGTH
 from shop import checkout_pb2, checkout_pb2_grpc
 from shop_internal import orders_pb2, orders_pb2_grpc
 

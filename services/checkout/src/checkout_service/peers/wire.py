@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from chassis.errors import InvalidArgument
 from chassis.rpc.wire import money_to_wire, parse_wire_money
 from chassis.values.money import Money
-from checkout_service.domain import Address, Card, CartLine, OrderLine, OrderRequest
+from checkout_service.domain import Address, Card, CartLine, OrderLine
 from checkout_service.peers.errors import PeerBroken
 from checkout_service.ports import Entry
+from checkout_service.requests import OrderRequest
 from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
 
 

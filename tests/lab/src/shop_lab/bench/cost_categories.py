@@ -15,7 +15,7 @@ ELSEWHERE_TOO = ("rendering", "spool", "validation", "protobuf and codec", "uuid
 # By the beginning of a module's path or, after a colon, of a function in it; the first that matches counts. A stack
 # belongs to the category of its innermost frame that has one, so the standard library's work is its caller's.
 CATEGORIES = {
-    "checkout_service/domain.py:validate": "validation",
+    "checkout_service/requests.py:validate": "validation",
     "chassis/values/fields.py": "validation",
     "chassis/values/text.py": "validation",
     "payment_service/cards.py": "validation",

@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* Orders of one cart: checkout's sagas, its journal on a database that    *)
 (* may fail over to a lagging standby, and the ledgers of payment and      *)
-(* shipping. Actions have the names of the commands in saga.py and of the  *)
+(* shipping. Actions have the names of the steps in commands.py and of the *)
 (* methods of Journal in ports.py. README.md describes what is left out.   *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from chassis.sql import database
 from chassis.values.money import Money
-from checkout_service import saga
+from checkout_service import commands, saga
 from checkout_service.domain import (
     OPEN,
     RELEASED_CART,
@@ -43,7 +43,7 @@ MAX_ATTEMPTS = 4
 MAX_STEPS = 60
 SCOPE = "scope"
 REFUSAL = Refusal("FailedPrecondition", "NO", "no")
-PEER_COMMANDS = (saga.Charge, saga.Resolve, saga.Ship, saga.ResolveShipment, saga.Void)
+PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Ship, commands.ResolveShipment, commands.Void)
 
 
 class ReplicatedDatabase(Database):
@@ -146,9 +146,9 @@ class Task:
     def observed(self) -> tuple[str, str]:
         """Return the command as the model shows it."""
         match self.command:
-            case saga.Update(transition):
+            case commands.Update(transition):
                 detail = transition.after.value
-            case saga.ResolveShipment():
+            case commands.ResolveShipment():
                 detail = "refused" if isinstance(self.outcome, Refused) else "displaced"
             case _:
                 detail = ""
@@ -243,20 +243,20 @@ class World:
         """Perform the task's command."""
         task = self.tasks[name]
         command = task.command
-        if isinstance(command, saga.Update):
+        if isinstance(command, commands.Update):
             self.update(name, task, command)
         else:
             self.send(name, task, self.request_of(task)[1]())
             self.record(type(command).__name__, name)
 
-    def update(self, name: str, task: Task, command: saga.Update) -> None:
+    def update(self, name: str, task: Task, command: commands.Update) -> None:
         """Apply a transition, and restore a lost order, as Executor does."""
         updated = now(self.journal.update(task.entry.claim, command.transition))
         if updated and command.transition.after is State.CHARGING:
             task.entry = replace(task.entry, attempt=task.entry.attempt + 1, epoch=task.entry.epoch + 1)
         self.send(name, task, updated)
         is_restored = False
-        if isinstance(task.command, saga.Restore):
+        if isinstance(task.command, commands.Restore):
             is_lost = task.entry.is_new and self.entry() is None
             is_restored = is_lost and now(self.journal.insert(task.entry)) is None
             self.send(name, task, is_restored)
@@ -266,7 +266,7 @@ class World:
         task.outcome = task.outcome if isinstance(result, InDoubt) else result
         try:
             task.command = task.steps.send(result)
-            while isinstance(task.command, saga.Wait | saga.StartRemoval | saga.Send):
+            while isinstance(task.command, commands.Wait | commands.StartRemoval | commands.Send):
                 task.command = task.steps.send(True)
         except StopIteration:
             del self.tasks[name]
@@ -277,13 +277,13 @@ class World:
         shipped = Content(task.entry.order.address.street_address.removesuffix(" street"), content.price)
         charge_key, ship_key = task.entry.claim.charge_key, task.entry.claim.ship_key
         match task.command:
-            case saga.Charge():
+            case commands.Charge():
                 return ("Charge", charge_key, content), lambda: self.peers.charge(charge_key, content)
-            case saga.Resolve():
+            case commands.Resolve():
                 return ("Resolve", charge_key, content), lambda: self.peers.resolve(charge_key, content)
-            case saga.Void():
+            case commands.Void():
                 return ("Void", charge_key, content), lambda: self.peers.void(charge_key)
-            case saga.ResolveShipment():
+            case commands.ResolveShipment():
                 return ("ResolveShipment", ship_key, content), lambda: self.peers.resolve_shipment(ship_key)
             case _:
                 return ("Ship", ship_key, shipped), lambda: self.peers.ship(ship_key, shipped)

@@ -264,7 +264,7 @@ DEVICES = (
         "    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):\n"
         "        return SagaResult.SUPERSEDED\n",
         "    yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))\n",
-        _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_notifications"),
+        _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_confirmation"),
         PAUSES,
     ),
     Device(
@@ -318,7 +318,7 @@ DEVICES = (
     ),
     Device(
         "one order per scope",
-        f"{_CHECKOUT}/domain.py",
+        f"{_CHECKOUT}/requests.py",
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}\\0{uuid.uuid4()}".encode()',
         _tests("checkout", "test_service.py::test_a_repeated_key_returns_the_same_bytes"),
@@ -326,7 +326,7 @@ DEVICES = (
     ),
     Device(
         "a key belongs to one request",
-        f"{_CHECKOUT}/domain.py",
+        f"{_CHECKOUT}/requests.py",
         "return fingerprint in self.fingerprints",
         "return bool(fingerprint)",
         _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),

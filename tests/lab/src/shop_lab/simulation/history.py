@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
-from checkout_service import saga
+from checkout_service import commands
 from checkout_service.domain import State, charge_key, ship_key
 from checkout_service.outcomes import InDoubt, Refused, Unsupported
 from checkout_service.ports import Entry
@@ -17,9 +17,9 @@ from shop_lab.simulation.recording import Began, Committed, Ended, Event, Issued
 
 T = TypeVar("T")
 
-PEER_COMMANDS = (saga.Charge, saga.Resolve, saga.Void, saga.Ship, saga.ResolveShipment)
-_SHIPPING_COMMANDS = (saga.Ship, saga.ResolveShipment)
-_NOT_MODELLED = (saga.Wait, saga.StartRemoval, saga.Send)
+PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
+_SHIPPING_COMMANDS = (commands.Ship, commands.ResolveShipment)
+_NOT_MODELLED = (commands.Wait, commands.StartRemoval, commands.Send)
 NEVER = 1 << 60
 
 
@@ -107,7 +107,7 @@ class Call:
 
     def observed(self) -> tuple[str, str]:
         """Return the command as the model shows it."""
-        detail = self.command.transition.after.value if isinstance(self.command, saga.Update) else self.detail
+        detail = self.command.transition.after.value if isinstance(self.command, commands.Update) else self.detail
         return self.name, detail
 
 
@@ -130,7 +130,7 @@ class Worker:
             return
         outcomes = [call.result for call in self.calls if call.is_certain]
         detail = ""
-        if isinstance(command, saga.ResolveShipment):
+        if isinstance(command, commands.ResolveShipment):
             detail = "refused" if outcomes and isinstance(outcomes[-1], Refused) else "displaced"
         self.calls.append(Call(command, self._attempt(), at, detail))
 
@@ -147,7 +147,7 @@ class Worker:
         if not self.calls:
             return self.entry.attempt
         last = self.calls[-1]
-        begins_next = isinstance(last.command, saga.Update) and last.command.transition.after is State.CHARGING
+        begins_next = isinstance(last.command, commands.Update) and last.command.transition.after is State.CHARGING
         return last.attempt + begins_next
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkout_service import saga
+from checkout_service import commands
 from checkout_service.domain import OPEN, RELEASED_CART, RESTORABLE, charge_key, ship_key
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
 from shop_lab.simulation.history import NEVER, PEER_COMMANDS, Call, Content, OrderHistory, PeerEntry, Row, Worker
@@ -23,33 +23,33 @@ IDLE = ("idle", "")
 
 # By command and outcome: the entries of the key that give this outcome without any effect.
 _READ = {
-    (saga.Charge, Charged): {"CHARGED"},
-    (saga.Charge, Refused): {"DECLINED"},
-    (saga.Charge, Released): {"VOIDED"},
-    (saga.Charge, Fenced): {"FENCED"},
-    (saga.Charge, KeyReused): {"CHARGED", "DECLINED", "VOIDED"},
-    (saga.Resolve, Charged): {"CHARGED"},
-    (saga.Resolve, KeyReused): {"CHARGED"},
-    (saga.Resolve, Refused): {"DECLINED"},
-    (saga.Resolve, Released): {"VOIDED"},
-    (saga.Resolve, Fenced): {"FENCED"},
-    (saga.Void, Released): {"VOIDED"},
-    (saga.Void, Refused): {"NONE", "DECLINED", "FENCED"},
-    (saga.Ship, Shipped): {"SHIPPED"},
-    (saga.Ship, KeyReused): {"SHIPPED"},
-    (saga.Ship, Refused): {"NONE", "SHIPPED"},
-    (saga.Ship, Fenced): {"FENCED"},
-    (saga.ResolveShipment, Shipped): {"SHIPPED"},
-    (saga.ResolveShipment, Fenced): {"FENCED"},
+    (commands.Charge, Charged): {"CHARGED"},
+    (commands.Charge, Refused): {"DECLINED"},
+    (commands.Charge, Released): {"VOIDED"},
+    (commands.Charge, Fenced): {"FENCED"},
+    (commands.Charge, KeyReused): {"CHARGED", "DECLINED", "VOIDED"},
+    (commands.Resolve, Charged): {"CHARGED"},
+    (commands.Resolve, KeyReused): {"CHARGED"},
+    (commands.Resolve, Refused): {"DECLINED"},
+    (commands.Resolve, Released): {"VOIDED"},
+    (commands.Resolve, Fenced): {"FENCED"},
+    (commands.Void, Released): {"VOIDED"},
+    (commands.Void, Refused): {"NONE", "DECLINED", "FENCED"},
+    (commands.Ship, Shipped): {"SHIPPED"},
+    (commands.Ship, KeyReused): {"SHIPPED"},
+    (commands.Ship, Refused): {"NONE", "SHIPPED"},
+    (commands.Ship, Fenced): {"FENCED"},
+    (commands.ResolveShipment, Shipped): {"SHIPPED"},
+    (commands.ResolveShipment, Fenced): {"FENCED"},
 }  # fmt: skip
 # By command and new entry: the outcome of the call that made it.
 _MADE = {
-    (saga.Charge, "CHARGED"): Charged,
-    (saga.Charge, "DECLINED"): Refused,
-    (saga.Resolve, "FENCED"): Fenced,
-    (saga.Void, "VOIDED"): Released,
-    (saga.Ship, "SHIPPED"): Shipped,
-    (saga.ResolveShipment, "FENCED"): Fenced,
+    (commands.Charge, "CHARGED"): Charged,
+    (commands.Charge, "DECLINED"): Refused,
+    (commands.Resolve, "FENCED"): Fenced,
+    (commands.Void, "VOIDED"): Released,
+    (commands.Ship, "SHIPPED"): Shipped,
+    (commands.ResolveShipment, "FENCED"): Fenced,
 }  # fmt: skip
 
 
@@ -131,11 +131,11 @@ class Projection:
 
     def _add_updates(self, worker: Worker) -> None:
         for call in worker.calls:
-            if not isinstance(call.command, saga.Update):
+            if not isinstance(call.command, commands.Update):
                 continue
             transition = call.command.transition
             restore = worker.after(call)
-            if restore is not None and isinstance(restore.command, saga.Restore):
+            if restore is not None and isinstance(restore.command, commands.Restore):
                 restored = self._take_change(worker.owner, call.issued, restore.returned, inserted=True)
                 if restored is not None:
                     self._add(restored, 0, "Restore", worker, worker.after(restore))
@@ -198,7 +198,7 @@ class Projection:
     def _find_read(self, call: Call) -> int:
         """Return a moment of a call without effect at which its key had the entry that it reports."""
         states = _READ.get((type(call.command), type(call.result)), set())
-        if isinstance(call.command, saga.Resolve) and isinstance(call.result, Fenced) and not call.result.existing:
+        if isinstance(call.command, commands.Resolve) and isinstance(call.result, Fenced) and not call.result.existing:
             states = set()
         for at, entry in self._history.entries_of(call).latest_first(call.issued, call.returned):
             if entry.state in states:

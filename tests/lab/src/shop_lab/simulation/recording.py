@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from unittest import mock
 
+from checkout_service.commands import Command
 from checkout_service.domain import Card
 from checkout_service.executor import Executor, Run
 from checkout_service.ports import Entry
-from checkout_service.saga import Command, Saga, SagaResult
+from checkout_service.saga import Saga, SagaResult
 from shop_lab.simulation.disk import Change, Disk
 
 
