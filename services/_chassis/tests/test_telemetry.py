@@ -126,6 +126,7 @@ async def test_a_blocked_event_loop_is_recorded_as_lag() -> None:
     telemetry = Telemetry(is_exported=True)
     lags = telemetry.histogram(semconv.LOOP_LAG)
     with process_metrics.observe_loop_lag(telemetry):
+        await asyncio.sleep(0)  # the timer starts
         time.sleep(0.3)  # noqa: ASYNC251 - the timer is due after 0.1 s
         await wait_until(lambda: lags.series)
     assert lags.series[()].maximum > 0.19

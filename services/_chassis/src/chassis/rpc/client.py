@@ -65,8 +65,10 @@ def channel(
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
     config: dict[str, Any] = {
+        # gRPC's default sends all calls of a channel to the first pod that answers.
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
+        # While more than one call in ten fails, nothing is retried: retries must not keep an overloaded peer down.
         "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
     }
     if retryable:
@@ -122,13 +124,12 @@ class _Method:
         self._propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
-        self._span_attributes: dict[str, str | int] = {
-            semconv.RPC_SYSTEM: "grpc",
-            semconv.RPC_METHOD: name,
-            semconv.SERVER_ADDRESS: host or target,
-            **({semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}),
-        }
-        self._metric_attributes: dict[str, Attributes] = {}
+        self._attributes: Attributes = (
+            (semconv.RPC_SYSTEM, "grpc"),
+            (semconv.RPC_METHOD, name),
+            (semconv.SERVER_ADDRESS, host or target),
+        )
+        self._port = {semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}
 
     def __call__(
         self, request: Message, *, timeout: float | None = None, metadata: Sequence[tuple[str, str]] = ()
@@ -144,37 +145,25 @@ class _Method:
             raise DeadlineExceeded(f"no time left to call {self.name}")
         return min(timeout_seconds, remaining)
 
-    def start_span(self) -> tuple[Span | None, Mapping[str, str]]:
-        """Start the span of a call; None if its trace is not sampled. Return it with the headers of the call."""
+    def start_span(self) -> tuple[Span, Mapping[str, str]]:
+        """Start the span of a call, unless its trace is not sampled. Return it with the headers of the call."""
         if self._follows_parents and is_unsampled():
-            return None, self._propagation.inject()
-        attributes = {**self._span_attributes, **baggage_attributes()}
+            return trace.INVALID_SPAN, self._propagation.inject()
+        attributes = {**dict(self._attributes), **self._port, **baggage_attributes()}
         span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
+        # The span is not made the current one: nothing else that the caller does during the call belongs below it.
         return span, self._propagation.inject(trace.set_span_in_context(span))
 
-    def record(self, span: Span | None, code: str, seconds: float) -> None:
-        """End the span and record the duration."""
-        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
-        if span is None:
-            self.durations.record(seconds, attributes)
-            return
-        if span.is_recording():
-            span.set_attribute(semconv.RPC_STATUS, code)
-            if code != "OK":
-                span.set_attribute(semconv.ERROR_TYPE, code)
-                span.set_status(StatusCode.ERROR)
+    def record(self, span: Span, code: str, seconds: float) -> None:
+        """End the span, if there is one, and record the duration."""
+        error = ((semconv.ERROR_TYPE, code),) if code != "OK" else ()
+        span.set_attribute(semconv.RPC_STATUS, code)
+        if error:
+            span.set_attribute(semconv.ERROR_TYPE, code)
+            span.set_status(StatusCode.ERROR)
         span.end()
+        attributes = (*self._attributes, (semconv.RPC_STATUS, code), *error)
         self.durations.record(seconds, attributes, span.get_span_context())
-
-    def _add_metric_attributes(self, code: str) -> Attributes:
-        self._metric_attributes[code] = (
-            (semconv.RPC_SYSTEM, "grpc"),
-            (semconv.RPC_METHOD, self.name),
-            (semconv.RPC_STATUS, code),
-            (semconv.SERVER_ADDRESS, self._span_attributes[semconv.SERVER_ADDRESS]),
-            *(((semconv.ERROR_TYPE, code),) if code != "OK" else ()),
-        )
-        return self._metric_attributes[code]
 
 
 class _Call:
@@ -207,8 +196,7 @@ class _Call:
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             domain_error = from_rpc_error(error)
-            if span is not None:
-                span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
+            span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
             raise domain_error from None  # AioRpcError's own text may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"

@@ -5,19 +5,16 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from chassis.failpoints import Failpoints
+from chassis.rpc.health import Health
 from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
-LIVENESS = "liveness"
 _HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
-_SERVING = health_pb2.HealthCheckResponse.SERVING
-_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 Register = Callable[[Any, Any], None]
 
@@ -32,7 +29,7 @@ class Listener:
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
         self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
-        self._health = health_aio.HealthServicer()
+        self._health = Health()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated add_..._to_server."""
@@ -40,24 +37,23 @@ class Listener:
 
     async def start(self, port: int, setting: str) -> None:
         """Start to serve on a port, 0 for a free one. Raise OSError with the setting's name if it is in use."""
+        # These two are not wrapped: probes would count towards the limit, and fill traces and durations.
         add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
         add_health(self._health, self._server)
-        names = [*self._registrar.service_names, _HEALTH]
-        descriptions = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
+        names = [*self._registrar.service_names, _HEALTH, reflection.SERVICE_NAME]
         add_reflection: Register = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-        add_reflection(descriptions, self._server)
+        add_reflection(reflection.aio.ReflectionServicer(names), self._server)
         address = f"{self._host}:{port}"
         try:
             self.port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
         await self._server.start()
-        await self._health.set(LIVENESS, _SERVING)
+        await self._health.set_live()
 
     async def set_readiness(self, *, ready: bool) -> None:
-        """Report the health of the whole process and of each service."""
-        for name in ("", *self._registrar.service_names):
-            await self._health.set(name, _SERVING if ready else _NOT_SERVING)
+        """Report the readiness of every service on this port."""
+        await self._health.set_readiness(self._registrar.service_names, ready=ready)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more calls, and give those in flight so long to finish."""
@@ -71,6 +67,7 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
         ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
         ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
+        # By default gRPC closes the connection of a client that pings as often as ours do, with "too many pings".
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.keepalive_permit_without_calls", 1),
     ]

@@ -7,7 +7,7 @@ characters and handled; its error is mapped to a status. Interceptors of grpc.ai
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import structlog
@@ -16,8 +16,7 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import DecodeError, Message
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode
-from typing_extensions import override
+from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
@@ -50,16 +49,6 @@ class MalformedMessage(InvalidArgument):
     """The bytes of the request do not parse as the method's request message."""
 
 
-class Registrar(Protocol):
-    """The part of grpc.aio.Server that the generated add_..._to_server functions use."""
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
-        return
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None: ...
-
-
 class Limiter:
     """Counts the calls in flight over all methods of a process."""
 
@@ -67,38 +56,38 @@ class Limiter:
         self.limit = limit
         self.in_flight = 0
         self.shed = telemetry.counter(semconv.SHED_REQUESTS)
-        self.shed.add(0)
+        self.shed.add(0)  # exported from the start: an alert sees only increases of a series
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(self.in_flight, ())])
         telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(self.limit, ())])
 
 
-class WrappingRegistrar(Registrar):
-    """Wraps the methods that are registered with it and registers the wrapped ones with a server."""
+class WrappingRegistrar:
+    """Stands in for a server where generated add_..._to_server functions add methods, and adds the wrapped ones to it.
 
-    def __init__(self, server: Registrar, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
+    Attributes:
+        service_names: full names of the services that were added.
+    """
+
+    def __init__(self, server: grpc.aio.Server, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
         self._server = server
         self._telemetry = telemetry
         self._limiter = limiter
         self._failpoints = failpoints
         self.service_names: list[str] = []
 
-    @override
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
+        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
+
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
-        wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            name: grpc.unary_unary_rpc_method_handler(
-                _Method(
-                    f"{service_name}/{name}",
-                    _with_failpoint(f"{service_name}/{name}", handler.unary_unary, self._failpoints),
-                    _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type),
-                    self._telemetry,
-                    self._limiter,
-                ).serve,
-                None,
-                handler.response_serializer,
-            )
-            for name, handler in method_handlers.items()
-        }
+        wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for name, handler in method_handlers.items():
+            path = f"{service_name}/{name}"
+            handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
+            decode = _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
+            method = _Method(path, handle, decode, self._telemetry, self._limiter)
+            # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
+            wrapped[name] = grpc.unary_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
         self.service_names.append(service_name)
         self._server.add_registered_method_handlers(service_name, wrapped)
 
@@ -106,7 +95,7 @@ class WrappingRegistrar(Registrar):
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
     """Return the handler, with the failpoint of its method before it if that is enabled."""
     if name not in failpoints:
-        return handler
+        return handler  # decided once, so that failpoints which are off cost a call nothing
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)
@@ -149,8 +138,7 @@ class _Method:
         self._durations = telemetry.histogram(semconv.RPC_SERVER_DURATION)
         self._retried = telemetry.counter(semconv.RETRIED_REQUESTS)
         self._limiter = limiter
-        self._span_attributes = {semconv.RPC_SYSTEM: "grpc", semconv.RPC_METHOD: name}
-        self._metric_attributes: dict[str, Attributes] = {}
+        self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
 
     async def serve(self, raw: bytes, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
@@ -159,11 +147,12 @@ class _Method:
         code = "OK"
         self._limiter.in_flight += 1
         try:
+            # Before the request is decoded: an overloaded service spends nothing on the calls that it sheds.
             self._admit(context)
             return await self._handler(self._decode(raw), context)
         except DomainError as error:
             code = code_of(error).name
-            self._set_reason(span, error)
+            span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
             await context.abort_with_status(to_status(error))
             raise  # not reached: abort raises
         except grpc.aio.AbortError:
@@ -174,7 +163,7 @@ class _Method:
             raise
         except Exception as error:
             code = "INTERNAL"
-            self._set_reason(span, error)
+            span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
             log.exception("unexpected error", method=self._name)
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
             raise
@@ -191,10 +180,7 @@ class _Method:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self, context: ServicerContext) -> Span:
-        """Start the call's span and make it current; if its trace is not sampled, the caller's span is current instead.
-
-        Never detached: each call runs in a task of its own.
-        """
+        """Make the call's span the current one; in a trace that is not sampled, which gets no span, the caller's."""
         headers: dict[str, str] = {}
         known = self._propagation.headers
         for key, value in context.invocation_metadata() or ():
@@ -203,35 +189,22 @@ class _Method:
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
         parent = self._propagation.extract(headers)
+        # Never detached, here and below, because every call runs in a task of its own.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN
-        attributes = {**self._span_attributes, **baggage_attributes(parent)}
+        attributes = {**dict(self._attributes), **baggage_attributes(parent)}
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
 
-    def _set_reason(self, span: Span, error: Exception) -> None:
-        if span.is_recording():
-            span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
-
     def _record(self, span: Span, code: str, seconds: float) -> None:
-        recorded: SpanContext | None = None
-        if span.is_recording():
-            span.set_attribute(semconv.RPC_STATUS, code)
-            if code in _SERVER_FAULTS:
-                span.set_attribute(semconv.ERROR_TYPE, code)
-                span.set_status(StatusCode.ERROR)
-            span.end()
-            recorded = span.get_span_context()
-        attributes = self._metric_attributes.get(code) or self._add_metric_attributes(code)
-        self._durations.record(seconds, attributes, recorded)
-
-    def _add_metric_attributes(self, code: str) -> Attributes:
-        self._metric_attributes[code] = (
-            (semconv.RPC_SYSTEM, "grpc"),
-            (semconv.RPC_METHOD, self._name),
-            (semconv.RPC_STATUS, code),
-            *(((semconv.ERROR_TYPE, code),) if code in _SERVER_FAULTS else ()),
-        )
-        return self._metric_attributes[code]
+        """End the span, if there is one, and record the duration."""
+        error = ((semconv.ERROR_TYPE, code),) if code in _SERVER_FAULTS else ()
+        span.set_attribute(semconv.RPC_STATUS, code)
+        if error:
+            span.set_attribute(semconv.ERROR_TYPE, code)
+            span.set_status(StatusCode.ERROR)
+        span.end()
+        attributes = (*self._attributes, (semconv.RPC_STATUS, code), *error)
+        self._durations.record(seconds, attributes, span.get_span_context())

@@ -75,37 +75,19 @@ def observe_loop_lag(telemetry: Telemetry) -> Iterator[None]:
     if not telemetry.is_exported:
         yield
         return
-    timer = _LagTimer(telemetry.histogram(semconv.LOOP_LAG))
-    timer.start()
+    recording = asyncio.create_task(_record_loop_lag(telemetry.histogram(semconv.LOOP_LAG)), name="loop lag")
     try:
         yield
     finally:
-        timer.stop()
+        recording.cancel()
 
 
-class _LagTimer:
-    def __init__(self, lags: Histogram) -> None:
-        self._lags = lags
-        self._loop = asyncio.get_running_loop()
-        self._handle: asyncio.TimerHandle | None = None
-        self._started = self._due = time.perf_counter()
-        self._cpu = time.process_time()
-
-    def start(self) -> None:
-        self._schedule(_BUSY_INTERVAL_SECONDS)
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-
-    def _schedule(self, seconds: float) -> None:
-        self._started = time.perf_counter()
-        self._due = self._started + seconds
-        self._handle = self._loop.call_later(seconds, self._run)
-
-    def _run(self) -> None:
-        now, cpu = time.perf_counter(), time.process_time()
-        self._lags.record(max(0.0, now - self._due))  # timers of uvloop may run up to a millisecond early
-        busy = cpu - self._cpu > _BUSY_SHARE * (now - self._started)
-        self._cpu = cpu
-        self._schedule(_BUSY_INTERVAL_SECONDS if busy else _IDLE_INTERVAL_SECONDS)
+async def _record_loop_lag(lags: Histogram) -> None:
+    interval, cpu = _BUSY_INTERVAL_SECONDS, time.process_time()
+    while True:
+        due = time.perf_counter() + interval
+        await asyncio.sleep(interval)
+        lags.record(max(0.0, time.perf_counter() - due))  # timers of uvloop may run up to a millisecond early
+        used, cpu = time.process_time() - cpu, time.process_time()
+        # An idle process is left asleep: ten wake-ups a second would be most of what it does.
+        interval = _BUSY_INTERVAL_SECONDS if used > _BUSY_SHARE * interval else _IDLE_INTERVAL_SECONDS

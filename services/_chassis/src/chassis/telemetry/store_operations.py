@@ -91,7 +91,6 @@ class StoreTelemetry:
             self.span_attributes[semconv.SERVER_ADDRESS] = address
         if port:
             self.span_attributes[semconv.SERVER_PORT] = port
-        self._labels: dict[str, Attributes] = {}
 
     def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> "Measurement":
         """Return a context manager for one run of an operation.
@@ -104,11 +103,7 @@ class StoreTelemetry:
 
     def labels(self, operation: Operation) -> Attributes:
         """Return the attributes of the duration of a successful operation."""
-        labels = self._labels.get(operation.name)
-        if labels is None:
-            labels = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
-            self._labels[operation.name] = labels
-        return labels
+        return (semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name)
 
 
 class Measurement:
