@@ -65,18 +65,13 @@ async def wait_until_it_responds(stub: CartServiceStub) -> cart_pb2.Cart:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_service_without_its_store_is_unavailable(stub: CartServiceStub, valkey: ValkeyServer) -> None:
+async def test_a_service_is_unavailable_without_its_store_and_recovers_with_it(
+    stub: CartServiceStub, valkey: ValkeyServer
+) -> None:
     await wait_until_it_responds(stub)
     valkey.terminate()
     with pytest.raises(Unavailable) as refused:
         await stub.GetCart(ADA)
     assert str(valkey.unix_socket_path) not in refused.value.message
-
-
-async def test_a_service_recovers_with_its_store(stub: CartServiceStub, valkey: ValkeyServer) -> None:
-    await wait_until_it_responds(stub)
-    valkey.terminate()
-    with pytest.raises(Unavailable):
-        await stub.GetCart(ADA)
     await asyncio.to_thread(valkey.start)
     assert (await wait_until_it_responds(stub)).user_id == "ada"
