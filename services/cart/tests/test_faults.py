@@ -1,9 +1,6 @@
 """The service in its own process, with a Valkey that is killed and restarted."""
 
 import asyncio
-import json
-import os
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from chassis.errors import Unavailable
 from chassis.rpc.client import channel
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
+from shop_kit.processes import service_process
 
 ADA = cart_pb2.GetCartRequest(user_id="ada")
 
@@ -29,31 +27,11 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
 @pytest.fixture
 async def stub(valkey: ValkeyServer) -> AsyncIterator[CartServiceStub]:
     """A client, as other services use it, of a cart service with its store in `valkey`."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cart_service"),
-        env={
-            **os.environ,
-            "HOST": "127.0.0.1",
-            "PORT": "0",
-            "INTERNAL_PORT": "0",
-            "DRAIN_SECONDS": "0",
-            "GRPC_VERBOSITY": "ERROR",
-            "REDIS_URL": f"unix://{valkey.unix_socket_path}",
-        },
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        while (line := json.loads(await process.stdout.readline()))["event"] != "serving":
-            pass
-        output = asyncio.create_task(process.stdout.read())  # a full pipe would block the service
-        connection = channel(f"127.0.0.1:{line['port']}", "shop.CartService", timeout_seconds=5)
+    url = f"unix://{valkey.unix_socket_path}"
+    async with service_process("cart_service", REDIS_URL=url) as running:
+        connection = channel(f"127.0.0.1:{running.port}", "shop.CartService", timeout_seconds=5)
         yield CartServiceStub(connection)
         await connection.close()
-    finally:
-        process.terminate()
-        assert await process.wait() == 0
-    await output
 
 
 async def wait_until_it_responds(stub: CartServiceStub) -> cart_pb2.Cart:

@@ -1,19 +1,17 @@
 """Fixtures of the payment tests: an empty ledger of either kind, and a valid request."""
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from chassis.sql import database
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Ledger
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from shop_kit.databases import execute
 
 VALID_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
 VALID_REQUEST = ChargeRequest("EUR", 12, 340_000_000, VALID_CARD)
@@ -63,12 +61,6 @@ def stored() -> Callable[[str], list[tuple[Any, ...]]]:
     """Read key, state and units of every entry straight from the database."""
 
     def read(url: str) -> list[tuple[Any, ...]]:
-        statement = "SELECT charge_key, state, units FROM charges ORDER BY charge_key"
-        path = database.sqlite_path(url)
-        if path is None:
-            with psycopg.connect(url) as connection:
-                return connection.execute(statement).fetchall()
-        with closing(sqlite3.connect(path)) as connection:
-            return connection.execute(statement).fetchall()
+        return execute(url, "SELECT charge_key, state, units FROM charges ORDER BY charge_key")
 
     return read

@@ -107,29 +107,23 @@ def test_a_brand_is_recognized_by_prefix_and_length(number: str, brand: Brand | 
     assert brand_of(number) is brand
 
 
-def decline(checked: Card, accepted: Collection[Brand], today: date) -> Decline | None:
-    return decline_reason(checked, brand_of(checked.digits), accepted, today)
-
-
-def test_a_card_is_valid_through_the_last_day_of_its_month() -> None:
-    assert decline(card(year=2026, month=11), ALL_BRANDS, TODAY) is None
-
-
-@pytest.mark.parametrize("today", [date(2026, 12, 1), date(2027, 1, 1)])
-def test_a_card_has_expired_on_the_day_after_its_month(today: date) -> None:
-    assert decline(card(year=2026, month=11), ALL_BRANDS, today) is Decline.CARD_EXPIRED
-
-
-def test_a_card_that_expires_next_january_is_valid_in_november() -> None:
-    assert decline(card(year=2027, month=1), ALL_BRANDS, TODAY) is None
-
-
-def test_a_brand_that_is_not_accepted_is_declined() -> None:
-    assert decline(card("378282246310005"), {Brand.VISA}, TODAY) is Decline.BRAND_NOT_ACCEPTED
-
-
-def test_a_number_of_no_known_brand_is_declined_even_if_all_brands_are_accepted() -> None:
-    assert decline(card("9" * 16), ALL_BRANDS, TODAY) is Decline.BRAND_NOT_ACCEPTED
+@pytest.mark.parametrize(
+    ("checked", "accepted", "today", "declined"),
+    [
+        # A card is valid through the last day of its month.
+        (card(year=2026, month=11), ALL_BRANDS, TODAY, None),
+        (card(year=2026, month=11), ALL_BRANDS, date(2026, 12, 1), Decline.CARD_EXPIRED),
+        (card(year=2026, month=11), ALL_BRANDS, date(2027, 1, 1), Decline.CARD_EXPIRED),
+        (card(year=2027, month=1), ALL_BRANDS, TODAY, None),
+        (card("378282246310005"), {Brand.VISA}, TODAY, Decline.BRAND_NOT_ACCEPTED),
+        # A number of no known brand is declined even if all brands are accepted.
+        (card("9" * 16), ALL_BRANDS, TODAY, Decline.BRAND_NOT_ACCEPTED),
+    ],
+)
+def test_expired_cards_and_other_brands_are_declined(
+    checked: Card, accepted: Collection[Brand], today: date, declined: Decline | None
+) -> None:
+    assert decline_reason(checked, brand_of(checked.digits), accepted, today) is declined
 
 
 def test_number_and_security_code_are_not_in_the_repr() -> None:

@@ -1,10 +1,7 @@
 """Payment processes that are killed before or after a write."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +13,7 @@ from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_kit.processes import service_process
 
 REQUEST = payment_pb2.ChargeRequest(
     amount=money_pb2.Money(currency_code="EUR", units=12),
@@ -28,42 +26,17 @@ REQUEST = payment_pb2.ChargeRequest(
 )
 
 
-async def port_of(running: asyncio.subprocess.Process, name: str) -> int:
-    """Wait until the process serves and return its `port` or `internal_port`."""
-    assert running.stdout is not None
-    async for line in running.stdout:
-        event = json.loads(line)
-        if event["event"] == "serving":
-            return int(event[name])
-    pytest.fail("the service ended before it served")
-
-
 @asynccontextmanager
 async def process(
-    url: str, failpoints: str = "", *, port_name: str = "port"
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """Run the service as its image does, on free ports; yield it with a channel to one of them."""
-    environment = {
-        **os.environ,
-        "HOST": "127.0.0.1",
-        "PORT": "0",
-        "INTERNAL_PORT": "0",
-        "DRAIN_SECONDS": "0",
-        "DATABASE_URL": url,
-        "HMAC_KEY": "k" * 32,
-        "FAILPOINTS": failpoints,
-    }
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "payment_service", env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        port = await port_of(running, port_name)
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield running, channel
-    finally:
-        if running.returncode is None:
-            running.terminate()
-        await running.communicate()
+    url: str, failpoints: str = ""
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel, PaymentLedgerStub]]:
+    """Run the service; yield its process, a channel to its public port and a stub of its internal service."""
+    async with (
+        service_process("payment_service", DATABASE_URL=url, HMAC_KEY="k" * 32, FAILPOINTS=failpoints) as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.internal_port}") as internal,
+    ):
+        yield running.process, channel, PaymentLedgerStub(internal)
 
 
 async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
@@ -76,7 +49,7 @@ async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
 async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(ledger_url, f"{point}=kill") as (running, channel):
+    async with process(ledger_url, f"{point}=kill") as (running, channel, _):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, key)
         assert await running.wait() == -signal.SIGKILL
@@ -86,19 +59,19 @@ async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
 async def test_a_charge_repeated_after_a_kill_is_not_charged_again(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(ledger_url, "payment.charge.after=kill") as (_, channel):
+    async with process(ledger_url, "payment.charge.after=kill") as (_, channel, _):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, "key")
-    async with process(ledger_url) as (_, channel):
+    async with process(ledger_url) as (_, channel, _):
         await charge(channel, "key")
     assert stored(ledger_url) == [("key", "CHARGED", 12)]
 
 
 async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "payment.resolve_or_fence.after=kill", port_name="internal_port") as (_, channel):
+    async with process(sqlite_url, "payment.resolve_or_fence.after=kill") as (_, _, ledger):
         with pytest.raises(grpc.aio.AioRpcError):
-            await PaymentLedgerStub(channel).ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
-    async with process(sqlite_url) as (_, channel):
+            await ledger.ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
+    async with process(sqlite_url) as (_, channel, _):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await charge(channel, "key")
     assert refused.value.code() is grpc.StatusCode.ABORTED
@@ -107,18 +80,18 @@ async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
 async def test_a_void_survives_a_kill_of_its_process(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(sqlite_url) as (_, channel):
+    async with process(sqlite_url) as (_, channel, _):
         await charge(channel, "key")
-    async with process(sqlite_url, "payment.void.after=kill", port_name="internal_port") as (_, channel):
+    async with process(sqlite_url, "payment.void.after=kill") as (_, _, ledger):
         with pytest.raises(grpc.aio.AioRpcError):
-            await PaymentLedgerStub(channel).Void(ledger_pb2.VoidRequest(charge_key="key"))
+            await ledger.Void(ledger_pb2.VoidRequest(charge_key="key"))
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]
 
 
 async def test_a_shutdown_under_load_loses_no_acknowledged_charge(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(sqlite_url) as (running, channel):
+    async with process(sqlite_url) as (running, channel, _):
         calls = [asyncio.create_task(charge(channel, f"key-{number}")) for number in range(200)]
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         running.terminate()

@@ -2,13 +2,10 @@
 
 import hmac
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from datetime import date
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from chassis.sql import database
@@ -16,6 +13,7 @@ from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, PaymentProcessor, State
 from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from shop_kit.databases import execute
 
 MakeRequest = Callable[..., ChargeRequest]
 
@@ -26,16 +24,6 @@ INSERT = """
         charge_key, state, currency_code, units, nanos, card_hmac, brand, last_four, reason, transaction_id
     ) VALUES ('key', 'CHARGED', 'EUR', 12, 340000000, {card_hmac}, 'visa', '4242', NULL, 'transaction')
 """
-
-
-def execute(url: str, statement: str) -> list[tuple[object, ...]]:
-    path = database.sqlite_path(url)
-    if path is None:
-        with psycopg.connect(url) as server:
-            cursor = server.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-    with closing(sqlite3.connect(path)) as connection, connection:
-        return connection.execute(statement).fetchall()
 
 
 def insert_old_entry(url: str) -> None:

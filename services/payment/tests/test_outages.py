@@ -152,4 +152,4 @@ async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) 
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
         entries = [Entry(str(number), State.CHARGED, PAYMENT) for number in range(16)]
-        assert [each.entry for each in await asyncio.gather(*map(ledger.record, entries))] == entries
+        assert [recorded.entry for recorded in await asyncio.gather(*map(ledger.record, entries))] == entries

@@ -1,17 +1,16 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, TypeVar
+from typing import Literal
 
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.status import from_rpc_error
 from chassis.values import paging
 from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
@@ -23,12 +22,12 @@ from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
+from shop_kit.failing import failure_of, retried
 from shop_kit.serving import connect
 
 KEYS = HmacKeys.parse("k" * 32)
 
 MakeRequest = Callable[..., ChargeRequest]
-Response = TypeVar("Response")
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,6 @@ async def payments(sqlite_ledger: Ledger) -> AsyncIterator[Payments]:
         yield opened
 
 
-async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
-    """Return status code and reason of a call that fails."""
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await call
-    return error.value.code(), from_rpc_error(error.value).reason
-
-
 async def test_a_repeated_charge_returns_the_same_transaction(payments: Payments, make_request: MakeRequest) -> None:
     assert await payments.charge(make_request(), "key") == await payments.charge(make_request(), "key")
 
@@ -113,7 +105,7 @@ async def test_each_charge_without_a_key_is_a_new_charge(payments: Payments, mak
 async def test_a_refusal_has_a_status_code_and_a_reason(
     payments: Payments, make_request: MakeRequest, changed: dict[str, object], code: grpc.StatusCode, reason: str
 ) -> None:
-    assert await refused(payments.charge(make_request(**changed))) == (code, reason)
+    assert await failure_of(payments.charge(make_request(**changed))) == (code, reason)
 
 
 @pytest.mark.parametrize("missing", ["amount", "credit_card"])
@@ -128,15 +120,15 @@ async def test_a_missing_field_is_refused_with_its_name(
 
 
 @pytest.mark.parametrize("key", ["", "two words", "k" * 256])
-async def test_a_malformed_key_is_refused(payments: Payments, make_request: MakeRequest, key: str) -> None:
-    code, _ = await refused(payments.charge(make_request(), key))
+async def test_a_malformed_key_is_failure_of(payments: Payments, make_request: MakeRequest, key: str) -> None:
+    code, _ = await failure_of(payments.charge(make_request(), key))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_key_reused_for_another_amount_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+async def test_a_key_reused_for_another_amount_is_failure_of(payments: Payments, make_request: MakeRequest) -> None:
     await payments.charge(make_request(), "key")
     expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-    assert await refused(payments.charge(make_request(units=99), "key")) == expected
+    assert await failure_of(payments.charge(make_request(units=99), "key")) == expected
 
 
 async def test_resolving_a_charge_returns_its_transaction_and_amount(
@@ -155,7 +147,7 @@ async def test_resolving_a_charge_returns_the_fingerprint_of_its_first_request(
     assert (await payments.resolve("key")).charged.request_fingerprint == "first"
 
 
-async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+async def test_a_fingerprint_that_is_too_long_is_failure_of(payments: Payments, make_request: MakeRequest) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="request-fingerprint: must"):
         await payments.charge(make_request(), "key", "f" * 65)
     await payments.charge(make_request(), "key", "f" * 64)
@@ -163,17 +155,17 @@ async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments, mak
 
 async def test_resolving_an_unused_key_fences_it(payments: Payments, make_request: MakeRequest) -> None:
     assert (await payments.resolve("key")).WhichOneof("outcome") == "fenced"
-    assert await refused(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
+    assert await failure_of(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
 async def test_a_fence_is_reported_as_existing_from_the_second_call_on(ledger: Ledger) -> None:
     async with serving(ledger) as payments:
         resolved = [await payments.resolve("key") for _ in range(3)]
-    assert [each.fenced.existing for each in resolved] == [False, True, True]
+    assert [outcome.fenced.existing for outcome in resolved] == [False, True, True]
 
 
 async def test_resolving_a_decline_returns_its_reason(payments: Payments, make_request: MakeRequest) -> None:
-    await refused(payments.charge(make_request(year=2025), "key"))
+    await failure_of(payments.charge(make_request(year=2025), "key"))
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
 
 
@@ -196,9 +188,9 @@ async def test_charges_are_listed_page_by_page(
     assert listed[0].recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
 
 
-async def test_a_list_from_an_impossible_time_is_refused(payments: Payments) -> None:
+async def test_a_list_from_an_impossible_time_is_failure_of(payments: Payments) -> None:
     request = ledger_pb2.ListChargesRequest(since=Timestamp(seconds=-1))
-    assert (await refused(payments.internal.ListCharges(request)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await failure_of(payments.internal.ListCharges(request)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make_request: MakeRequest) -> None:
@@ -207,23 +199,23 @@ async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make
     assert (await payments.resolve("key")).voided.transaction_id == transaction_id
 
 
-async def test_a_charge_under_a_voided_key_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+async def test_a_charge_under_a_voided_key_is_failure_of(payments: Payments, make_request: MakeRequest) -> None:
     await payments.charge(make_request(), "key")
     await payments.void("key")
-    assert await refused(payments.charge(make_request(), "key")) == (
+    assert await failure_of(payments.charge(make_request(), "key")) == (
         grpc.StatusCode.FAILED_PRECONDITION,
         "CHARGE_VOIDED",
     )
 
 
 async def test_voiding_an_unknown_key_is_not_found(payments: Payments) -> None:
-    assert await refused(payments.void("key")) == (grpc.StatusCode.NOT_FOUND, "CHARGE_NOT_FOUND")
+    assert await failure_of(payments.void("key")) == (grpc.StatusCode.NOT_FOUND, "CHARGE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
 async def test_the_ledger_refuses_malformed_keys(payments: Payments, key: str) -> None:
-    assert (await refused(payments.resolve(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
-    assert (await refused(payments.void(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await failure_of(payments.resolve(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
+    assert (await failure_of(payments.void(key)))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_thousand_charges_sent_twice_are_charged_once_each(
@@ -247,7 +239,7 @@ async def test_an_unexpected_error_is_internal_without_details(
     sqlite_ledger: Ledger, make_request: MakeRequest, point: str, key: str | None
 ) -> None:
     async with serving(sqlite_ledger, f"{point}=error*1") as payments:
-        assert await refused(payments.charge(make_request(), key)) == (grpc.StatusCode.INTERNAL, "INTERNAL")
+        assert await failure_of(payments.charge(make_request(), key)) == (grpc.StatusCode.INTERNAL, "INTERNAL")
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
@@ -265,11 +257,3 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
         await retried(lambda: payments.resolve("key"))
         assert await retried(lambda: payments.void("key")) == charged
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]
-
-
-async def retried(call: Callable[[], Awaitable[Response]]) -> Response:
-    """Call, and call once more after a failure or a second without a response."""
-    try:
-        return await asyncio.wait_for(call(), 1)
-    except (grpc.aio.AioRpcError, TimeoutError):
-        return await call()

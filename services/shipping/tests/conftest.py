@@ -1,19 +1,17 @@
 """Fixtures of the shipping tests: a valid parcel, a rate card of round prices, and an empty manifest of either kind."""
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from chassis.sql import database
 from chassis.values.money import Money
 from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
 from shipping_service.manifest.opening import MIGRATIONS, open_manifest
+from shop_kit.databases import execute
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
@@ -67,12 +65,6 @@ def stored() -> Callable[[str], list[tuple[Any, ...]]]:
     """Read key and state of every entry straight from the database."""
 
     def read(url: str) -> list[tuple[Any, ...]]:
-        statement = "SELECT shipment_key, state FROM shipments ORDER BY shipment_key"
-        path = database.sqlite_path(url)
-        if path is None:
-            with psycopg.connect(url) as connection:
-                return connection.execute(statement).fetchall()
-        with closing(sqlite3.connect(path)) as connection:
-            return connection.execute(statement).fetchall()
+        return execute(url, "SELECT shipment_key, state FROM shipments ORDER BY shipment_key")
 
     return read

@@ -1,10 +1,7 @@
 """Service processes that are killed around a shipment."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +13,7 @@ from shop import address_pb2, cart_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+from shop_kit.processes import service_process
 
 Stored = Callable[[str], list[tuple[Any, ...]]]
 
@@ -25,41 +23,17 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 )
 
 
-async def port_of(running: asyncio.subprocess.Process, name: str) -> int:
-    """Wait until the service serves, and return its `port` or `internal_port`."""
-    assert running.stdout is not None
-    async for line in running.stdout:
-        event = json.loads(line)
-        if event["event"] == "serving":
-            return int(event[name])
-    pytest.fail("the service ended before it was serving")
-
-
 @asynccontextmanager
 async def process(
-    url: str, failpoints: str = "", *, port_name: str = "port"
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """Run the service in its own process, on free ports; yield it with a channel to one of them."""
-    environment = {
-        **os.environ,
-        "HOST": "127.0.0.1",
-        "PORT": "0",
-        "INTERNAL_PORT": "0",
-        "DRAIN_SECONDS": "0",
-        "DATABASE_URL": url,
-        "FAILPOINTS": failpoints,
-    }
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shipping_service", env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        port = await port_of(running, port_name)
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield running, channel
-    finally:
-        if running.returncode is None:
-            running.terminate()
-        await running.communicate()
+    url: str, failpoints: str = ""
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel, ShipmentManifestStub]]:
+    """Run the service; yield its process, a channel to its public port and a stub of its internal service."""
+    async with (
+        service_process("shipping_service", DATABASE_URL=url, FAILPOINTS=failpoints) as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.internal_port}") as internal,
+    ):
+        yield running.process, channel, ShipmentManifestStub(internal)
 
 
 async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
@@ -72,7 +46,7 @@ async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
 async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
     manifest_url: str, stored: Stored, point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(manifest_url, f"{point}=kill") as (running, channel):
+    async with process(manifest_url, f"{point}=kill") as (running, channel, _):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, key)
         assert await running.wait() == -signal.SIGKILL
@@ -80,19 +54,19 @@ async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
 
 
 async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(manifest_url: str, stored: Stored) -> None:
-    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel):
+    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel, _):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, "key")
-    async with process(manifest_url) as (_, channel):
+    async with process(manifest_url) as (_, channel, _):
         await ship(channel, "key")
     assert stored(manifest_url) == [("key", "SHIPPED")]
 
 
 async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill", port_name="internal_port") as (_, channel):
+    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill") as (_, _, manifest):
         with pytest.raises(grpc.aio.AioRpcError):
-            await ShipmentManifestStub(channel).ResolveOrFence(ResolveShipmentRequest(shipment_key="key"))
-    async with process(sqlite_url) as (_, channel):
+            await manifest.ResolveOrFence(ResolveShipmentRequest(shipment_key="key"))
+    async with process(sqlite_url) as (_, channel, _):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await ship(channel, "key")
     assert refused.value.code() is grpc.StatusCode.ABORTED

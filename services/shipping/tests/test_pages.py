@@ -35,7 +35,7 @@ async def test_shipments_are_listed_page_by_page(
             pages.append(page.shipments)
     listed = [shipment for page in pages for shipment in page]
     assert [len(page) for page in pages] == [2, 2, 1, 0]
-    assert {(each.shipment_key, each.tracking_id) for each in listed} == {
+    assert {(shipment.shipment_key, shipment.tracking_id) for shipment in listed} == {
         (entry.key, entry.tracking_id) for entry in shipped
     }
 

@@ -21,6 +21,7 @@ from shipping_service.manifest import postgres, sqlite
 from shipping_service.manifest.opening import MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+from shop_kit.databases import execute
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
 
@@ -33,15 +34,8 @@ SOME_DAYS_AGO = {"sqlite": "datetime('now', '-{} days')", "postgresql": "now() -
 
 def age(url: str, key: str, days: int) -> None:
     """Make an entry older than it is."""
-    path = database.sqlite_path(url)
-    then = SOME_DAYS_AGO["postgresql" if path is None else "sqlite"].format(days)
-    statement = f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'"  # noqa: S608 - constants
-    if path is None:
-        with psycopg.connect(url) as connection:
-            connection.execute(statement)
-    else:
-        with closing(sqlite3.connect(path)) as opened, opened:
-            opened.execute(statement)
+    then = SOME_DAYS_AGO[url.partition(":")[0]].format(days)
+    execute(url, f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'")  # noqa: S608 - constants
 
 
 async def test_old_entries_are_deleted_in_batches(

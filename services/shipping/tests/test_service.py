@@ -1,15 +1,14 @@
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import pytest
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.status import from_rpc_error
 from chassis.sql import database
 from chassis.sql.retention import Retention
 from chassis.values.datafile import DataFile
@@ -23,6 +22,7 @@ from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest, ResolveShipmentResponse
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
+from shop_kit.failing import failure_of, retried
 from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
@@ -30,7 +30,6 @@ PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
 
 
-Response = TypeVar("Response")
 Stored = Callable[[str], list[tuple[Any, ...]]]
 
 
@@ -67,13 +66,6 @@ async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shi
 async def shipping(sqlite_url: str) -> AsyncIterator[Shipping]:
     async with open_manifest(sqlite_url) as manifest, serving(manifest) as opened:
         yield opened
-
-
-async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
-    """Return the status code and the reason of a failing call."""
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await call
-    return error.value.code(), from_rpc_error(error.value).reason
 
 
 async def test_a_quote_says_that_it_depends_on_the_country_and_the_number_of_pieces(shipping: Shipping) -> None:
@@ -173,11 +165,3 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
         shipped = await retried(lambda: shipping.ship("key"))
         assert (await retried(lambda: shipping.resolve("key"))).shipped.tracking_id == shipped
     assert stored(sqlite_url) == [("key", "SHIPPED")]
-
-
-async def retried(call: Callable[[], Awaitable[Response]]) -> Response:
-    """Call, and call once more after a failure or a second without a response."""
-    try:
-        return await asyncio.wait_for(call(), 1)
-    except (grpc.aio.AioRpcError, TimeoutError):
-        return await call()
