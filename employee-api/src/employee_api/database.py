@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, Executable, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
+
+from employee_api.clock import Clock
 
 _SQLITE_AWAY = frozenset(
     {
@@ -71,6 +74,26 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         connection = await shared.connection()
         async with connection.begin_nested():
             yield connection
+
+
+class Repository:
+    """Rows of a feature. Reads need no transaction; changes are made in a `transaction`."""
+
+    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        # Without BEGIN and COMMIT a read costs one round trip instead of three.
+        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    async def _find(self, query: Executable) -> dict[str, Any] | None:
+        """Return the first row by the names of its columns."""
+        async with self._reads.connect() as connection:
+            row = (await connection.execute(query)).mappings().first()
+            return None if row is None else dict(row)
+
+    async def _find_all(self, query: Executable) -> list[dict[str, Any]]:
+        async with self._reads.connect() as connection:
+            return [dict(row) for row in (await connection.execute(query)).mappings()]
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:

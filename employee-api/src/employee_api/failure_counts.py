@@ -5,6 +5,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -12,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
 from employee_api.clock import Clock
-from employee_api.database import shared_transaction, transaction
+from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.models import FailureCount
+
+_COLUMNS = [getattr(FailureCount, name) for name in ("key_hash", "failures", "begun_at", "last_at")]
 
 
 @dataclass(frozen=True)
@@ -25,28 +28,18 @@ class Count:
     last_at: datetime
 
 
-class FailureCounts:
+class FailureCounts(Repository):
     """Counts by key, in windows that begin with the first failure."""
 
     def __init__(self, engine: AsyncEngine, clock: Clock, window: timedelta) -> None:
+        super().__init__(engine, clock)
         self.window = window
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
         """Return the counts of these keys that are not zero."""
-        columns = (
-            col(FailureCount.key_hash),
-            col(FailureCount.failures),
-            col(FailureCount.begun_at),
-            col(FailureCount.last_at),
-        )
-        query = select(*columns).where(
-            col(FailureCount.key_hash).in_(list(keys)), col(FailureCount.begun_at) > self._clock() - self.window
-        )
-        async with self._reads.connect() as connection:
-            return {row[0]: Count(*row[1:]) for row in await connection.execute(query)}
+        current = col(FailureCount.begun_at) > self._clock() - self.window
+        query = select(*_COLUMNS).where(col(FailureCount.key_hash).in_(list(keys)), current)
+        return {row.pop("key_hash"): Count(**row) for row in await self._find_all(query)}
 
     async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
         """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
@@ -64,9 +57,11 @@ class FailureCounts:
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
         # Those that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
-        returned = (col(FailureCount.key_hash), failures, begun_at, col(FailureCount.last_at))
         async with transaction(self._engine) as connection:
-            counts = {row[0]: Count(*row[1:]) for row in await connection.execute(add.returning(*returned))}
+            counted: list[dict[str, Any]] = [
+                dict(row) for row in (await connection.execute(add.returning(*_COLUMNS))).mappings()
+            ]
+            counts = {row.pop("key_hash"): Count(**row) for row in counted}
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
         return counts
 

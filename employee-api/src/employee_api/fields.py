@@ -23,42 +23,21 @@ BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
-NonEmptyText = Annotated[str, StringConstraints(strict=True, min_length=1, pattern=_NO_NUL)]
-Name = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL),
-    Field(examples=["Grace Hopper"]),
-]
-Email = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=320, pattern=_NO_NUL),
-    Field(examples=["grace@example.com"]),
-]
-NewPassword = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=MAX_PASSWORD_LENGTH, pattern=_NO_NUL),
-    Field(examples=["nine brown otters swim"]),
-]
-TokenName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=100, pattern=_NO_NUL)]
-ShortText = Annotated[str, StringConstraints(strict=True, max_length=1000, pattern=_NO_NUL)]
-Role = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=1000, pattern=_NO_NUL),
-    Field(examples=["designer"]),
-]
-LongText = Annotated[
-    str, StringConstraints(strict=True, max_length=20_000, pattern=_NO_NUL), Field(examples=["The ferns need most."])
-]
-CommentText = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=20_000, pattern=_NO_NUL),
-    Field(examples=["Done, except for the cactus."]),
-]
-Title = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=500, pattern=_NO_NUL),
-    Field(examples=["Water the plants"]),
-]
+
+def _text(min_length: int = 0, max_length: int | None = None) -> StringConstraints:
+    return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=_NO_NUL)
+
+
+NonEmptyText = Annotated[str, _text(1)]
+Name = Annotated[str, _text(1, 1000), Field(examples=["Grace Hopper"])]
+Email = Annotated[str, _text(1, 320), Field(examples=["grace@example.com"])]
+NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH), Field(examples=["nine brown otters swim"])]
+TokenName = Annotated[str, _text(1, 100)]
+ShortText = Annotated[str, _text(0, 1000)]
+Role = Annotated[str, _text(1, 1000), Field(examples=["designer"])]
+LongText = Annotated[str, _text(0, 20_000), Field(examples=["The ferns need most."])]
+CommentText = Annotated[str, _text(1, 20_000), Field(examples=["Done, except for the cactus."])]
+Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
@@ -133,11 +112,6 @@ Month = Annotated[
     AfterValidator(_require_month),
     Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"}, examples=["2026-03"]),
 ]
-SearchText = Annotated[
-    str,
-    StringConstraints(strict=True, min_length=1, max_length=200, pattern=_NO_NUL),
-    AfterValidator(_limit_words),
-    Field(examples=["water plants"]),
-]
+SearchText = Annotated[str, _text(1, 200), AfterValidator(_limit_words), Field(examples=["water plants"])]
 MAX_PAGE_SIZE = 200
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]

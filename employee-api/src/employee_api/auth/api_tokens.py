@@ -4,7 +4,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from chassis.errors import FieldViolation
@@ -12,8 +12,7 @@ from employee_api.access import API_TOKEN_PREFIX, Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.auth.errors import TokenNotFound, TooManyTokens
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.errors import BadRequest
 from employee_api.models import ApiToken, User
 from employee_api.tokens import hash_token, new_token
@@ -25,13 +24,8 @@ _USE_INTERVAL = timedelta(minutes=1)
 _COLUMNS = [getattr(ApiToken, name) for name in TokenOutput.model_fields]
 
 
-class ApiTokenRepository:
+class ApiTokenRepository(Repository):
     """A token never has more rights than its user: their role is read with every request."""
-
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
 
     async def create(self, owner: Actor, new: TokenInput) -> NewTokenOutput:
         """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones.
@@ -66,9 +60,8 @@ class ApiTokenRepository:
         """Return all tokens of a user, newest first."""
         query = select(*_COLUMNS).where(col(ApiToken.user_id) == user_id)
         newest_first = query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id))
-        async with self._reads.connect() as connection:
-            rows = (await connection.execute(newest_first)).mappings().all()
-        return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in map(dict, rows)]
+        rows = await self._find_all(newest_first)
+        return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> None:
         """Delete a token of a user. Raises UserNotFound, TokenNotFound."""
@@ -92,11 +85,10 @@ class ApiTokenRepository:
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
         )
-        async with self._reads.connect() as connection:
-            row = (await connection.execute(query)).first()
+        row = await self._find(query)
         if row is None:
             return None
-        user_id, role, approved, scopes, last_used_at = row
+        user_id, role, approved, scopes, last_used_at = row.values()
         if last_used_at is None or now - last_used_at > _USE_INTERVAL:
             used = update(ApiToken).where(col(ApiToken.token_hash) == hash_token(token)).values(last_used_at=now)
             async with self._engine.begin() as connection:

@@ -4,11 +4,9 @@ import uuid
 from datetime import timedelta
 
 from sqlalchemy import delete, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import Device, User
 from employee_api.tokens import hash_token, new_token
 
@@ -16,13 +14,8 @@ DEVICE_LIFETIME = timedelta(days=365)
 _MAX_DEVICES = 50
 
 
-class DeviceRepository:
+class DeviceRepository(Repository):
     """A device's token gives no access: with it, failed logins of others don't delay those of its user."""
-
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return what identifies the device, if it is a known one of the user with this e-mail."""
@@ -35,8 +28,7 @@ class DeviceRepository:
             .where(col(Device.token_hash) == device, col(User.email_key) == email_key)
             .where(col(Device.last_used_at) > self._clock() - DEVICE_LIFETIME)
         )
-        async with self._reads.connect() as connection:
-            return device if (await connection.execute(query)).first() else None
+        return device if await self._find(query) else None
 
     async def use(self, device: bytes) -> None:
         """Extend the lifetime of a known device."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from employee_api.auth.errors import TooManyFailedLogins
 from employee_api.clock import Clock
 from employee_api.failure_counts import Count, FailureCounts, count_key, network
-from employee_api.users.waiting import BoundedSemaphore
+from employee_api.users.passwords import BoundedSemaphore
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
 _FIRST_WAIT = timedelta(seconds=5)

@@ -12,7 +12,7 @@ from employee_api.activities.repository import Subject, change, record
 from employee_api.auth.errors import SessionNotFound
 from employee_api.auth.schemas import SessionOutput
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import Session, User
 from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_user
@@ -22,7 +22,7 @@ _UPDATES_PER_IDLE_TIME = 20
 _COLUMNS = [getattr(Session, name) for name in Session.model_fields]
 
 
-class SessionRepository:
+class SessionRepository(Repository):
     """Sessions end with their user, and the user's role is read with every request.
 
     Args:
@@ -33,9 +33,7 @@ class SessionRepository:
     """
 
     def __init__(self, engine: AsyncEngine, clock: Clock, idle: timedelta, absolute: timedelta) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        super().__init__(engine, clock)
         self._idle = idle
         self._absolute = absolute
 
@@ -72,11 +70,10 @@ class SessionRepository:
             .where(col(Session.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
             .where(*self._active(now))
         )
-        async with self._reads.connect() as connection:
-            row = (await connection.execute(query)).first()
+        row = await self._find(query)
         if row is None:
             return None
-        user_id, role, approved, last_seen_at = row
+        user_id, role, approved, last_seen_at = row.values()
         if now - last_seen_at > self._idle / _UPDATES_PER_IDLE_TIME:
             seen = update(Session).where(col(Session.token_hash) == hash_token(token)).values(last_seen_at=now)
             async with self._engine.begin() as connection:
@@ -87,11 +84,10 @@ class SessionRepository:
         """Return the sessions of a user that have not ended, newest first."""
         query = select(*_COLUMNS).where(col(Session.user_id) == user_id, *self._active(self._clock()))
         current_hash = current_token and hash_token(current_token)
-        async with self._reads.connect() as connection:
-            rows = (await connection.execute(query.order_by(col(Session.created_at).desc()))).mappings().all()
+        rows = await self._find_all(query.order_by(col(Session.created_at).desc()))
         return [
             SessionOutput.model_validate(
-                dict(row) | {"id": _session_id(row["token_hash"]), "current": row["token_hash"] == current_hash}
+                row | {"id": _session_id(row["token_hash"]), "current": row["token_hash"] == current_hash}
             )
             for row in rows
         ]

@@ -5,13 +5,11 @@ from datetime import timedelta
 from enum import StrEnum
 
 from sqlalchemy import delete, insert, literal, select
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import SQLModel, col
 
 from employee_api.access import Caller
 from employee_api.auth.schemas import SignInOutput, SignInPage
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.users.errors import UserNotFound
@@ -30,13 +28,8 @@ class Outcome(StrEnum):
     LIMITED = "limited"
 
 
-class SignInRepository:
+class SignInRepository(Repository):
     """Attempts are kept for 90 days. Those with an unknown e-mail are not recorded."""
-
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
 
     async def record(self, email_key: str, outcome: Outcome, caller: Caller) -> None:
         """Record an attempt if a user has this e-mail, and delete those that are too old.
@@ -59,9 +52,8 @@ class SignInRepository:
 
     async def search(self, user_id: uuid.UUID, page: PageQuery) -> SignInPage:
         """Return a page of a user's attempts. Raises UserNotFound."""
-        async with self._reads.connect() as connection:
-            if (await connection.execute(select(col(User.id)).where(col(User.id) == user_id))).first() is None:
-                raise UserNotFound
+        if await self._find(select(col(User.id)).where(col(User.id) == user_id)) is None:
+            raise UserNotFound
         own = select(*_COLUMNS).where(col(SignIn.user_id) == user_id)
         found = await fetch_page(self._reads, own, SignIn, page)
         return SignInPage.model_validate({"items": found.rows, "next": found.next})

@@ -10,15 +10,13 @@ from datetime import timedelta
 from pydantic import BaseModel
 from sqlalchemy import delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 from starlette.requests import Request
 from starlette.responses import Response
 
 from chassis.errors import DomainError, FieldViolation
 from employee_api.access import Actor
-from employee_api.clock import Clock
-from employee_api.database import shared_transaction, transaction
+from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.errors import BadRequest
 from employee_api.http.errors import IdempotencyKeyReused
 from employee_api.models import StoredResponse
@@ -55,7 +53,7 @@ def identify(request: Request, operation: str, actor: Actor | None, read_input: 
     )
 
 
-class StoredResponses:
+class StoredResponses(Repository):
     """Responses to requests with a key, kept for 24 hours.
 
     A response is stored in the transaction of the changes that it reports: both are committed or neither. Of concurrent
@@ -63,17 +61,12 @@ class StoredResponses:
     stored: they changed nothing, so a repetition is a new attempt.
     """
 
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
-
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
         """Return the stored response, or else that of `respond`, whose changes must be made in `transaction`s.
 
         Raises IdempotencyKeyReused if the key was used with other input, and the errors of `respond`.
         """
-        if (stored := await self._find(request)) is not None:
+        if (stored := await self._find_response(request)) is not None:
             return stored
         try:
             async with shared_transaction(self._engine):
@@ -81,12 +74,12 @@ class StoredResponses:
                 await self._store(request, response)
         except (DomainError, IntegrityError):
             # A concurrent request with the same key may have been first: this one must not report a conflict with it.
-            if (stored := await self._find(request)) is not None:
+            if (stored := await self._find_response(request)) is not None:
                 return stored
             raise
         return response
 
-    async def _find(self, request: RepeatableRequest) -> Response | None:
+    async def _find_response(self, request: RepeatableRequest) -> Response | None:
         query = select(
             col(StoredResponse.fingerprint),
             col(StoredResponse.status),
@@ -96,11 +89,10 @@ class StoredResponses:
             col(StoredResponse.key_hash) == request.key_hash,
             col(StoredResponse.created_at) > self._clock() - _LIFETIME,
         )
-        async with self._reads.connect() as connection:
-            row = (await connection.execute(query)).first()
+        row = await self._find(query)
         if row is None:
             return None
-        fingerprint, status, headers, body = row
+        fingerprint, status, headers, body = row.values()
         if fingerprint != request.fingerprint:
             raise IdempotencyKeyReused
         return Response(body, status, headers | {REPLAYED: "true"})

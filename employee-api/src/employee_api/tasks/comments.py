@@ -3,13 +3,12 @@
 import uuid
 
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import Comment
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.tasks.errors import CommentNotFound, UnknownAuthor
@@ -19,12 +18,7 @@ from employee_api.tasks.schemas import CommentInput, CommentOutput, CommentPage,
 _COLUMNS = [getattr(Comment, name) for name in CommentOutput.model_fields]
 
 
-class CommentRepository:
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
-
+class CommentRepository(Repository):
     async def list_all(self, task_id: uuid.UUID, query: PageQuery) -> CommentPage:
         """Return a page of the comments on a task. Raises TaskNotFound."""
         async with self._reads.connect() as connection:

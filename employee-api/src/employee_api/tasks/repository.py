@@ -11,7 +11,7 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
 from employee_api.models import Task
 from employee_api.pagination import fetch_page
@@ -21,12 +21,10 @@ from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, T
 from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
 
 
-class TaskRepository:
+class TaskRepository(Repository):
     def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
         register_functions(engine)
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        super().__init__(engine, clock)
 
     async def search(self, query: TaskQuery) -> TaskPage:
         """Return a page of the tasks that match every given filter, in the given order. Raises BadRequest."""

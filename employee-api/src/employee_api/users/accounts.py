@@ -5,13 +5,12 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
 from employee_api.models import ApiToken, Session, User
 from employee_api.users.errors import EmailTaken, UserNotFound
@@ -22,16 +21,10 @@ from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPa
 _COLUMNS = [getattr(User, name) for name in AccountOutput.model_fields]
 
 
-class AccountRepository:
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
-
+class AccountRepository(Repository):
     async def get(self, user_id: uuid.UUID) -> AccountOutput:
         """Return an account. Raises UserNotFound."""
-        async with self._reads.connect() as connection:
-            row = (await connection.execute(select(*_COLUMNS).where(col(User.id) == user_id))).mappings().first()
+        row = await self._find(select(*_COLUMNS).where(col(User.id) == user_id))
         if row is None:
             raise UserNotFound
         return AccountOutput.model_validate(row)

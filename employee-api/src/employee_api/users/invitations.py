@@ -4,13 +4,11 @@ import uuid
 from datetime import timedelta
 
 from sqlalchemy import delete, select
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import SingleUseLink
 from employee_api.users.errors import InvitationNotFound
 from employee_api.users.links import LinkPurpose, NewLink, create_link
@@ -21,12 +19,7 @@ _COLUMNS = [getattr(SingleUseLink, name) for name in InvitationOutput.model_fiel
 _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 
 
-class InvitationRepository:
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
-
+class InvitationRepository(Repository):
     async def create(self, new: InvitationInput, actor: Actor | None) -> CreatedInvitation:
         """Create an invitation and return it with its token, which can't be recovered later."""
         now = self._clock()
@@ -52,9 +45,7 @@ class InvitationRepository:
         """Return all invitations that have not expired, newest first."""
         query = select(*_COLUMNS).where(_INVITATIONS, col(SingleUseLink.expires_at) > self._clock())
         newest_first = query.order_by(col(SingleUseLink.created_at).desc(), col(SingleUseLink.id).desc())
-        async with self._reads.connect() as connection:
-            rows = (await connection.execute(newest_first)).mappings()
-            return [InvitationOutput.model_validate(row) for row in rows]
+        return [InvitationOutput.model_validate(row) for row in await self._find_all(newest_first)]
 
     async def delete(self, invitation_id: uuid.UUID, actor: Actor | None) -> None:
         """Delete an invitation that has not been used. Raises InvitationNotFound."""

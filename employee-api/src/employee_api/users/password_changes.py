@@ -11,7 +11,7 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, record
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
 from employee_api.tokens import hash_token
 from employee_api.users.errors import InvalidPasswordReset, WrongPassword
@@ -23,7 +23,7 @@ from employee_api.users.schemas import CreatedPasswordReset
 _RESET_LIFETIME = timedelta(hours=24)
 
 
-class PasswordChangeRepository:
+class PasswordChangeRepository(Repository):
     """Every change voids the links that exist for its user.
 
     Args:
@@ -33,9 +33,7 @@ class PasswordChangeRepository:
     """
 
     def __init__(self, engine: AsyncEngine, clock: Clock, *, enforced: bool) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        super().__init__(engine, clock)
         self._enforced = enforced
 
     async def change(self, account: Account, password_hash: str, actor: Actor, session_token: str) -> None:

@@ -5,8 +5,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TypeVar
 
@@ -15,8 +16,8 @@ from passlib.context import CryptContext
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 from employee_api.fields import MAX_PASSWORD_LENGTH
+from employee_api.users.errors import TooManyPasswords
 from employee_api.users.rules import normalize_password
-from employee_api.users.waiting import BoundedSemaphore
 
 T = TypeVar("T")
 
@@ -24,6 +25,27 @@ T = TypeVar("T")
 _NICENESS = 10
 # A hash takes tens of milliseconds, so the last in a full queue waits for a few seconds.
 _MAX_WAITING = 200
+
+
+class BoundedSemaphore:
+    """Admits `slots` users at a time, first come, first served; at most `waiting` others wait."""
+
+    def __init__(self, slots: int, waiting: int) -> None:
+        self._semaphore = asyncio.Semaphore(slots)
+        self._capacity = slots + waiting
+        self.users = 0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a slot and occupy it. Raises TooManyPasswords if too many wait."""
+        if self.users >= self._capacity:
+            raise TooManyPasswords
+        self.users += 1
+        try:
+            async with self._semaphore:
+                yield
+        finally:
+            self.users -= 1
 
 
 class HashingQueue(Enum):

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from employee_api.access import Actor
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.http.operations import Authorizer
 from employee_api.settings import AuthMode, RegistrationMode
@@ -18,7 +18,7 @@ from employee_api.users.rules import DEFAULT_ROLE
 from employee_api.users.schemas import UserOutput
 
 
-class Registration:
+class Registration(Repository):
     """Decides who may register, and with which rights.
 
     Args:
@@ -44,9 +44,7 @@ class Registration:
         counts: FailureCounts,
         per_address: int,
     ) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        super().__init__(engine, clock)
         self._users = users
         self._authorizer = authorizer
         self._mode = mode

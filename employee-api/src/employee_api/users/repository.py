@@ -13,7 +13,7 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
-from employee_api.database import transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import Comment, Task, User
 from employee_api.users.errors import EmailTaken
 from employee_api.users.locks import lock_user
@@ -46,11 +46,9 @@ class Account:
     deactivated: bool
 
 
-class UserRepository:
+class UserRepository(Repository):
     def __init__(self, engine: AsyncEngine, clock: Clock, randomness: random.Random) -> None:
-        self._engine = engine
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        super().__init__(engine, clock)
         self._randomness = randomness
 
     async def list_all(self) -> list[UserOutput]:
@@ -70,8 +68,7 @@ class UserRepository:
 
     async def _find_account(self, condition: ColumnElement[bool]) -> Account | None:
         query = select(*_COLUMNS, col(User.password_hash), col(User.deactivated_at)).where(condition)
-        async with self._reads.connect() as connection:
-            row = (await connection.execute(query)).mappings().first()
+        row = await self._find(query)
         if row is None:
             return None
         return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
