@@ -1,31 +1,10 @@
 """The chart's README states what the chart renders."""
 
 import re
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 README = (Path(__file__).resolve().parents[2] / "charts/shop/README.md").read_text()
-
-
-def drawn_edges() -> set[tuple[str, str]]:
-    graph = README.partition("```mermaid")[2].partition("```")[0]
-    edges = set()
-    for line in graph.splitlines():
-        sources, arrow, targets = re.sub(r"\[.*?\]", "", line).partition("-->")
-        if arrow:
-            edges |= set(product(re.findall(r"[a-z-]+", sources), re.findall(r"[a-z-]+", targets)))
-    return edges
-
-
-def test_the_graph_shows_every_call_and_store(values: dict[str, Any]) -> None:
-    entries = {name: entry or {} for name, entry in values["services"].items()}
-    calls = {
-        (name, callee)
-        for name, entry in entries.items()
-        for callee in [*entry.get("calls", []), *entry.get("internalCalls", [])]
-    }
-    assert drawn_edges() == calls | {(name, entry["store"]) for name, entry in entries.items() if "store" in entry}
 
 
 def test_the_table_of_components_has_the_names_and_ports_of_the_services(render: Any, values: dict[str, Any]) -> None:
@@ -37,7 +16,7 @@ def test_the_table_of_components_has_the_names_and_ports_of_the_services(render:
         for port in found["spec"]["ports"]
         if found["metadata"]["name"].removeprefix("shop-") not in values["services"]
     }
-    table = README.partition("## What gets installed")[2].partition("```mermaid")[0]
+    table = README.partition("## What gets installed")[2]
     documented = set()
     for row in table.splitlines():
         if name := re.search(r"`<release>-([a-z-]+):", row):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A drill: restores an older back-up of checkout's database beside newer records of payment, shipping and email, with the
-# commands in charts/shop/README.md. All customers repeat their orders; nothing may be charged, shipped or confirmed
+# commands in charts/shop/docs/data.md. All customers repeat their orders; nothing may be charged, shipped or confirmed
 # twice. Needs an installed release on the cluster that KUBECONFIG names, where nothing else places orders meanwhile and
 # email has no SMTP_URL, and the local ports of cart, product-catalog, checkout, payment, shipping and email.
 #
@@ -20,7 +20,7 @@ trap 'stop_forwards; rm -rf "$work"' EXIT
 make --silent setup
 PATH=$PWD/.venv/bin:$PATH
 
-# ------------------------------------------------------------------ the commands of the README
+# ------------------------------------------------------------------ the documented commands
 
 # Their blocks are counted from the beginning of the section.
 if k get statefulset "$release-postgresql" >/dev/null 2>&1; then
@@ -29,15 +29,15 @@ else
     database=sqlite back_up=4 restore=5 reconcile=3
 fi
 
-documented() { # NUMBER: run a block of commands in the README's section on back-ups, for this release
+documented() { # NUMBER: run a block of commands in the page's section on back-ups, for this release
     awk -v wanted="$1" '
         /^## / { section = ($0 == "## How are databases backed up and restored?") }
         /^```$/ { inside = 0 }
         section && inside && block == wanted
-        section && /^```sh$/ { inside = 1; block++ }' charts/shop/README.md |
+        section && /^```sh$/ { inside = 1; block++ }' charts/shop/docs/data.md |
         sed -e "s/\bshop-/$release-/g" -e "s/instance=shop/instance=$release/" \
             -e "s/--namespace shop/--namespace $namespace/" >"$work/commands.sh"
-    [[ -s $work/commands.sh ]] || fail "the README has no block $1"
+    [[ -s $work/commands.sh ]] || fail "the page has no block $1"
     (cd "$work" && bash -euo pipefail commands.sh)
 }
 

@@ -422,9 +422,9 @@ reinstall() {
 }
 
 remove_everything() {
-    log "uninstall, then delete what is kept with the command in the chart's README"
+    log "uninstall, then delete what is kept with the documented command"
     local command
-    command=$(grep '^kubectl --namespace shop delete secret,pvc' charts/shop/README.md)
+    command=$(grep '^kubectl --namespace shop delete secret,pvc' charts/shop/docs/data.md)
     helm uninstall "$release" --namespace "$namespace" --wait >/dev/null
     command=${command//--namespace shop/--namespace $namespace}
     bash -c "${command//instance=shop/instance=$release}"

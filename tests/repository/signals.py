@@ -1,14 +1,14 @@
 """Print `services/_chassis/signals.md`, the page of all names of telemetry, from `chassis.telemetry.semconv`."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from chassis.telemetry import semconv
 from chassis.telemetry.semconv import Metric
 
 _HEAD = """# Signals
 
-Every metric, span and attribute that the project exports, made from
+Every metric and span that the project exports, with its attributes, made from
 [semconv.py](src/chassis/telemetry/semconv.py) by `make signals`. Names that do not begin with `shop.` are those of
 [OpenTelemetry's semantic conventions](https://opentelemetry.io/docs/specs/semconv/). The Prometheus series are those of
 its OTLP receiver, which adds attributes of the resource as labels, such as `service_name`.
@@ -30,12 +30,6 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
     return (_code(metric.name), kind, _code(metric.unit), *lists, metric.description)
 
 
-def _attribute_rows() -> Iterator[tuple[str, ...]]:
-    for name in sorted(semconv.ATTRIBUTES):
-        metrics = [metric.name for metric in semconv.METRICS if name in metric.attributes]
-        yield _code(name), _code(*metrics) or "none"
-
-
 def main() -> None:
     metrics = map(_metric_row, sorted(semconv.METRICS, key=lambda metric: metric.name))
     spans = ((_code(each.name), each.kind, _code(*each.attributes), each.description) for each in semconv.SPANS)
@@ -45,8 +39,6 @@ def main() -> None:
         _table(("metric", "kind", "unit", "attributes", "Prometheus series", "meaning"), metrics),
         "## Spans\n",
         _table(("span", "kind", "attributes", "meaning"), spans),
-        "## Attributes\n",
-        _table(("attribute", "metrics that have it"), _attribute_rows()),
     )
     sys.stdout.write("\n".join(parts))
 

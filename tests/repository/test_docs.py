@@ -22,6 +22,7 @@ DOCUMENTS = [
 ]
 READMES = [document for document in DOCUMENTS if document.name == "README.md"]
 README = (ROOT / "README.md").read_text()
+DECISIONS = [document for document in DOCUMENTS if document.parent.name == "decisions"]
 WITH_GLOSSARY = ROOT / "services/README.md"
 
 
@@ -50,7 +51,7 @@ def make_targets() -> set[str]:
 def edges(diagram: str) -> set[tuple[str, str]]:
     """Return the arrows of a mermaid graph."""
     found = set()
-    for line in diagram.splitlines():
+    for line in re.sub(r"\[.*?\]|\(\[.*?\]\)", "", diagram).splitlines():
         left, arrow, right = line.partition("-->")
         if arrow:
             found |= set(product(re.findall(r"[a-z-]+(?=\(|\s|$)", left), re.findall(r"[a-z-]+", right)))
@@ -75,21 +76,35 @@ def test_make_commands_exist(document: Path) -> None:
     assert named <= make_targets()
 
 
-def test_the_readme_draws_which_service_calls_which() -> None:
-    values = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())
-    calls = {
-        (caller, callee)
-        for caller, entry in values["services"].items()
-        for callee in (*entry.get("calls", ()), *entry.get("internalCalls", ()))
-    }
+def test_the_readme_draws_which_service_calls_which_and_stores_where() -> None:
+    services = yaml.safe_load((ROOT / "charts/shop/values.yaml").read_text())["services"]
+    expected = {(name, entry["store"]) for name, entry in services.items() if "store" in entry}
+    for name, entry in services.items():
+        expected |= {(name, callee) for callee in (*entry.get("calls", ()), *entry.get("internalCalls", ()))}
     drawn = edges(README.partition("```mermaid")[2].partition("```")[0])
-    assert {edge for edge in drawn if edge[0] in values["services"]} == calls
+    assert {edge for edge in drawn if edge[0] in services} == expected
 
 
-def test_the_readme_lists_every_decision_note() -> None:
-    index = README.partition("\n## Decisions\n")[2].partition("\n## ")[0]
-    notes = {(readme, anchor) for readme in READMES for anchor in anchors_of(readme) if anchor.startswith("decision-")}
-    assert set(links_of(ROOT / "README.md", index)) == notes
+def test_the_index_lists_every_decision_once() -> None:
+    contributing = ROOT / "CONTRIBUTING.md"
+    index = contributing.read_text().partition("\n## Decisions\n")[2].partition("\n## ")[0]
+    assert sorted(path for path, _ in links_of(contributing, index)) == sorted(DECISIONS)
+
+
+@pytest.mark.parametrize("note", DECISIONS, ids=relative_path)
+def test_a_decision_has_four_parts_on_at_most_40_lines(note: Path) -> None:
+    lines = note.read_text().splitlines()
+    headings = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert headings == ["Context", "Decision", "Consequences", "Enforced by"]
+    assert len(lines) <= 40
+
+
+@pytest.mark.parametrize("note", DECISIONS, ids=relative_path)
+def test_a_decision_names_what_enforces_it(note: Path) -> None:
+    named = re.findall(r"`([\w./-]+/[\w./-]+)`", note.read_text().partition("\n## Enforced by\n")[2])
+    folders = (ROOT, note.parents[1])
+    assert named
+    assert [path for path in named if not any((folder / path).exists() for folder in folders)] == []
 
 
 @pytest.mark.parametrize("readme", [readme for readme in READMES if readme != WITH_GLOSSARY], ids=relative_path)

@@ -218,7 +218,7 @@ projected:
 {{- end -}}
 {{- end -}}
 
-{{/* Shutdown: the README derives these times. */}}
+{{/* Shutdown: docs/scaling.md derives these times. */}}
 
 {{/* Seconds after which a server closes a connection, so that the client resolves the name again. */}}
 {{- define "shop.connectionAge" -}}

@@ -27,12 +27,12 @@ from shop_lab.world.fault_testbed import FaultTestbed, failpoint, fault_testbed,
 from shop_lab.world.ledgers import query, read_charges, read_confirmations, read_manifest
 from shop_lab.world.shop_under_test import Database
 
-README = (Path(__file__).parents[3] / "charts/shop/README.md").read_text()
+PAGE = (Path(__file__).parents[3] / "charts/shop/docs/data.md").read_text()
 # As documented there, where `kubectl exec` runs them in the pod of PostgreSQL.
 BACK_UP = ("pg_dump", "--format=custom")
 RESTORE = ("pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error")
 # The programs for SQLite, which it runs in checkout's pod.
-COPY_FILE, REPLACE_FILE = re.findall("python -c '(import sqlite3.*)'", README)
+COPY_FILE, REPLACE_FILE = re.findall("python -c '(import sqlite3.*)'", PAGE)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("command", [BACK_UP, RESTORE])
 def test_the_command_is_documented(command: Sequence[str]) -> None:
     program, *options = command
-    assert f"{program} --username=postgres {' '.join(options)} --dbname=" in README
+    assert f"{program} --username=postgres {' '.join(options)} --dbname=" in PAGE
 
 
 async def test_every_order_was_placed(drill: Drill) -> None:

@@ -1,0 +1,57 @@
+"""`python tests/browser/screenshots.py` makes the README's pictures in `.github/screenshots`, of a shop that it starts."""
+
+import asyncio
+import sys
+import tempfile
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+from playwright.async_api import Browser, expect
+
+from shop_cli.local.run_file import Run, read_run
+from shop_kit.card_leaks import random_card
+from shop_lab.world.browser import open_tab, running_browser
+
+PICTURES = Path(__file__).parents[2] / ".github/screenshots"
+WINDOW = {"width": 1100, "height": 1000}
+SOON = 60_000
+
+
+async def picture_order(browser: Browser, run: Run) -> None:
+    async with open_tab(browser, f"http://{run.addresses['storefront']}", viewport=WINDOW) as tab:
+        for product in ("copper-kettle", "linen-shirt", "stoneware-mug"):
+            await tab.add_to_cart(product)
+        await tab.fill_checkout_form(random_card("4"))
+        await tab.place_order()
+        await expect(tab.page.locator(".waterfall")).to_contain_text("payment", timeout=SOON)
+        await tab.page.screenshot(path=PICTURES / "order.png")
+
+
+async def picture_control_room(browser: Browser, run: Run) -> None:
+    async with open_tab(browser, run.control_room, viewport=WINDOW) as tab:
+        await tab.page.goto(f"/?token={run.token}")
+        await expect(tab.page.locator("body")).to_contain_text("POST /orders", timeout=SOON)
+        await tab.page.screenshot(path=PICTURES / "control-room.png")
+
+
+async def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", folder)
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+        assert process.stdout
+        try:
+            while b"is ready" not in (line := await process.stdout.readline()):
+                assert line, "the shop ended"
+            run = read_run(Path(folder))
+            assert run
+            async with running_browser() as browser:
+                await picture_order(browser, run)
+                await picture_control_room(browser, run)
+        finally:
+            process.terminate()
+            await process.communicate()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
