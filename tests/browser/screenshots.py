@@ -1,4 +1,4 @@
-"""`python tests/browser/screenshots.py` makes the README's pictures in `.github/screenshots`, of a shop that it starts."""
+"""`python tests/browser/screenshots.py` makes the pictures in `.github/screenshots`, of a shop that it starts."""
 
 import asyncio
 import sys
