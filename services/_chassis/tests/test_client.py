@@ -9,27 +9,10 @@ import pytest
 from chassis import errors
 from chassis.rpc import calls, client
 from chassis.telemetry import semconv
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts, Context
 from shop_kit.serving import Recorded, serve
 from shop_kit.waiting import wait_until
-
-Context = grpc.aio.ServicerContext[Any, Any]
-REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
-
-
-class Carts(cart_pb2_grpc.CartServiceServicer):
-    def __init__(self, handle: Callable[[Context], Awaitable[cart_pb2.Cart]]) -> None:
-        self.handle = handle
-
-    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        return await self.handle(context)
-
-    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
-        await self.handle(context)
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
 
 
 class CartLost(errors.NotFound):

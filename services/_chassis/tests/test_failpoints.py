@@ -5,7 +5,8 @@ import grpc
 import pytest
 
 from chassis.failpoints import FailpointReached, Failpoints
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts
 from shop_kit.serving import serve
 
 
@@ -40,21 +41,9 @@ def test_a_malformed_specification_is_rejected(text: str) -> None:
         Failpoints(text)
 
 
-class Carts(cart_pb2_grpc.CartServiceServicer):
-    async def GetCart(self, request: cart_pb2.GetCartRequest, _context: object) -> cart_pb2.Cart:
-        return cart_pb2.Cart(user_id=request.user_id)
-
-    async def AddItem(self, _request: cart_pb2.AddItemRequest, _context: object) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, _request: cart_pb2.EmptyCartRequest, _context: object) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-
 async def test_the_name_of_a_method_is_a_failpoint_before_its_handler() -> None:
-    register = cart_pb2_grpc.add_CartServiceServicer_to_server
     async with (
-        serve((register, Carts()), failpoints="shop.CartService/GetCart=error*1") as address,
+        serve((REGISTER, Carts()), failpoints="shop.CartService/GetCart=error*1") as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         carts = cart_pb2_grpc.CartServiceStub(channel)

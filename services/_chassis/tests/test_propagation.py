@@ -7,7 +7,7 @@ import grpc
 import pytest
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context as OtelContext
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -17,18 +17,18 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from chassis.rpc import client
 from chassis.telemetry import propagation
 from chassis.telemetry.instruments import Telemetry
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts, Context
 from shop_kit.serving import Recorded, connect, serve
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 UNSAMPLED = f"00-{TRACE}-{SPAN}-00"
 OTHER_UNSAMPLED = f"00-{TRACE[::-1]}-{SPAN}-00"
-REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 SESSION = {"session.id": "5f3a", "synthetic_request": "true"}
 BAGGAGE = "session.id=5f3a,synthetic_request=true,experiment=blue"
 
 
-class Carts(cart_pb2_grpc.CartServiceServicer):
+class Chained(Carts):
     """GetCart calls the next service, if there is one; the last returns the baggage that it receives.
 
     Attributes:
@@ -37,35 +37,31 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
     """
 
     def __init__(self, following: Any = None) -> None:
+        super().__init__(self.answer)
         self.following = following
         self.received: list[str] = []
         self.add_baggage = ""
 
-    async def GetCart(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> cart_pb2.Cart:
+    async def answer(self, context: Context) -> cart_pb2.Cart:
         metadata = dict(context.invocation_metadata() or ())
         self.received.append(str(metadata.get("traceparent", "")))
         if self.following is None:
             return cart_pb2.Cart(user_id=str(metadata.get("baggage", "")))
+        request = cart_pb2.GetCartRequest()
         reply = await self.following.GetCart(request)
         if self.add_baggage:
             propagation.add_baggage(self.add_baggage, "added")
             reply = await self.following.GetCart(request)
         return cart_pb2.Cart(user_id=reply.user_id)
 
-    async def AddItem(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
 
 @asynccontextmanager
-async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Channel, Carts, Carts]]:
+async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Channel, Chained, Chained]]:
     """Serve a service that calls another one; yield a channel to the first, and both."""
-    second = Carts()
+    second = Chained()
     async with serve((REGISTER, second), telemetry=telemetry) as last:
         between = client.channel(last, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
-        first = Carts(cart_pb2_grpc.CartServiceStub(between))
+        first = Chained(cart_pb2_grpc.CartServiceStub(between))
         async with connect((REGISTER, first), telemetry=telemetry) as channel:
             yield channel, first, second
         await between.close()
@@ -142,7 +138,7 @@ def test_malformed_baggage_is_not_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_baggage_that_is_added_is_an_attribute_of_the_current_span(recorded: Recorded) -> None:
-    token = otel_context.attach(Context())
+    token = otel_context.attach(OtelContext())
     with recorded.telemetry.tracer.start_as_current_span("page"):
         propagation.add_baggage("session.id", "5f3a")
         propagation.add_baggage("experiment", "blue")
@@ -152,9 +148,9 @@ def test_baggage_that_is_added_is_an_attribute_of_the_current_span(recorded: Rec
     assert headers["baggage"] == "session.id=5f3a,experiment=blue"
 
 
-def sampled_context() -> Context:
+def sampled_context() -> OtelContext:
     span = SpanContext(int(TRACE, 16), int(SPAN, 16), True, TraceFlags(TraceFlags.SAMPLED))
-    return trace.set_span_in_context(NonRecordingSpan(span), Context())
+    return trace.set_span_in_context(NonRecordingSpan(span), OtelContext())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import asyncio
 import os
 import signal
 import subprocess
@@ -7,22 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import orjson
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from chassis import errors
-from chassis.rpc import server
-from chassis.settings import ServiceSettings
-from chassis.telemetry.instruments import Telemetry
-from shop import cart_pb2, cart_pb2_grpc
-
-SERVING = health_pb2.HealthCheckResponse.SERVING
-NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+from shop import cart_pb2
 
 PROGRAM = """
 import asyncio
@@ -135,76 +125,3 @@ def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) 
         running.send_signal(signal.SIGTERM)
         assert running.wait(10) == 0
         assert "closed again\n" in running.stdout.readlines()
-
-
-class Store:
-    """A store that fails while `broken` is set."""
-
-    broken = False
-
-    async def ping(self) -> None:
-        if self.broken:
-            raise errors.Unavailable("the store is down")
-
-
-async def start(store: Store) -> tuple[server.Service, grpc.aio.Channel]:
-    service = server.Service(ServiceSettings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1), Telemetry())
-    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, cart_pb2_grpc.CartServiceServicer())  # type: ignore[abstract]
-    service.add_readiness_check(store.ping)
-    await service.start()
-    return service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}")
-
-
-async def health(channel: grpc.aio.Channel, name: str) -> int:
-    stub: Any = health_pb2_grpc.HealthStub(channel)
-    response = await stub.Check(health_pb2.HealthCheckRequest(service=name))
-    return int(response.status)
-
-
-async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
-    store = Store()
-    service, channel = await start(store)
-    assert [await health(channel, name) for name in ("", "shop.CartService", "liveness")] == [SERVING] * 3
-    store.broken = True
-    for _ in range(3):
-        assert await health(channel, "shop.CartService") == SERVING  # one or two failed checks are tolerated
-        await service._update_readiness()
-    assert [await health(channel, name) for name in ("", "shop.CartService")] == [NOT_SERVING] * 2
-    assert await health(channel, "liveness") == SERVING
-    store.broken = False
-    await service._update_readiness()
-    assert await health(channel, "shop.CartService") == SERVING
-    await service.drain()
-    await channel.close()
-
-
-async def test_a_service_whose_store_never_responded_is_not_ready() -> None:
-    store = Store()
-    store.broken = True
-    service, channel = await start(store)
-    assert await health(channel, "shop.CartService") == NOT_SERVING
-    await service.drain()
-    await channel.close()
-
-
-async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
-    service, channel = await start(Store())
-    stub: Any = health_pb2_grpc.HealthStub(channel)
-    watch = stub.Watch(health_pb2.HealthCheckRequest(service="shop.CartService"))
-    assert (await watch.read()).status == SERVING
-    drained = asyncio.ensure_future(service.drain())
-    assert (await watch.read()).status == NOT_SERVING
-    await drained
-    await channel.close()
-
-
-async def test_reflection_lists_every_service() -> None:
-    service, channel = await start(Store())
-    stub: Any = reflection_pb2_grpc.ServerReflectionStub(cast("grpc.Channel", channel))
-    request: Any = reflection_pb2.ServerReflectionRequest  # generated at run time, so without types
-    call = stub.ServerReflectionInfo(iter([request(list_services="")]))
-    names = {found.name for found in (await call.read()).list_services_response.service}
-    assert names == {"shop.CartService", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
-    call.cancel()
-    await service.drain()
-    await channel.close()

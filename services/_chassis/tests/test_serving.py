@@ -16,29 +16,10 @@ from chassis import errors
 from chassis.rpc import calls
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts, Context, Handler
 from shop_kit.serving import Recorded, connect, serve
 from shop_kit.waiting import wait_until
-
-Context = grpc.aio.ServicerContext[Any, Any]
-Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
-REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
-
-
-class Carts(cart_pb2_grpc.CartServiceServicer):
-    """GetCart calls the handler that a test passes."""
-
-    def __init__(self, handle: Handler | None = None) -> None:
-        self.handle = handle
-
-    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        return await self.handle(context) if self.handle else cart_pb2.Cart(user_id=request.user_id)
-
-    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
 
 
 class CartLost(errors.NotFound):

@@ -7,9 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
-import grpc
 import orjson
 import pytest
 import structlog
@@ -20,12 +18,11 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from chassis.telemetry import logging, otlp, process_metrics, semconv
 from chassis.telemetry.instruments import Telemetry
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts, Context
 from shop_kit.collector import Collector, grpc_collector
 from shop_kit.serving import connect
 from shop_kit.waiting import wait_until
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @pytest.fixture
@@ -36,23 +33,16 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield started
 
 
-class Carts(cart_pb2_grpc.CartServiceServicer):
-    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        structlog.get_logger().info("cart read", items=3)
-        return cart_pb2.Cart()
-
-    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
+async def log_and_return(_context: Context) -> cart_pb2.Cart:
+    structlog.get_logger().info("cart read", items=3)
+    return cart_pb2.Cart()
 
 
 async def export_call() -> None:
     """Make one call and export its telemetry."""
     telemetry = otlp.configure("cart")
     logging.configure("cart", logger=telemetry.logger)
-    async with connect((cart_pb2_grpc.add_CartServiceServicer_to_server, Carts()), telemetry=telemetry) as channel:
+    async with connect((REGISTER, Carts(log_and_return)), telemetry=telemetry) as channel:
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
     telemetry.shutdown()
 

@@ -1,5 +1,9 @@
-"""Internal services are on a port of their own: clients of the public port can neither call nor find them."""
+"""What the ports of a service serve, describe and report as healthy.
 
+Internal services are on a port of their own: clients of the public port can neither call nor find them.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -142,7 +146,7 @@ async def test_health_of_a_port_covers_the_services_of_that_port(
     assert [await health(internal, name) for name in names] == ["SERVING", "SERVING", "NOT_FOUND", "SERVING"]
 
 
-async def test_the_readiness_of_both_ports_follows_the_store() -> None:
+async def test_a_service_whose_store_never_responded_is_ready_on_neither_port() -> None:
     store = Store()
     store.broken = True
     async with (
@@ -151,6 +155,30 @@ async def test_the_readiness_of_both_ports_follows_the_store() -> None:
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
         assert [await health(public, PUBLIC), await health(internal, INTERNAL)] == ["NOT_SERVING"] * 2
+
+
+async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
+    store = Store()
+    async with running(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+        assert [await health(channel, name) for name in ("", PUBLIC, "liveness")] == ["SERVING"] * 3
+        store.broken = True
+        for _ in range(3):
+            assert await health(channel, PUBLIC) == "SERVING"  # one or two failed checks are tolerated
+            await service._update_readiness()
+        assert [await health(channel, name) for name in ("", PUBLIC, "liveness")] == [*["NOT_SERVING"] * 2, "SERVING"]
+        store.broken = False
+        await service._update_readiness()
+        assert await health(channel, PUBLIC) == "SERVING"
+
+
+async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
+    async with running() as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        drained = asyncio.ensure_future(service.drain())
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        await drained
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:

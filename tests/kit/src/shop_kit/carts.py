@@ -1,0 +1,29 @@
+"""A cart service whose answers a test decides, to test what surrounds every servicer."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+
+REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
+
+
+class Carts(cart_pb2_grpc.CartServiceServicer):
+    """GetCart calls the handler that a test passes, or returns an empty cart. The other methods do nothing."""
+
+    def __init__(self, handle: Handler | None = None) -> None:
+        self.handle = handle
+
+    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
+        return await self.handle(context) if self.handle else cart_pb2.Cart(user_id=request.user_id)
+
+    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
+
+    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
+        return empty_pb2.Empty()
