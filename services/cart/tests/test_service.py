@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -8,7 +8,6 @@ from typing_extensions import override
 from cart_service.domain import Cart, CartStore, StoreUnavailable
 from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
-from chassis.errors import InvalidArgument
 from chassis.rpc.status import from_rpc_error
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -18,6 +17,7 @@ from shop_internal.cart_lines_pb2 import SetQuantityRequest
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub, add_CartLinesServicer_to_server
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
+from shop_kit.failing import failure_of, rejected_fields
 from shop_kit.serving import connect
 
 TWO_PANS = cart_pb2.CartItem(product_id="pan", quantity=2)
@@ -75,19 +75,6 @@ async def read(stub: CartServiceStub, user_id: str = "ada") -> tuple[list[cart_p
     return items, {name: str(value) for name, value in await call.trailing_metadata()}
 
 
-async def refusal(call: Awaitable[object]) -> grpc.aio.AioRpcError:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await call
-    return refused.value
-
-
-async def rejected_fields(call: Awaitable[object]) -> list[str]:
-    """Return the fields that an InvalidArgument names."""
-    rejected = from_rpc_error(await refusal(call))
-    assert isinstance(rejected, InvalidArgument)
-    return [violation.field for violation in rejected.violations]
-
-
 async def test_an_added_item_is_in_the_cart_of_its_user(stub: CartServiceStub) -> None:
     assert await stub.GetCart(ADA) == cart_pb2.Cart(user_id="ada")
     await add(stub)
@@ -101,7 +88,8 @@ async def test_a_repeated_addition_takes_effect_and_is_counted_once(store: CartS
         for _ in range(3):
             await add(stub, idempotency_key="k")
         await add(stub, cart_pb2.CartItem(product_id="tent", quantity=5))
-        await refusal(add(stub, cart_pb2.CartItem(product_id="tent", quantity=1), idempotency_key="k"))
+        reused = add(stub, cart_pb2.CartItem(product_id="tent", quantity=1), idempotency_key="k")
+        assert await failure_of(reused) == (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
         items, _ = await read(stub)
     assert [(item.product_id, item.quantity) for item in items] == [("pan", 2), ("tent", 5)]
     assert telemetry.counter(semconv.CART_ITEMS_ADDED).values == {(): 7}
@@ -212,13 +200,6 @@ async def test_too_many_removals_in_one_call_are_rejected(ordered: OrderedCartSt
     assert await rejected_fields(ordered.RemoveAllOrdered(request)) == ["removals"]
 
 
-async def test_a_key_reused_for_another_request_is_an_invalid_argument_with_its_reason(stub: CartServiceStub) -> None:
-    await add(stub, idempotency_key="k")
-    error = await refusal(add(stub, cart_pb2.CartItem(product_id="tent", quantity=1), idempotency_key="k"))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert from_rpc_error(error).reason == "IDEMPOTENCY_KEY_REUSED"
-
-
 async def test_an_addition_without_an_item_is_rejected_with_the_name_of_the_field(stub: CartServiceStub) -> None:
     assert await rejected_fields(add(stub, None)) == ["item"]
 
@@ -232,13 +213,14 @@ async def test_an_empty_user_id_is_an_invalid_argument(stub: CartServiceStub, me
 async def test_a_full_cart_is_a_failed_precondition(stub: CartServiceStub) -> None:
     for number in range(200):
         await add(stub, cart_pb2.CartItem(product_id=f"product-{number}", quantity=1))
-    error = await refusal(add(stub))
-    assert (error.code(), from_rpc_error(error).reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CART_FULL")
+    assert await failure_of(add(stub)) == (grpc.StatusCode.FAILED_PRECONDITION, "CART_FULL")
 
 
 async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
     async with connect(
         (add_CartServiceServicer_to_server, CartService(UnavailableStore(3600), Telemetry()))
     ) as channel:
-        error = await refusal(CartServiceStub(channel).GetCart(ADA))
-    assert (error.code(), from_rpc_error(error).retry_after_seconds) == (grpc.StatusCode.UNAVAILABLE, 1)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await CartServiceStub(channel).GetCart(ADA)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert from_rpc_error(refused.value).retry_after_seconds == 1

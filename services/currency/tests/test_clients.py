@@ -11,7 +11,6 @@ from decimal import Decimal
 import grpc
 import pytest
 import structlog
-from structlog.typing import EventDict
 
 from chassis.rpc.server import Service, serving
 from chassis.telemetry.instruments import Telemetry
@@ -75,30 +74,17 @@ def publishing(*responses: bytes, trickle: bool = False) -> Iterator[str]:
             thread.join()
 
 
-@contextmanager
-def logged() -> Iterator[list[EventDict]]:
-    with structlog.testing.capture_logs() as events:
-        yield events
-
-
 async def day_after_refresh(url: str, fallback: FixedRates | None = None, timeout_seconds: float = 5) -> date:
     feed = RatesFeed(url, fallback or FixedRates(), timeout_seconds=timeout_seconds)
     await feed.refresh()
     return feed.value.day
 
 
-async def test_fetched_rates_replace_the_fallback() -> None:
-    with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
-        assert await day_after_refresh(url) == date(2025, 1, 2)
-
-
-async def test_the_fallback_is_used_until_a_fetch_succeeds() -> None:
-    assert RatesFeed("http://127.0.0.1:1/", FixedRates()).value.day == FALLBACK_DAY
-
-
-async def test_rates_of_an_earlier_day_do_not_replace_later_ones() -> None:
-    with publishing(response(FRESH.format("2023-12-29", "1.5"))) as url:
-        assert await day_after_refresh(url) == FALLBACK_DAY
+@pytest.mark.parametrize(("day", "used"), [("2025-01-02", date(2025, 1, 2)), ("2023-12-29", FALLBACK_DAY)])
+async def test_fetched_rates_replace_the_fallback_unless_they_are_of_an_earlier_day(day: str, used: date) -> None:
+    with publishing(response(FRESH.format(day, "1.5"))) as url:
+        assert RatesFeed(url, FixedRates()).value.day == FALLBACK_DAY
+        assert await day_after_refresh(url) == used
 
 
 async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -> None:
@@ -132,7 +118,7 @@ async def test_an_unusable_response_leaves_the_rates_unchanged(unusable: bytes) 
         feed = RatesFeed(url, FixedRates())
         await feed.refresh()
         fetched = feed.value
-        with logged() as events:
+        with structlog.testing.capture_logs() as events:
             await feed.refresh()
         assert feed.value is fetched
         assert [event["log_level"] for event in events] == ["warning"]
@@ -144,21 +130,17 @@ async def test_an_unreachable_feed_leaves_the_rates_unchanged() -> None:
     assert await day_after_refresh(url) == FALLBACK_DAY
 
 
-async def test_a_slow_response_is_abandoned_at_the_timeout() -> None:
-    with publishing(b"HTTP/1.1 200 OK\r\n\r\n", trickle=True) as url:
+@pytest.mark.parametrize(("length", "timeout_seconds"), [(0, 0.2), (MAX_BYTES + 1, 60)])
+async def test_an_endless_response_is_abandoned_at_the_timeout_or_the_size_limit(
+    length: int, timeout_seconds: float
+) -> None:
+    with publishing(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * length, trickle=True) as url:
         async with asyncio.timeout(30):
-            assert await day_after_refresh(url, timeout_seconds=0.2) == FALLBACK_DAY
-
-
-async def test_an_endless_response_is_abandoned_at_the_size_limit() -> None:
-    endless = b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (MAX_BYTES + 1)
-    with publishing(endless, trickle=True) as url:
-        async with asyncio.timeout(30):
-            assert await day_after_refresh(url, timeout_seconds=60) == FALLBACK_DAY
+            assert await day_after_refresh(url, timeout_seconds=timeout_seconds) == FALLBACK_DAY
 
 
 async def test_a_failure_does_not_log_the_url() -> None:
-    with publishing(response("", status="403 Forbidden")) as url, logged() as events:
+    with publishing(response("", status="403 Forbidden")) as url, structlog.testing.capture_logs() as events:
         await day_after_refresh(url)
     assert events
     assert "secret" not in str(events)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.errors import InvalidArgument
 from chassis.values.money import MAX_UNITS, MIN_UNITS, NANOS_PER_UNIT, AmountOutOfRange, Money
 from currency_service.domain import CurrencyNotSupported, Rates
 
@@ -81,12 +80,7 @@ def test_a_currency_without_a_rate_is_rejected_with_the_name_of_its_field(code: 
         RATES.convert(Money.of(code, 1), "USD")
     assert [violation.field for violation in to_unknown.value.violations] == ["to_code"]
     assert [violation.field for violation in from_unknown.value.violations] == ["from.currency_code"]
-
-
-def test_an_error_does_not_contain_the_value() -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        RATES.convert(Money.of("USD", 1), "QQQ")
-    assert "QQQ" not in refused.value.message
+    assert not code or code not in to_unknown.value.message
 
 
 def test_the_codes_are_sorted_and_include_the_euro() -> None:

@@ -6,13 +6,12 @@ from decimal import Decimal
 import grpc
 import pytest
 
-from chassis.errors import InvalidArgument
-from chassis.rpc.status import from_rpc_error
 from currency_service.domain import Rates
 from currency_service.service import CurrencyService
 from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub, add_CurrencyServiceServicer_to_server
 from shop.money_pb2 import Money
+from shop_kit.failing import failure_of, rejected_fields
 from shop_kit.serving import connect
 
 INT64_MAX = 2**63 - 1
@@ -39,32 +38,24 @@ async def convert(stub: CurrencyServiceStub, to_code: str, code: str, units: int
     return await stub.Convert(currency_pb2.CurrencyConversionRequest(**{"from": amount}, to_code=to_code))
 
 
-async def refusal(stub: CurrencyServiceStub, to_code: str, code: str, units: int, nanos: int = 0) -> InvalidArgument:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await convert(stub, to_code, code, units, nanos)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    error = from_rpc_error(refused.value)
-    assert isinstance(error, InvalidArgument)
-    return error
-
-
 async def test_the_supported_currencies_are_sorted(stub: CurrencyServiceStub) -> None:
     response = await stub.GetSupportedCurrencies(empty_pb2.Empty())
     assert list(response.currency_codes) == ["EUR", "JPY", "USD"]
 
 
-async def test_an_amount_is_returned_in_the_other_currency(stub: CurrencyServiceStub) -> None:
-    assert await convert(stub, "EUR", "USD", 1, 500_000_000) == Money(currency_code="EUR", units=1, nanos=200_000_000)
-
-
-async def test_units_and_nanos_of_a_negative_amount_share_its_sign(stub: CurrencyServiceStub) -> None:
-    assert await convert(stub, "EUR", "USD", -1, -500_000_000) == Money(
-        currency_code="EUR", units=-1, nanos=-200_000_000
-    )
-
-
-async def test_an_amount_below_one_unit_may_be_negative(stub: CurrencyServiceStub) -> None:
-    assert await convert(stub, "USD", "EUR", 0, -4) == Money(currency_code="USD", units=0, nanos=-5)
+@pytest.mark.parametrize(
+    ("to_code", "amount", "expected"),
+    [
+        ("EUR", ("USD", 1, 500_000_000), (1, 200_000_000)),
+        ("EUR", ("USD", -1, -500_000_000), (-1, -200_000_000)),
+        ("USD", ("EUR", 0, -4), (0, -5)),
+    ],
+)
+async def test_units_and_nanos_of_a_converted_amount_share_its_sign(
+    stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], expected: tuple[int, int]
+) -> None:
+    units, nanos = expected
+    assert await convert(stub, to_code, *amount) == Money(currency_code=to_code, units=units, nanos=nanos)
 
 
 @pytest.mark.parametrize(("units", "nanos"), [(INT64_MAX, 999_999_999), (-(2**63), -999_999_999), (0, 0)])
@@ -75,9 +66,7 @@ async def test_converting_to_the_same_currency_returns_the_same_amount(
 
 
 async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await stub.Convert(currency_pb2.CurrencyConversionRequest(to_code="EUR"))
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert await rejected_fields(stub.Convert(currency_pb2.CurrencyConversionRequest(to_code="EUR"))) == ["from"]
 
 
 @pytest.mark.parametrize(
@@ -99,19 +88,17 @@ async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub
 async def test_an_invalid_field_is_an_invalid_argument_with_its_name(
     stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str
 ) -> None:
-    error = await refusal(stub, to_code, *amount)
-    assert [violation.field for violation in error.violations] == [field]
+    assert await rejected_fields(convert(stub, to_code, *amount)) == [field]
 
 
 async def test_an_unsupported_currency_has_its_own_reason(stub: CurrencyServiceStub) -> None:
-    assert (await refusal(stub, "XXX", "USD", 1)).reason == "CURRENCY_NOT_SUPPORTED"
+    expected = (grpc.StatusCode.INVALID_ARGUMENT, "CURRENCY_NOT_SUPPORTED")
+    assert await failure_of(convert(stub, "XXX", "USD", 1)) == expected
 
 
 @pytest.mark.parametrize("units", [INT64_MAX, -(2**63)])
 async def test_a_result_beyond_an_int64_is_out_of_range(stub: CurrencyServiceStub, units: int) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await convert(stub, "JPY", "EUR", units)
-    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    assert (await failure_of(convert(stub, "JPY", "EUR", units)))[0] is grpc.StatusCode.OUT_OF_RANGE
 
 
 async def test_new_rates_are_used_at_once(stub: CurrencyServiceStub, rates: FixedRates) -> None:

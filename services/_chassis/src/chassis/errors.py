@@ -23,6 +23,7 @@ class DomainError(Exception):
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
 
     def __init_subclass__(cls) -> None:
+        # The reason is part of the contract: renaming a class that reaches callers breaks them.
         cls.default_reason = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
 
     def __init__(
@@ -36,7 +37,7 @@ class DomainError(Exception):
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
-        self.metadata = dict(metadata or {})
+        self.metadata = dict(metadata or {})  # a copy: whoever catches the error may add to it
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -59,6 +60,7 @@ class InvalidArgument(DomainError):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.violations = violations
+        # Rules, never values: callers log the message, and pages show it.
         described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
         super().__init__(message or described, reason=reason, metadata=metadata)
 

@@ -47,16 +47,17 @@ class Failpoints:
         """Perform the action that is enabled for this failpoint, if any."""
         if name not in self._actions or not self._left[name]:
             return
-        self._left[name] -= 1
+        self._left[name] -= 1  # before the action, so that concurrent calls do not act too often
         await self._actions[name](name)
 
 
 async def _kill(_name: str) -> None:
+    # No exception or exit: a crash runs no cleanup.
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _hang(_name: str) -> None:
-    await asyncio.Event().wait()
+    await asyncio.Event().wait()  # until the task is cancelled, as by the caller's deadline
 
 
 async def _error(name: str) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 import grpc
 import pytest
 
+from chassis.errors import InvalidArgument
 from chassis.rpc.status import from_rpc_error
 
 Response = TypeVar("Response")
@@ -14,9 +15,21 @@ Response = TypeVar("Response")
 
 async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
     """Return the status code and the reason of a call over a plain channel, which must fail."""
+    error = await _error_of(call)
+    return error.code(), from_rpc_error(error).reason
+
+
+async def rejected_fields(call: Awaitable[object]) -> list[str]:
+    """Return the fields that a call rejects, with INVALID_ARGUMENT."""
+    rejected = from_rpc_error(await _error_of(call))
+    assert isinstance(rejected, InvalidArgument)
+    return [violation.field for violation in rejected.violations]
+
+
+async def _error_of(call: Awaitable[object]) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await call
-    return error.value.code(), from_rpc_error(error.value).reason
+    return error.value
 
 
 async def retried(call: Callable[[], Awaitable[Response]]) -> Response:

@@ -86,6 +86,7 @@ class HttpService:
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
         settings = self.settings
+        # Probes are outside the limits: an overloaded pod must not be restarted for being busy.
         limited = RequestLimits(app, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds)
         probed = Probes(ObservedApplication(limited, self.telemetry, self._unobserved), self.is_ready)
         proxied: Any = ProxyHeadersMiddleware(DefaultHeaders(probed), [*settings.trusted_proxies])  # type: ignore[arg-type]  # uvicorn has its own types of ASGI
@@ -123,7 +124,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         config = uvicorn.Config(
             app,
-            ws="none",
+            ws="none",  # a websocket would pass the limits of requests
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -133,6 +134,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
 
+    # uvicorn would stop at once on SIGTERM, before the drain.
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
@@ -200,7 +202,7 @@ async def serving(
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Allow the process to open as many files as it needs, if its hard limit does."""
+    """Allow the process to open as many files as it needs, if its hard limit does: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:

@@ -174,6 +174,7 @@ def _identify(scope: Scope) -> dict[str, str]:
     The id is that of X-Request-ID if this has at most 64 letters, digits, dots, hyphens and underscores; otherwise it
     is a new one. The address is the connection's, or the one that a trusted proxy reports.
     """
+    # Whatever is accepted is copied into logs, the span and the response.
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {semconv.REQUEST_ID: received if _REQUEST_ID.fullmatch(received) else uuid.uuid4().hex}
     if scope.get("client"):

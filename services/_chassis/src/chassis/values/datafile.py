@@ -44,7 +44,7 @@ class DataFile(Generic[T]):
             version = self._read_version()
             if version == self._version:
                 return
-            self._version = version
+            self._version = version  # first, so that an invalid version is reported once and not every second
             self.value = self._parse(self._path.read_bytes())
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
@@ -57,6 +57,6 @@ class DataFile(Generic[T]):
 
 
 def require_decimal(field: str, value: Decimal, *, lowest: Decimal, highest: Decimal, places: int) -> None:
-    """Raise ValueError with the name of the field unless the value is in the range and has so few decimal places."""
+    """Raise ValueError with the field's name unless the value is in range and has at most `places` decimal places."""
     if not (value.is_finite() and lowest <= value <= highest and value == round(value, places)):
         raise ValueError(f"`{field}` must be from {lowest:f} to {highest:f}, with at most {places} decimal places")

@@ -5,6 +5,7 @@ from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
 
+# Characters that gRPC metadata carries unchanged.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 # No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
 _EMAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
@@ -39,7 +40,7 @@ def require_between(value: int, field: str, lowest: int, highest: int) -> int:
 
 
 def require_present(present: bool, field: str) -> None:
-    """Require a message field, whose presence is `HasField`."""
+    """Require a message field; `present` is the result of `HasField`."""
     if not present:
         raise InvalidArgument.field(field, "must be given")
 
@@ -52,7 +53,7 @@ def parse_idempotency_key(value: str) -> str:
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return a plain e-mail address of at most 254 ASCII characters: the one rule for all services."""
+    """Return a plain e-mail address of at most 254 ASCII characters. All services apply this rule."""
     require_text(value, field, max_length=_MAX_EMAIL_ADDRESS_LENGTH)
     if not _EMAIL_ADDRESS.fullmatch(value):
         raise InvalidArgument.field(field, "must be one e-mail address")

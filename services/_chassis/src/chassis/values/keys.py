@@ -23,6 +23,7 @@ class HmacKeys:
         keys = [key.encode() for key in text.split(",")]
         if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
+        # 32 bits are enough to tell a handful of keys apart.
         return cls({_digest(key, b"key id")[:4].hex(): key for key in keys})
 
     @property

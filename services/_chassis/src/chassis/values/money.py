@@ -130,6 +130,7 @@ def _different_currencies(one: str, other: str) -> ValueError:
 def divide_half_even(dividend: int, divisor: int) -> int:
     """Return the integer that is nearest to the quotient, ties to even. The divisor is positive."""
     quotient, remainder = divmod(dividend, divisor)
+    # The quotient is rounded down; it rises beyond a half, and at a half if it is odd.
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 

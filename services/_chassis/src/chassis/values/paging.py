@@ -44,7 +44,7 @@ def parse_position(since: float, page_token: str) -> Position:
     try:
         seconds = float(at)
     except ValueError:
-        seconds = math.nan
+        seconds = math.nan  # compares as out of range
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
     return Position(seconds, key)
@@ -55,4 +55,5 @@ def next_page_token(page: Sequence[Entry]) -> str:
     if not page:
         return ""
     end = page[-1].position
+    # repr keeps every digit: a rounded time would skip entries or repeat them.
     return f"{end.at!r} {end.key}"
