@@ -43,7 +43,7 @@ def test_a_seed_repeats_the_arrivals() -> None:
 
 
 def test_several_sources_together_make_the_rate() -> None:
-    source = ArrivalPlan.of(50, "steady").share(of=5)
+    source = ArrivalPlan.of(50, "steady").split(5)
     arrived = [at for number in range(5) for at in take(source, 200, str(number))]
     assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 
@@ -55,7 +55,7 @@ def test_arrivals_follow_the_shape(shape: str) -> None:
     for at in take(plan, 100):
         counts[int(at / 5)] += 1
     expected = [200 * 5 * plan.shape.factor((part + 0.5) / 20) for part in range(20)]
-    assert counts == [pytest.approx(each, abs=4 * math.sqrt(each) + 10) for each in expected]
+    assert counts == [pytest.approx(count, abs=4 * math.sqrt(count) + 10) for count in expected]
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -140,11 +140,6 @@ async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run
     assert finished.summary["dropped"] > 20
 
 
-async def test_a_run_ends_when_its_duration_is_over(shop: FakeStorefront) -> None:
-    finished = await run_load(shop.url, rate=10, duration_seconds=2, think_seconds=10)
-    assert 2 <= finished.summary["seconds"] < 10
-
-
 async def test_a_signal_ends_a_run_without_a_duration_and_prints_the_summary(shop: FakeStorefront) -> None:
     process = await start_load(shop.url, rate=20, think_seconds=10)
     await wait_until(lambda: len(shop.arrived) > 5)
@@ -190,7 +185,7 @@ async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop
         master = await start_load(shop.url, rate=30, duration_seconds=3, workers=2, master_port=port)
         workers = [await start_load(shop.url, rate=30, master_addr=f"127.0.0.1:{port}") for _ in range(2)]
         finished, *others = [await finish_load(process) for process in (master, *workers)]
-    assert [each.status for each in (finished, *others)] == [0, 0, 0]
+    assert [run.status for run in (finished, *others)] == [0, 0, 0]
     assert finished.summary["sessions"] == pytest.approx(90, abs=40)
     followed = sum(count for path, count in shop.paths.items() if path.startswith("POST "))
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)

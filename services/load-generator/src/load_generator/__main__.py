@@ -40,7 +40,7 @@ class LoadSettings(Settings):
     max_sessions: PositiveInt = 1000
     # Locust's page; 0 for none.
     web_port: Port = 8089
-    # A master waits for so many workers, and sends no customers itself.
+    # Number of workers that a master waits for; it sends no customers itself.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
     # The master's `host:port`, in a worker.
@@ -64,7 +64,7 @@ def main() -> int:
         think_seconds=settings.think_seconds,
         max_sessions=settings.max_sessions,
     )
-    environment.user_classes.append(source_of(customers, plan.share(of=sources)))
+    environment.user_classes.append(source_of(customers, plan.split(sources)))
     if settings.master_addr:
         return _work(environment, settings.master_addr)
     stopped = _event_set_by_signals()
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
-    """Return the runner of a process that is alone, or of a master; with Locust's page unless it is off."""
+    """Return the runner of a single process or of a master, with Locust's page unless it is off."""
     runner: LocalRunner | MasterRunner
     if settings.workers:
         runner = environment.create_master_runner(master_bind_port=settings.master_port)
@@ -96,7 +96,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
 
 
 def _work(environment: Environment, master_addr: str) -> int:
-    """Send customers as the master says, until it quits or a signal arrives."""
+    """Send customers as the master directs, until it quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -113,7 +113,7 @@ def _event_set_by_signals() -> Event:
 
 
 def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
-    """Print figures regularly, until the duration is over or the event is set."""
+    """Print figures at intervals, until the duration is over or the event is set."""
     end = time.monotonic() + (settings.duration_seconds or math.inf)
     while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
         figures.trim()

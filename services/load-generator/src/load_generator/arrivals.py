@@ -15,9 +15,9 @@ class Shape:
     """How the rate varies over a period.
 
     Attributes:
-        factor: the rate, as a multiple of the nominal one, at a fraction (0 to 1) of the period.
+        factor: maps a fraction of the period (0 to 1) to the rate, as a multiple of the nominal one.
         peak: the largest value of `factor`.
-        period_seconds: the period of a run without an end, which repeats the shape. A run with an end is one period.
+        period_seconds: after which a run without an end repeats the shape. A run with an end is one period.
     """
 
     factor: Callable[[float], float]
@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """Return a day from midnight to midnight: a fifth of the rate at night, the full rate at noon."""
+    """A day from midnight to midnight: a fifth of the rate at night, the full rate at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 
@@ -56,22 +56,23 @@ class ArrivalPlan:
 
     @classmethod
     def of(cls, rate: float, shape: str, *, duration_seconds: float | None = None) -> "ArrivalPlan":
-        """Return the plan of a run that takes `duration_seconds`, or has no end."""
+        """Return the plan of a run that takes `duration_seconds`, or by default has no end."""
         chosen = SHAPES[shape]
         return cls(rate, chosen, duration_seconds or chosen.period_seconds)
 
-    def share(self, of: int) -> "ArrivalPlan":
-        """Return the plan of one of several independent sources, which together make these arrivals."""
-        return ArrivalPlan(self.rate / of, self.shape, self.period_seconds)
+    def split(self, sources: int) -> "ArrivalPlan":
+        """Return the plan of one of several independent sources, whose arrivals add up to this plan's."""
+        return ArrivalPlan(self.rate / sources, self.shape, self.period_seconds)
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield the times of arrivals in seconds since the start of the run, from `begin` on, without end.
+        """Yield arrival times in seconds since the start of the run, from `begin` on, without end.
 
-        Candidates arrive at the peak rate; each one is accepted with the probability that makes the rate what it is at
-        that time (Lewis and Shedler's thinning).
+        Thinning (Lewis and Shedler): candidates arrive at the peak rate, and are accepted with the probability
+        `factor / peak` of their time.
         """
-        at = begin
+        seconds = begin
         while True:
-            at += generator.expovariate(self.rate * self.shape.peak)
-            if generator.random() * self.shape.peak < self.shape.factor(at % self.period_seconds / self.period_seconds):
-                yield at
+            seconds += generator.expovariate(self.rate * self.shape.peak)
+            factor = self.shape.factor(seconds % self.period_seconds / self.period_seconds)
+            if generator.random() * self.shape.peak < factor:
+                yield seconds

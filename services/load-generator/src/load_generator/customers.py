@@ -1,4 +1,4 @@
-"""Open-loop arrivals of sessions, as Locust users: one user is one source of sessions."""
+"""Open-loop arrivals of sessions, as Locust users: a user is a source of sessions."""
 
 import math
 import random
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.1
 
 
 class Customers:
-    """Opens sessions when they arrive, however many are in flight, up to a limit that bounds memory."""
+    """Opens sessions when they arrive, however many are in flight; a limit bounds memory."""
 
     def __init__(
         self, environment: Environment, figures: Figures, *, seed: str, think_seconds: float, max_sessions: int
@@ -45,11 +45,11 @@ class Customers:
 
     @property
     def in_flight(self) -> int:
-        """How many sessions are in flight, here and on workers."""
+        """Number of sessions in flight, here and on workers."""
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until all workers have reported everything that their sessions experienced until the end of the run."""
+        """Wait until all workers have reported the rest of the run."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
@@ -62,8 +62,8 @@ class Customers:
         self._sources += 1
         source = f"{self._seed} {getattr(self._environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
-        for number, at in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
-            arrival = self._began + at
+        for number, seconds in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
+            arrival = self._began + seconds
             gevent.sleep(max(0.0, arrival - time.monotonic()))
             self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
 
@@ -98,25 +98,23 @@ class Customers:
         self._figures.start()
 
     def _stop(self) -> None:
-        """End the run: requests that should have started are answered or time out, others do not begin."""
+        """End the run: requests that should have started by now are still sent, later ones are not."""
         self._end.reach()
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()
 
     def _report(self, client_id: str, data: dict[str, Any]) -> None:
         data["in_flight"] = len(self._sessions)
-        data["ended"] = self._end.at < math.inf
+        data["ended"] = self._end.time < math.inf
 
     def _read_report(self, client_id: str, data: dict[str, Any]) -> None:
         self._workers[client_id] = data
 
 
 def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
-    """Return the class of Locust's users: each of them is one source, with this plan."""
+    """Return the class of Locust's users, which are sources with this plan."""
 
     class Source(User):
-        """A source of sessions."""
-
         @task
         def arrive(self) -> None:
             customers.arrive(plan)

@@ -38,11 +38,11 @@ class Figures:
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
-        """Count an arrival for which there was no room."""
+        """Count an arrival above the limit of sessions."""
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order that its customer sees placed, so long after the click should have happened."""
+        """Count an order that its customer sees, and the time since the planned click."""
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
@@ -50,7 +50,7 @@ class Figures:
         self._count(_ORDER, "repeated")
 
     def record_failure(self, page: Page, reason: str) -> None:
-        """Count a page that did not show what it should."""
+        """Count a page that did not show what a person should see."""
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Figures:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the whole run. Latencies count from when a request should have started."""
+        """Return the figures of the whole run. Latencies count from the planned start of a request."""
         seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
         orders = self._entry(_ORDER, "placed")
         return {
@@ -96,11 +96,11 @@ class Figures:
         }
 
     def failed(self) -> bool:
-        """Whether anything went wrong: an error, or an arrival that was dropped."""
+        """Whether there was an error or a dropped arrival."""
         return bool(self._stats.errors)
 
     def trim(self) -> None:
-        """Forget what Locust would collect for as long as it runs: counts per second, and points of its charts."""
+        """Delete what Locust never deletes itself: old counts per second, and points of its charts."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
         for entry in (*self._stats.entries.values(), self._stats.total):
             for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):

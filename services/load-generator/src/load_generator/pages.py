@@ -1,4 +1,4 @@
-"""What a browser reads in a page: its links and its forms. For the storefront's own HTML, with quoted attributes."""
+"""The links and forms of a page. For the storefront's own HTML, which quotes all attributes."""
 
 import html
 import re
@@ -22,7 +22,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is needed of a page later on. Its text is not stored: hundreds of sessions look at a page at any time.
+    """The links and forms of a page. Its text is not stored, because hundreds of sessions look at a page at any time.
 
     Attributes:
         method: of the request that led to it, before redirects.
@@ -54,7 +54,7 @@ class Page:
         return self.forms.get(action)
 
     def order_id(self) -> str | None:
-        """Return the id of the order that this page is about, or None if it is another page."""
+        """Return the id of the order that this page shows, None if it is another page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 
@@ -65,7 +65,7 @@ class Page:
 
 def _form(attributes: str, body: str) -> Form:
     inputs = map(_attributes, _INPUT.findall(body))
-    hidden = {each["name"]: each.get("value", "") for each in inputs if each.get("type") == "hidden"}
+    hidden = {tag["name"]: tag.get("value", "") for tag in inputs if tag.get("type") == "hidden"}
     return Form(_attributes(attributes).get("action", ""), hidden)
 
 

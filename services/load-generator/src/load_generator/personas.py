@@ -1,4 +1,4 @@
-"""Kinds of customers: each is a function that walks through the shop and checks what a person would see."""
+"""Kinds of customers: functions that walk through the shop and check what a person would see."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

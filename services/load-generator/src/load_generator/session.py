@@ -1,11 +1,10 @@
-"""One person's visit to the storefront: requests on a schedule, with the cookies, redirects and forms of a browser."""
+"""One person's visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
 
 import math
 import random
 import time
-from collections.abc import Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import gevent
@@ -17,7 +16,7 @@ from locust.env import Environment
 from load_generator.figures import Figures
 from load_generator.pages import Form, Page, name_of
 
-# After so long without a byte a person gives up.
+# How long a person waits for a byte.
 PATIENCE_SECONDS = 30.0
 
 # The storefront passes the baggage on, so that every service can recognize the traffic of simulated customers.
@@ -33,31 +32,31 @@ class SessionStopped(Exception):
 
 
 class End:
-    """When the run ends: infinitely late, until it does."""
+    """The time when the run ends, infinity until it does."""
 
     def __init__(self) -> None:
-        self.at = math.inf
+        self.time = math.inf
         self._reached = Event()
 
     def reach(self) -> None:
         """End the run now."""
-        self.at = time.monotonic()
+        self.time = time.monotonic()
         self._reached.set()
 
-    def wait_until(self, at: float) -> None:
-        """Wait until a time, or until the end. Raise SessionStopped if the end is before that time."""
-        self._reached.wait(max(0.0, at - time.monotonic()))
-        if at > self.at:
+    def wait_until(self, planned: float) -> None:
+        """Wait until a time, or until the end. Raise SessionStopped if the end comes first."""
+        self._reached.wait(max(0.0, planned - time.monotonic()))
+        if planned > self.time:
             raise SessionStopped
 
 
 class Session:
-    """A session, whose schedule is fixed in advance: each request has a time at which it should start.
+    """A session whose schedule is fixed in advance: every request has a planned start.
 
-    The first one should start when the person arrives, and each other one a think time after the one before should have
-    started, however late that was answered. A request is never sent before the answer to the one before. Its latency
-    counts from when it should have started, so whatever made it late is part of it. Requests that should start after
-    the end of the run are not sent; late ones that should have started before are.
+    The first request is planned for the arrival, and the others a think time after the planned start of the previous
+    one, however late that was answered. A request is sent when the previous one has been answered. Its latency counts
+    from its planned start, so it includes whatever made the request late (no coordinated omission). Requests that are
+    planned after the end of the run are not sent.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Session:
         self._agent.close()
 
     def think(self) -> None:
-        """Let the person look at the page: the next request should start 0.5 to 1.5 times the mean think time later."""
+        """Plan the next request 0.5 to 1.5 times the mean think time later."""
         self._planned += self._think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
@@ -106,14 +105,13 @@ class Session:
         self._end.wait_until(self._planned)
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
-        if isinstance(first, SessionFailed):
-            raise first
-        if isinstance(second, SessionFailed):
-            raise second
+        for page in (first, second):
+            if isinstance(page, SessionFailed):
+                raise page
         return first, second
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
-        """Post a form, and close the connection unless the answer begins in time. Neither is measured."""
+        """Post a form, and close the connection unless the response begins in time. Not measured."""
         self._end.wait_until(self._planned)
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
@@ -124,7 +122,7 @@ class Session:
             agent.close()
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
-        """Require what a person should see on a page. Else record the reason, and raise SessionFailed."""
+        """Check what a person should see on a page. If it is missing, record the reason and raise SessionFailed."""
         if not condition:
             self._figures.record_failure(page, reason)
             raise SessionFailed(reason)
@@ -151,7 +149,8 @@ class Session:
         """Count a repetition of an order."""
         self._figures.record_repeat()
 
-    def _attempt(self, form: Form, fields: Mapping[str, str]) -> Page | SessionFailed:
+    def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
+        """Post a form. Return SessionFailed, because gevent prints what a greenlet raises."""
         try:
             return self._request("POST", form.action, {**form.hidden, **fields})
         except SessionFailed as failed:
@@ -195,7 +194,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed, as one of few reasons: without ids or times, because the reasons are counted."""
+    """Return why a request failed, without ids and times, because failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
