@@ -16,10 +16,10 @@ from chassis.telemetry import logging as chassis_logging
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.users.passwords import PasswordHasher
-from shop_cli.local.otlp_receiver import receiving
 from shop_cli.local.ports import reserved
 from shop_kit.serving import Recorded
 from shop_lab.world.employee_api import StartApi
+from shop_lab.world.received_telemetry import receiving
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}

@@ -25,9 +25,9 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.money_pb2 import Money
 from shop.payment_pb2 import ChargeRequest, CreditCardInfo
 from shop.payment_pb2_grpc import PaymentServiceStub
-from shop_cli.local.otlp_receiver import Received
 from shop_kit.card_leaks import check_digit, grouped, leaked_cards, random_card
 from shop_kit.reflection import methods_at
+from shop_lab.world.received_telemetry import Received
 from shop_lab.world.running_shop import RunningShop, order_request, running_shop
 
 VISA, MASTERCARD, AMEX = random_card("4"), random_card("55"), random_card("37", length=15)

@@ -210,12 +210,12 @@ def _bind_any_port_above_the_first(taken: socket.socket) -> int:
     raise AssertionError("no free port")
 
 
-async def test_the_demo_places_an_order_shows_its_mail_and_trace_and_stops_everything(tmp_path: Path) -> None:
+async def test_the_demo_places_an_order_shows_its_confirmation_and_trace_and_stops_everything(tmp_path: Path) -> None:
     async with command("demo", "--folder", str(tmp_path)) as process:
         output, _ = await process.communicate()
     text = output.decode()
     assert process.returncode == 0, text
-    assert "Subject: " in text.partition("\nE-mail\n")[2]
+    assert "Subject: " in text.partition("\nConfirmation\n")[2]
     assert re.search(r"total +[0-9.]+ EUR", text)
     trace = text.partition("\nTrace\n")[2]
     assert "make up" in text.splitlines()[-5]

@@ -105,8 +105,8 @@ async def test_the_status_shows_every_service_and_that_all_orders_agree(up: UpSh
     await up.order("status")
 
     async def agrees() -> bool:
-        proof = json.loads((await up.shop("status", "--json"))[1])["proof"]
-        return bool(proof["verdict"] == "holds" and proof["orders"] == proof["charges"] == proof["mails"] > 0)
+        found = json.loads((await up.shop("status", "--json"))[1])["reconciliation"]
+        return bool(found["verdict"] == "holds" and found["orders"] == found["charges"] == found["confirmations"] > 0)
 
     await wait_until(agrees)
 
@@ -218,12 +218,12 @@ async def test_the_page_is_updated_by_events(up: UpShop) -> None:
         async for line in events.aiter_lines():
             fragments = json.loads(line.removeprefix("data: "))
             break
-    assert set(fragments) == {"services", "proof", "customers", "story", "traces"}
+    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "traces"}
 
 
 async def test_an_order_survives_a_frozen_payment_and_a_killed_checkout(up: UpShop) -> None:
     async with up.client() as client:
-        assert (await client.post("/story")).status_code == 303
+        assert (await client.post("/fault-demo")).status_code == 303
 
         async def over() -> bool:
             return "payment&#39;s ledger has" in (await client.get("/")).text

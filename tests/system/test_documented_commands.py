@@ -49,11 +49,11 @@ RUN_ELSEWHERE = {
     r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
     r"kubectl .*(wait pod|scale|rollout \w+) .*": ("tests/e2e/backup.sh", "documented "),
     r"shop reconcile .*": ("tests/e2e/backup.sh", "documented "),
-    r"shop (orders|letters) (show|requeue) (ORDER|LETTER)": (
+    r"shop (orders|mail) (show|requeue) (ORDER|MESSAGE)": (
         "services/_cli/tests/test_commands.py",
         '"orders", "requeue"',
     ),
-    r"shop letters list .*": ("services/_cli/tests/test_commands.py", '"letters", "list"'),
+    r"shop mail list .*": ("services/_cli/tests/test_commands.py", '"mail", "list"'),
     r"kubectl .* create secret generic telemetry-headers .*": ("tests/chart/test_bring_your_own.py", "headersSecret"),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }

@@ -13,7 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
-from shop_cli.local.otlp_receiver import Span, attributes_of, service_of
+from shop_cli.local.otlp_receiver import attributes_of, service_of
+from shop_cli.local.spans import Span
 from shop_internal.orders_pb2 import ListOrdersRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.waiting import wait_until

@@ -73,7 +73,6 @@ async def test_an_unknown_trace_is_not_found(client: httpx2.AsyncClient) -> None
     [
         {"query.service_name": "checkout", "query.attributes": '{"shop.order.id": "o-1"}'},
         {"query.operation_name": "shop.CheckoutService/PlaceOrder"},
-        {"query.duration_min": "50ms", "query.duration_max": "1s"},
         {"query.start_time_min": "2001-09-09T01:46:39Z", "query.start_time_max": "2001-09-09T01:46:41.5Z"},
     ],
 )
@@ -86,7 +85,6 @@ async def test_a_trace_is_found_by_what_it_has(client: httpx2.AsyncClient, query
     [
         {"query.service_name": "cart"},
         {"query.attributes": '{"shop.order.id": "o-2"}'},
-        {"query.duration_min": "150ms"},
         {"query.start_time_min": "2020-01-01T00:00:00Z"},
     ],
 )
@@ -99,8 +97,6 @@ async def test_other_traces_are_not_found(client: httpx2.AsyncClient, query: dic
     [
         {"query.attributes": "order"},
         {"query.attributes": "[]"},
-        {"query.duration_min": "5"},
-        {"query.duration_min": "xms"},
         {"query.start_time_min": "yesterday"},
         {"query.search_depth": "many"},
     ],

@@ -3,7 +3,8 @@ import asyncio
 import pytest
 
 from chassis.telemetry import otlp
-from shop_cli.local.otlp_receiver import exporting_to, receiving
+from shop_cli.local.otlp_receiver import exporting_to
+from shop_lab.world.received_telemetry import receiving
 
 
 async def test_exported_spans_and_metrics_are_recorded(monkeypatch: pytest.MonkeyPatch, port: int) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from chassis.errors import NotFound
-from shop_cli.local.ports import HOST, PortInUse
-from shop_cli.local.processes import NotServing, Process, ProcessDied, Shop
+from shop_cli.local.child_process import NotServing, ProcessDied
+from shop_cli.local.ports import HOST, PortInUse, reserved
+from shop_cli.local.processes import Process, Shop
 from shop_cli.local.workspace import Program, discover, find
 
 PARENT = """
@@ -40,34 +41,17 @@ async def wait_until_gone(pid: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_started_service_serves(process: Process) -> None:
+async def test_a_service_serves_logs_and_drains(process: Process, tmp_path: Path) -> None:
     assert await process.is_serving()
-
-
-async def test_a_stopped_service_drains_and_exits_with_status_0(process: Process) -> None:
+    assert '"serving"' in (tmp_path / ".shop" / "log" / "ad.log").read_text()
     assert await process.stop() == 0
 
 
-@pytest.mark.usefixtures("process")
-def test_a_service_logs_to_a_file_with_its_name(tmp_path: Path) -> None:
-    assert '"serving"' in (tmp_path / ".shop" / "log" / "ad.log").read_text()
-
-
-async def test_the_exit_status_of_a_killed_service_is_the_signal(process: Process) -> None:
-    process.kill()
-    assert await process.wait() == -signal.SIGKILL
-
-
-async def test_a_killed_service_does_not_serve(process: Process) -> None:
-    process.kill()
-    await process.wait()
-    assert not await process.is_serving()
-
-
-async def test_a_restarted_service_serves_at_its_old_address(process: Process) -> None:
+async def test_a_killed_service_serves_again_at_its_old_address_after_a_restart(process: Process) -> None:
     before = process.address, process.pid
     process.kill()
-    await process.wait()
+    assert await process.wait() == -signal.SIGKILL
+    assert not await process.is_serving()
     await process.restart()
     assert process.address == before[0]
     assert process.pid != before[1]
@@ -81,22 +65,15 @@ async def test_a_restart_can_add_variables_until_the_next_start(process: Process
     assert process.log_path.stat().st_size == size
 
 
-async def test_a_paused_service_does_not_serve_until_it_is_resumed(process: Process) -> None:
+async def test_a_paused_service_does_not_serve_until_it_is_resumed_and_can_be_stopped(process: Process) -> None:
     process.pause()
     assert not await process.is_serving()
     process.resume()
     assert await process.is_serving()
-
-
-async def test_a_paused_service_can_be_stopped(process: Process) -> None:
     process.pause()
+    with pytest.raises(NotServing, match=r"ad is not ready after 0\.1 s"):
+        await process.wait_until_serving(timeout_seconds=0.1)
     assert await process.stop() == 0
-
-
-async def test_leaving_the_shop_stops_its_services(ad: Program, port: int, tmp_path: Path) -> None:
-    async with Shop([ad], tmp_path, {"ad": port}) as shop:
-        pid = shop["ad"].pid
-    assert not exists(pid)
 
 
 async def test_leaving_the_shop_with_an_error_stops_its_services(ad: Program, port: int, tmp_path: Path) -> None:
@@ -124,12 +101,14 @@ async def test_services_end_when_their_parent_is_killed(port: int, tmp_path: Pat
         await wait_until_gone(pid)
 
 
-async def test_a_port_in_use_is_detected_before_any_service_is_started(ad: Program, port: int, tmp_path: Path) -> None:
-    with socket.socket() as listener:
-        listener.bind((HOST, port))
+@pytest.mark.parametrize("taken", ["ad", "ad-internal"])
+async def test_a_port_in_use_is_detected_before_any_service_is_started(ad: Program, tmp_path: Path, taken: str) -> None:
+    with reserved(2) as ports, socket.socket() as listener:
+        by_name = dict(zip(("ad", "ad-internal"), ports, strict=True))
+        listener.bind((HOST, by_name[taken]))
         listener.listen()
-        shop = Shop([ad], tmp_path, {"ad": port})
-        with pytest.raises(PortInUse):
+        shop = Shop([ad], tmp_path, by_name)
+        with pytest.raises(PortInUse, match=str(by_name[taken])):
             await shop.__aenter__()
     assert shop["ad"].pid is None
 
@@ -143,38 +122,19 @@ async def test_waiting_for_a_service_that_ends_raises_its_last_log_lines(
             await shop.wait_until_serving()
 
 
-async def test_waiting_for_a_service_that_hangs_times_out(process: Process) -> None:
-    process.pause()
-    with pytest.raises(NotServing, match=r"ad is not ready after 0\.1 s"):
-        await process.wait_until_serving(timeout_seconds=0.1)
-
-
 async def test_services_do_not_inherit_settings_that_differ_between_services(ad: Program, tmp_path: Path) -> None:
     shop = Shop([ad], tmp_path, {"ad": 1}, {"DATABASE_URL": "postgresql://elsewhere", "REDIS_URL": "redis://here"})
     assert "DATABASE_URL" not in shop["ad"].environment
     assert shop["ad"].environment["REDIS_URL"] == "redis://here"
 
 
-async def test_every_service_gets_the_addresses_of_all_services(ad: Program, tmp_path: Path) -> None:
-    catalog = Program("product-catalog", "product_catalog_service", 50053, "grpc")
-    shop = Shop([ad, catalog], tmp_path, {"ad": 1, "product-catalog": 2})
-    assert shop["ad"].environment["PRODUCT_CATALOG_ADDR"] == "127.0.0.1:2"
-
-
-async def test_every_service_gets_the_addresses_of_internal_services(ad: Program, tmp_path: Path) -> None:
-    shop = Shop([ad], tmp_path, {"ad": 1, "ad-internal": 2})
-    assert shop["ad"].environment["AD_INTERNAL_ADDR"] == shop["ad"].internal_address == "127.0.0.1:2"
-
-
-async def test_an_internal_port_in_use_is_detected_before_any_service_is_started(
-    ad: Program, port: int, tmp_path: Path
+async def test_every_service_gets_the_public_and_internal_addresses_of_all_services(
+    ad: Program, tmp_path: Path
 ) -> None:
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        listener.listen()
-        internal_port = listener.getsockname()[1]
-        with pytest.raises(PortInUse, match=str(internal_port)):
-            await Shop([ad], tmp_path, {"ad": port, "ad-internal": internal_port}).__aenter__()
+    catalog = Program("product-catalog", "product_catalog_service", 50053, "grpc")
+    shop = Shop([ad, catalog], tmp_path, {"ad": 1, "product-catalog": 2, "ad-internal": 3})
+    assert shop["ad"].environment["PRODUCT_CATALOG_ADDR"] == "127.0.0.1:2"
+    assert shop["product-catalog"].environment["AD_INTERNAL_ADDR"] == shop["ad"].internal_address == "127.0.0.1:3"
 
 
 async def test_a_service_that_is_not_part_of_the_shop_is_reported_by_name(shop: Shop) -> None:

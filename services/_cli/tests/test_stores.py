@@ -1,19 +1,10 @@
 """Valkey still has what it acknowledged after a kill and a restart."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import redis
 
-from shop_cli.local.ports import reserved
 from shop_cli.local.stores import Valkey
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    with reserved(1) as (port,):
-        yield port
 
 
 async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: int) -> None:

@@ -7,7 +7,8 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from chassis.telemetry import semconv
-from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery, tree_order
+from shop_cli.local.spans import tree_order
+from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery
 
 NOW = 1_800_000_000
 

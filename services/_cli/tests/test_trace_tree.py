@@ -2,8 +2,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from shop_cli.local.otlp_receiver import Span
-from shop_cli.output.trace_tree import trace_of, trace_tree
+from shop_cli.local.spans import Span
+from shop_cli.output.trace_tree import trace_tree
 
 
 def span(name: str, span_id: str, parent_id: str = "", kind: str = "SERVER", trace_id: str = "t") -> Span:
@@ -59,8 +59,3 @@ def test_on_a_narrow_terminal_long_methods_are_shown_without_their_service() -> 
         ["└──", "s1", "A/Do", "19.0", "ms"],
         ["└──", "s2", "GetProduct", "18.0", "ms"],
     ]
-
-
-def test_a_trace_is_found_by_the_name_of_one_of_its_spans() -> None:
-    mine, other = [span("A", "1"), span("B", "2")], span("A", "3", trace_id="other")
-    assert trace_of([*mine, other], "B") == mine

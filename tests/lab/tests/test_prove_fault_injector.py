@@ -6,11 +6,11 @@ from collections import Counter
 import pytest
 from typing_extensions import override
 
-from shop_cli.local.control import ControllableProcess
 from shop_kit.waiting import wait_until
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_lab.prove.shop_faults import ShopFaults
+from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.smtp_relay import Inbox

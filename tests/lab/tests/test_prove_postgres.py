@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from shop_cli.local.ports import reserved
-from shop_cli.local.postgres import Postgres
+from shop_lab.world.faulty_postgres import FaultyPostgres
 from shop_lab.world.postgres_cluster import SERVERS, PostgresCluster, Replication
 
 
@@ -40,7 +40,7 @@ def numbers(url: str) -> list[int]:
 
 
 async def test_postgres_has_committed_data_after_a_kill(folder: Path) -> None:
-    async with await Postgres.create(folder / "postgres") as server:
+    async with await FaultyPostgres.create(folder / "postgres") as server:
         await server.create_database("shop")
         execute(server.url("shop"), "CREATE TABLE kept AS SELECT 1 AS number")
         server.kill()

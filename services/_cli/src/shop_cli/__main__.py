@@ -16,7 +16,7 @@ from chassis import errors
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",
-    "demo": "Start a shop, place an order, show its e-mail and its trace.",
+    "demo": "Start a shop, place an order, show its confirmation and trace.",
     "status": "Show the running shop at a glance.",
     "traces": "Find traces of the running shop.",
     "trace": "Show a trace.",
@@ -28,15 +28,17 @@ COMMANDS = {
     "products": "Browse the catalog.",
     "cart": "Fill, show and empty a cart.",
     "order": "Order the contents of a cart.",
-    "orders": "List and watch orders, show one, send its dead letters again.",
-    "mail": "List order confirmations and read them.",
-    "letters": "Inspect confirmations that were not sent, send them again.",
+    "orders": "List and watch orders, show one, requeue its dead letters.",
+    "mail": "List and read order confirmations, send messages again.",
     "convert": "Convert an amount between currencies.",
-    "reconcile": "Compare orders, charges, shipments and e-mails.",
+    "reconcile": "Compare orders, charges, shipments and confirmations.",
     "load": "Send simulated customers to the storefront.",
     "prove": "Check that orders survive faults.",
 }
-"""What `shop --help` says of each command. All but `prove` are functions or groups in a module of shop_cli.commands."""
+"""The line of each command in `shop --help`."""
+
+# Commands whose module in shop_cli.commands has another name.
+_MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "faults")}
 
 _OTHER_FAILURE = 1
 _EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
@@ -53,9 +55,9 @@ def main() -> None:
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application. Of the commands it imports the one that the arguments begin with.
+    """Return the application. It imports only the command that the arguments begin with.
 
-    To import all of them would take longer than most commands do.
+    Importing all of them would take longer than most commands run.
     """
     created = typer.Typer(
         no_args_is_help=True,
@@ -75,11 +77,21 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _add(created: typer.Typer, name: str) -> None:
-    command = _prove() if name == "prove" else getattr(import_module(f"shop_cli.commands.{name}"), name)
+    command = find_command(name)
     if isinstance(command, typer.Typer):
         created.add_typer(command, name=name)
     else:
         created.command(name)(command)
+
+
+def find_command(name: str) -> typer.Typer | Callable[..., None]:
+    """Import a command or group of commands."""
+    if name == "prove":
+        return _prove()
+    command: typer.Typer | Callable[..., None] = getattr(
+        import_module(f"shop_cli.commands.{_MODULES.get(name, name)}"), name
+    )
+    return command
 
 
 def _prove() -> Callable[..., None]:

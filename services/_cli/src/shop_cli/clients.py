@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -23,34 +24,6 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 TIMEOUT_SECONDS = 15.0
 
 T = TypeVar("T")
-
-
-def cart_client(address: str | None) -> AbstractAsyncContextManager[CartServiceStub]:
-    return _client("cart", CartServiceStub, "shop.CartService", address)
-
-
-def catalog_client(address: str | None) -> AbstractAsyncContextManager[ProductCatalogServiceStub]:
-    return _client("product-catalog", ProductCatalogServiceStub, "shop.ProductCatalogService", address)
-
-
-def currency_client(address: str | None) -> AbstractAsyncContextManager[CurrencyServiceStub]:
-    return _client("currency", CurrencyServiceStub, "shop.CurrencyService", address)
-
-
-def checkout_client(address: str | None) -> AbstractAsyncContextManager[CheckoutServiceStub]:
-    return _client("checkout", CheckoutServiceStub, "shop.CheckoutService", address)
-
-
-def journal_client(address: str | None) -> AbstractAsyncContextManager[OrderJournalStub]:
-    return _client("checkout", OrderJournalStub, "shop.internal.OrderJournal", address)
-
-
-def spool_client(address: str | None) -> AbstractAsyncContextManager[LetterSpoolStub]:
-    return _client("email", LetterSpoolStub, "shop.internal.LetterSpool", address)
-
-
-def mail_client(address: str | None) -> AbstractAsyncContextManager[MailRecordsStub]:
-    return _client("email", MailRecordsStub, "shop.internal.MailRecords", address)
 
 
 @asynccontextmanager
@@ -79,6 +52,15 @@ async def _client(
         raise DeadlineExceeded(message, reason="NO_RESPONSE") from error
     finally:
         await opened.close()
+
+
+cart_client = partial(_client, "cart", CartServiceStub, "shop.CartService")
+catalog_client = partial(_client, "product-catalog", ProductCatalogServiceStub, "shop.ProductCatalogService")
+currency_client = partial(_client, "currency", CurrencyServiceStub, "shop.CurrencyService")
+checkout_client = partial(_client, "checkout", CheckoutServiceStub, "shop.CheckoutService")
+journal_client = partial(_client, "checkout", OrderJournalStub, "shop.internal.OrderJournal")
+spool_client = partial(_client, "email", LetterSpoolStub, "shop.internal.LetterSpool")
+mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailRecords")
 
 
 def default_address(name: str, *, internal: bool) -> str:

@@ -1,26 +1,34 @@
 """`shop cart`: fill, show and empty a cart."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
-from chassis.errors import DomainError
+from chassis.errors import DeadlineExceeded, DomainError, NotFound, Unavailable
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.values.money import Money, round_to_minor_unit, total
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
-from shop_cli.clients import cart_client, currency_client, key_metadata
+from shop_cli.clients import cart_client, catalog_client, currency_client, key_metadata
 from shop_cli.commands.convert import convert_amount
 from shop_cli.commands.options import Address, Json, Key, User, async_command
-from shop_cli.commands.product_lookup import read_products, require_product
 from shop_cli.output.printing import console, print_json, print_table
 
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 
+_CATALOG_SECONDS = 2.0
+_MAX_PROPOSED = 3
+
 Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: that of the catalog.")]
+
+
+class ProductNotFound(NotFound):
+    """The catalog has no product with this id."""
 
 
 @cart.command("add")
@@ -34,9 +42,9 @@ async def add_to_cart(
     address: Address = None,
 ) -> None:
     """Add a product to a cart, and print how many of it the cart has then."""
-    products = await read_products()
+    products = await _read_products()
     if products:
-        require_product(product_id, products)
+        _require_product(product_id, products)
     item = cart_pb2.CartItem(product_id=product_id, quantity=quantity)
     async with cart_client(address) as client:
         await client.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item), metadata=key_metadata(key))
@@ -57,7 +65,7 @@ async def show_cart(user: User, *, currency: Currency = None, as_json: Json = Fa
     elif not found.items:
         console.print(f"The cart of {user} is empty.", markup=False, soft_wrap=True)
     else:
-        await _print_cart(found.items, await read_products(), currency)
+        await _print_cart(found.items, await _read_products(), currency)
 
 
 @cart.command("empty")
@@ -101,3 +109,26 @@ async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | N
     if currency is None or currency.upper() == amount.currency_code:
         return amount
     return round_to_minor_unit(money_from_wire(await convert_amount(client, money_to_wire(amount), currency)))
+
+
+async def _read_products() -> dict[str, Product]:
+    """Return the products on sale by id. If the catalog does not answer, print why and return none."""
+    try:
+        async with catalog_client(None) as catalog:
+            response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)
+    except (Unavailable, DeadlineExceeded) as error:
+        typer.echo(f"names and prices are unknown: {error.message}", err=True)
+        return {}
+    return {product.id: product for product in response.products}
+
+
+def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
+    """Raise ProductNotFound, which proposes similar ids, if the product is not on sale."""
+    if product_id in products:
+        return
+    wanted, ids = product_id.lower(), {known.lower(): known for known in products}
+    similar = [product.id for product in products.values() if wanted in f"{product.id} {product.name}".lower()]
+    similar += [ids[match] for match in get_close_matches(wanted, ids)]
+    proposed = list(dict.fromkeys(similar))[:_MAX_PROPOSED]
+    question = f"did you mean {' or '.join(proposed)}? " if proposed else ""
+    raise ProductNotFound(f"no product has the id {product_id}: {question}`shop products list` shows all")

@@ -1,4 +1,4 @@
-"""`shop demo`: start all services, place an order in EUR, show it with its e-mail and its trace, stop everything."""
+"""`shop demo`: start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
 
 import asyncio
 import os
@@ -18,17 +18,18 @@ from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, checkout_client, mail_client
 from shop_cli.commands.options import async_command
-from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
+from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import locked
-from shop_cli.local.states import process_states
+from shop_cli.local.supervision import process_states
+from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 from shop_cli.local.workspace import default_ports, discover_services
-from shop_cli.output.mail_text import mail_text
+from shop_cli.output.message_text import message_text
 from shop_cli.output.next_steps import print_steps_after_demo
 from shop_cli.output.printing import amount, console, print_order, print_table
 from shop_cli.output.status_display import StatusDisplay
-from shop_cli.output.trace_tree import trace_of, trace_tree
+from shop_cli.output.trace_tree import trace_tree
 from shop_cli.sample_order import sample_order
 from shop_internal.mail_records_pb2 import GetMailRequest
 
@@ -37,30 +38,31 @@ _LINES = 3
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 _START_SECONDS = 60.0
 _REFRESH_SECONDS = 0.1
-_MAIL_SECONDS = 10.0
+_CONFIRMATION_SECONDS = 10.0
 
 Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: a new temporary folder.")]
 
 
-class MailMissing(Unavailable):
+class ConfirmationMissing(Unavailable):
     """The order's confirmation was not accepted in time."""
 
 
 @async_command
 async def demo(*, folder: Folder = None) -> None:
-    """Start all services, place an order in EUR, show it with its e-mail and its trace, stop everything."""
+    """Start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
     started = time.monotonic()
     programs = discover_services()
     names = default_ports(programs)
+    telemetry = TelemetryStore()
     with _data_folder(folder) as data, locked(data), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
-        async with receiving(otlp_port) as received:
+        async with receiver(otlp_port, telemetry):
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
                 await _start(shop)
                 await _fill_cart(shop)
                 await _place_order(shop)
             # Stopping the services made them export their last spans.
-            _show_trace(received)
+            _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     print_steps_after_demo()
 
@@ -120,22 +122,23 @@ async def _place_order(shop: Shop) -> None:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]Order in EUR")
     print_order(order)
-    console.print("\n[bold]E-mail")
-    console.out(mail_text(await _confirmation(shop, order)), highlight=False)
+    console.print("\n[bold]Confirmation")
+    console.out(message_text(await _confirmation(shop, order)), highlight=False)
 
 
 async def _confirmation(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, which is accepted shortly after the response. Raise MailMissing."""
+    """Wait for the order's confirmation, which is accepted shortly after the response. Raise ConfirmationMissing."""
     request = GetMailRequest(order_id=order.order_id)
-    deadline = time.monotonic() + _MAIL_SECONDS
+    deadline = time.monotonic() + _CONFIRMATION_SECONDS
     async with mail_client(shop["email"].internal_address) as records:
         while time.monotonic() < deadline:
             with suppress(NotFound):
                 return (await records.GetMail(request)).message
             await asyncio.sleep(0.05)
-    raise MailMissing(f"no e-mail for order {order.order_id} after {_MAIL_SECONDS:g} s")
+    raise ConfirmationMissing(f"no confirmation of order {order.order_id} after {_CONFIRMATION_SECONDS:g} s")
 
 
-def _show_trace(received: Received) -> None:
+def _show_trace(telemetry: TelemetryStore) -> None:
     console.print("\n[bold]Trace")
-    console.print(trace_tree(trace_of(received.spans, _PLACE_ORDER), console.width))
+    for trace_id in telemetry.find(TraceQuery(operation=_PLACE_ORDER, limit=1)):
+        console.print(trace_tree(telemetry.trace(trace_id), console.width))

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -19,19 +18,9 @@ from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
 from shop_cli.output.printing import console, print_table
 
-
-class Shape(StrEnum):
-    """How the rate varies over the duration."""
-
-    STEADY = "steady"
-    DAILY = "daily"
-    SPIKE = "spike"
-    STEP = "step"
-
-
 Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
-ShapeOption = Annotated[
-    Shape,
+Shape = Annotated[
+    Literal["steady", "daily", "spike", "step"],
     typer.Option(
         help="daily: a day from night to noon to night. spike: five times the rate. step: rises in five steps."
     ),
@@ -51,7 +40,7 @@ Seed = Annotated[str | None, typer.Option(help="Repeat the arrivals and the choi
 def load(
     *,
     rate: Rate = 1,
-    shape: ShapeOption = Shape.STEADY,
+    shape: Shape = "steady",
     duration: Duration = None,
     url: Url = None,
     seed: Seed = None,

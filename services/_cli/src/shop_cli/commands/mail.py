@@ -1,20 +1,23 @@
-"""`shop mail`: the order confirmations of a shop."""
+"""`shop mail`: order confirmations, and the messages by which the email service sends them."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from shop_cli.clients import journal_client, mail_client
+from shop_cli.clients import journal_client, mail_client, spool_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
-from shop_cli.output.mail_text import mail_text
-from shop_cli.output.printing import console, format_time, print_json, print_table
-from shop_internal import mail_records_pb2, orders_pb2
+from shop_cli.output.message_text import message_text
+from shop_cli.output.printing import console, format_time, print_fields, print_json, print_table
+from shop_cli.output.states import parse_state, state_name
+from shop_internal import letter_spool_pb2, mail_records_pb2, orders_pb2
 
-mail = typer.Typer(no_args_is_help=True, help="List order confirmations and read them.")
+mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations, and send messages again.")
 
-_PREFIX = "MAIL_STATE_"
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders whose e-mails are listed.")]
+Unsent = Annotated[bool, typer.Option("--unsent", help="Only messages that were not sent, the longest waiting first.")]
+State = Annotated[
+    list[str] | None, typer.Option(help="Only unsent messages in this state, such as IN_DOUBT. Repeatable.")
+]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")]
 CheckoutAddress = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address of checkout's internal services. Default: like --address."),
@@ -23,47 +26,94 @@ CheckoutAddress = Annotated[
 
 @mail.command("list")
 @async_command
-async def list_mails(
+async def list_messages(
     *,
-    limit: Limit = 20,
+    unsent: Unsent = False,
+    state: State = None,
+    limit: Limit = 50,
     as_json: Json = False,
     address: InternalAddress = None,
     checkout_address: CheckoutAddress = None,
 ) -> None:
-    """List the confirmations of the latest orders, newest first."""
-    async with journal_client(checkout_address) as journal, mail_client(address) as records:
-        orders = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
-        ids = [order.order_id for order in orders]
-        found = (await records.FindMails(mail_records_pb2.FindMailsRequest(order_ids=ids))).mails
-    mails = {each.order_id: each for each in found}
-    if as_json:
-        print_json(*(mails[order_id] for order_id in ids if order_id in mails))
-        return
-    rows = [_row(order, mails[order.order_id]) for order in orders if order.order_id in mails]
-    print_table(["Order", "E-mail", "Reason", "User", "Ordered"], rows)
+    """List the confirmations of the latest orders, newest first, or the messages that were not sent."""
+    if unsent or state:
+        await _list_unsent(state or [], limit, address, as_json=as_json)
+    else:
+        await _list_confirmations(limit, address, checkout_address, as_json=as_json)
 
 
 @mail.command("show")
 @async_command
-async def show_mail(
-    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+async def show_message(
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="Id of the message: the order id.")],
     *,
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Show the confirmation of an order. A spool deletes its text when the relay has accepted it."""
-    async with mail_client(address) as records:
-        found = await records.GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
+    """Show a message with its text, which the email service deletes once the relay has accepted it."""
+    async with spool_client(address) as spool:
+        found = await spool.GetLetter(letter_spool_pb2.GetLetterRequest(letter_id=message_id))
     if as_json:
         print_json(found)
         return
-    state = _state_name(found.mail)
-    console.out(mail_text(found.message) if found.message else f"{state}: its text was deleted", highlight=False)
+    print_fields(zip(map(str.lower, _COLUMNS), _row(found.letter), strict=True))
+    console.out(f"\n{message_text(found.message)}" if found.message else "\nThe text was deleted.", highlight=False)
 
 
-def _row(order: orders_pb2.Order, found: mail_records_pb2.Mail) -> Sequence[str]:
-    return order.order_id, _state_name(found), found.reason, order.user_id, format_time(order.created_at)
+@mail.command("requeue")
+@async_command
+async def requeue_messages(
+    message_ids: Annotated[list[str], typer.Argument(metavar="MESSAGE...", help="Ids of the messages.")],
+    *,
+    address: InternalAddress = None,
+) -> None:
+    """Send messages again that were refused, or whose outcome is in doubt."""
+    async with spool_client(address) as spool:
+        request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
+        requeued = (await spool.RequeueLetters(request)).requeued
+    for message_id in message_ids:
+        console.print(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}", markup=False)
 
 
-def _state_name(found: mail_records_pb2.Mail) -> str:
-    return mail_records_pb2.MailState.Name(found.state).removeprefix(_PREFIX)
+async def _list_confirmations(limit: int, address: str | None, checkout_address: str | None, *, as_json: bool) -> None:
+    async with journal_client(checkout_address) as journal, mail_client(address) as records:
+        orders = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
+        request = mail_records_pb2.FindMailsRequest(order_ids=[order.order_id for order in orders])
+        found = {mail.order_id: mail for mail in (await records.FindMails(request)).mails}
+    confirmed = [(order, found[order.order_id]) for order in orders if order.order_id in found]
+    if as_json:
+        print_json(*(mail for _, mail in confirmed))
+        return
+    rows = [
+        [order.order_id, state_name(mail_records_pb2.MailState, mail.state), mail.reason, order.user_id,
+         format_time(order.created_at)]
+        for order, mail in confirmed
+    ]  # fmt: skip
+    print_table(["Order", "Confirmation", "Reason", "User", "Ordered"], rows)
+
+
+async def _list_unsent(states: list[str], limit: int, address: str | None, *, as_json: bool) -> None:
+    wanted = [parse_state(letter_spool_pb2.LetterState, name) for name in states]
+    async with spool_client(address) as spool:
+        request = letter_spool_pb2.ListLettersRequest(states=wanted, limit=limit)
+        found = (await spool.ListLetters(request)).letters
+    if as_json:
+        print_json(*found)
+        return
+    print_table(_COLUMNS, map(_row, found))
+    console.print(f"\n{len(found)} unsent {'message' if len(found) == 1 else 'messages'}")
+
+
+_COLUMNS = ("Message", "State", "Recipient", "Attempts ", "Reason", "Accepted", "Changed")
+
+
+def _row(message: letter_spool_pb2.Letter) -> list[str]:
+    return [
+        message.letter_id,
+        state_name(letter_spool_pb2.LetterState, message.state),
+        message.recipient,
+        str(message.attempts),
+        message.reason,
+        format_time(message.accepted_at),
+        format_time(message.changed_at),
+    ]

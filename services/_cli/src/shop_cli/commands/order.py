@@ -1,6 +1,6 @@
 """`shop order`: order the contents of a cart."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -8,11 +8,9 @@ from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
+from shop_cli.commands.order_trace import OrderTrace
 from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
-
-if TYPE_CHECKING:
-    from shop_cli.commands.order_trace import OrderTrace
 
 Card = Annotated[
     str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
@@ -47,7 +45,7 @@ async def order(
     address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
-    order_trace = _new_trace() if trace else None
+    order_trace = OrderTrace() if trace else None
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -68,9 +66,3 @@ async def order(
         typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
     if order_trace:
         await order_trace.show(as_json=as_json)
-
-
-def _new_trace() -> "OrderTrace":
-    from shop_cli.commands.order_trace import OrderTrace  # noqa: PLC0415 - parses what OTLP exports
-
-    return OrderTrace()

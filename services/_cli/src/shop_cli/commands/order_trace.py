@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from chassis.errors import NotFound
 from shop_cli import control_room_client
-from shop_cli.local.otlp_receiver import Span
+from shop_cli.local.spans import Span
 from shop_cli.output.printing import console
 from shop_cli.output.trace_tree import trace_tree
 

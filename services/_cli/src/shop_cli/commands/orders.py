@@ -1,33 +1,27 @@
-"""`shop orders`: inspect the orders in checkout's journal."""
+"""`shop orders`: inspect and watch the orders in checkout's journal."""
 
+import asyncio
 from typing import Annotated
 
 import typer
 
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
-from shop_cli.commands.watch import watch
-from shop_cli.output.order_states import STATE_PREFIX, order_state_name
-from shop_cli.output.printing import (
-    amount,
-    console,
-    format_time,
-    print_fields,
-    print_json,
-    print_lines,
-    print_table,
-)
+from shop_cli.output.printing import amount, console, format_time, print_fields, print_json, print_lines, print_table
+from shop_cli.output.states import parse_state, state_name
 from shop_internal import orders_pb2
 
 orders = typer.Typer(
     no_args_is_help=True,
     help="Inspect orders: list them, find stuck ones, show their history; requeue their dead letters.",
 )
-orders.command("watch")(watch)
+
+_POLL_SECONDS = 0.5
 
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only orders in this state, such as SHIPPED. Repeatable.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")]
+Watched = Annotated[int, typer.Option(min=1, max=1000, help="Number of latest orders to watch.")]
 
 
 @orders.command("list")
@@ -41,7 +35,7 @@ async def list_orders(
     address: InternalAddress = None,
 ) -> None:
     """List orders, newest first."""
-    states = [_parse_state(each) for each in state or ()]
+    states = [parse_state(orders_pb2.OrderState, name) for name in state or ()]
     request = orders_pb2.ListOrdersRequest(states=states, stuck=stuck, limit=limit)
     async with journal_client(address) as journal:
         found = (await journal.ListOrders(request)).orders
@@ -73,7 +67,7 @@ async def show_order(
         console.print()
         print_lines(found.result)
     console.print()
-    print_table(["At", "Step", "State", "Attempt ", "Epoch ", "Detail"], (_event_row(each) for each in found.history))
+    print_table(["At", "Step", "State", "Attempt ", "Epoch ", "Detail"], map(_event_row, found.history))
 
 
 @orders.command("requeue")
@@ -94,16 +88,35 @@ async def requeue_notifications(
     console.print(f"Requeued: {', '.join(response.requeued)}" if response.requeued else "The order has no dead letters")
 
 
-def _parse_state(name: str) -> orders_pb2.OrderState.ValueType:
-    states = orders_pb2.OrderState.keys()
-    if (full_name := STATE_PREFIX + name.upper()) not in states:
-        expected = ", ".join(each.removeprefix(STATE_PREFIX) for each in states[1:])
-        raise typer.BadParameter(f"unknown state {name}: expected one of {expected}", param_hint="--state")
-    return orders_pb2.OrderState.Value(full_name)
+@orders.command("watch")
+@async_command
+async def watch_orders(*, limit: Watched = 100, as_json: Json = False, address: InternalAddress = None) -> None:
+    """Print a line for each order that begins or changes, until Ctrl-C."""
+    seen: dict[str, orders_pb2.Order] | None = None
+    async with journal_client(address) as journal:
+        while True:
+            found = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
+            latest = {order.order_id: order for order in reversed(found)}
+            for order_id, order in latest.items():
+                if seen is not None and seen.get(order_id) != order:
+                    _print_change(order, as_json=as_json)
+            seen = latest
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
+    if as_json:
+        print_json(order)
+        return
+    notes = [f"attempt {order.attempt}", f"owner {order.epoch}", *([order.reason] if order.reason else [])]
+    waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
+    state = f"{state_name(orders_pb2.OrderState, order.state):<12}"
+    text = f"{order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"
+    console.print(f"{format_time(order.updated_at)[11:]}  {text}", markup=False, soft_wrap=True)
 
 
 def _shown_state(order: orders_pb2.Order) -> str:
-    return order_state_name(order.state) + (" (stuck)" if order.stuck else "")
+    return state_name(orders_pb2.OrderState, order.state) + (" (stuck)" if order.stuck else "")
 
 
 def _row(order: orders_pb2.Order) -> list[str]:
@@ -138,7 +151,7 @@ def _event_row(event: orders_pb2.OrderEvent) -> list[str]:
     return [
         format_time(event.at),
         event.step,
-        order_state_name(event.state),
+        state_name(orders_pb2.OrderState, event.state),
         str(event.attempt),
         str(event.epoch),
         event.detail,

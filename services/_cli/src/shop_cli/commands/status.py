@@ -9,7 +9,7 @@ from shop_cli.output.printing import console, print_table
 
 
 def status(*, as_json: Json = False) -> None:
-    """Show the services of the running shop, what they served in the last minute, and whether all orders agree."""
+    """Show the services of the running shop, their calls of the last minute, and whether all records agree."""
     found = control_room_client.status()
     if as_json:
         console.out(json.dumps(found, ensure_ascii=False), highlight=False)
@@ -17,7 +17,7 @@ def status(*, as_json: Json = False) -> None:
     columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Address"]
     print_table(columns, map(_row, found["services"]))
     run = control_room_client.require_run()
-    console.print(f"\n{_proof(found['proof'])}", markup=False, soft_wrap=True)
+    console.print(f"\n{_reconciliation(found['reconciliation'])}", markup=False, soft_wrap=True)
     if found["storefront"]:
         console.print(f"storefront    {found['storefront']}", markup=False, soft_wrap=True)
     console.print(f"control room  {run.control_room}/?token={run.token}", markup=False, soft_wrap=True)
@@ -28,9 +28,9 @@ def _row(service: dict[str, Any]) -> list[str]:
     return [service["name"], service["state"], *numbers, str(service["restarts"]), service["address"]]
 
 
-def _proof(proof: dict[str, Any]) -> str:
-    if proof["unread"]:
-        return f"records not read: {proof['unread']}"
-    counts = ", ".join(f"{proof[name]} {name}" for name in ("orders", "charges", "shipments", "mails"))
-    verdict = f"{len(proof['mismatches'])} mismatches, {proof['settling']} orders are settling"
+def _reconciliation(found: dict[str, Any]) -> str:
+    if found["unread"]:
+        return f"records not read: {found['unread']}"
+    counts = ", ".join(f"{found[name]} {name}" for name in ("orders", "charges", "shipments", "confirmations"))
+    verdict = f"{len(found['mismatches'])} mismatches, {found['settling']} orders are settling"
     return f"last 15 minutes: {counts}; {verdict}"

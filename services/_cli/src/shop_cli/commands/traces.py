@@ -1,4 +1,4 @@
-"""`shop traces`: find traces of the running shop."""
+"""`shop traces` and `shop trace`: the traces of the running shop."""
 
 import json
 from datetime import UTC, datetime
@@ -8,10 +8,12 @@ import typer
 
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
+from shop_cli.local.spans import Span
 from shop_cli.output.printing import console, print_table
+from shop_cli.output.trace_tree import trace_tree
 
 Service = Annotated[str, typer.Option(help="Only traces in which this service took part.")]
-MinMilliseconds = Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least so long.")]
+MinMilliseconds = Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least this long.")]
 Errors = Annotated[bool, typer.Option("--errors", help="Only traces with a failed call.")]
 Order = Annotated[str, typer.Option(help="Only traces of the order with this id.")]
 Limit = Annotated[int, typer.Option(min=1, max=500, help="Maximum number of traces.")]
@@ -31,10 +33,25 @@ def traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )
     if as_json:
-        for each in found:
-            console.out(json.dumps(each), highlight=False)
-        return
-    print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
+        _print_json(found)
+    else:
+        print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
+
+
+def trace(
+    trace_id: Annotated[str, typer.Argument(metavar="TRACE", help="Id of the trace.")], *, as_json: Json = False
+) -> None:
+    """Show a trace as a tree: which service called which method, and how long each call took."""
+    spans = control_room_client.get_trace(trace_id)
+    if as_json:
+        _print_json(spans)
+    else:
+        console.print(trace_tree([Span(**span) for span in spans]))
+
+
+def _print_json(found: list[dict[str, Any]]) -> None:
+    for item in found:
+        console.out(json.dumps(item), highlight=False)
 
 
 def _row(found: dict[str, Any]) -> list[str]:

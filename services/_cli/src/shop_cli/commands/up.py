@@ -3,18 +3,16 @@
 import asyncio
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from shop_cli.commands.options import async_command
+from shop_cli.control_room.running import Options, RunningShop, running
 from shop_cli.local.workspace import MAX_PORT_OFFSET, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 from shop_cli.output.status_display import StatusDisplay
-
-if TYPE_CHECKING:
-    from shop_cli.control_room.running import RunningShop
 
 # A service that is still starting has no signal handler yet and ends by the signal.
 _STOPPED = (0, -signal.SIGTERM)
@@ -41,8 +39,6 @@ async def up(
     Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
-    from shop_cli.control_room.running import Options, running  # noqa: PLC0415 - a web server, for this command only
-
     stopped = _event_set_by_signals()
     options = Options((folder or root()).resolve(), port_offset, any_ports, postgres)
     async with running(options) as runs:
@@ -60,7 +56,7 @@ def _event_set_by_signals() -> asyncio.Event:
     return stopped
 
 
-async def _show_until(stopped: asyncio.Event, runs: "RunningShop", folder: Path | None) -> None:
+async def _show_until(stopped: asyncio.Event, runs: RunningShop, folder: Path | None) -> None:
     """Show the states of the services as they change, and once what to do next."""
     was_ready = False
     stopping = asyncio.create_task(stopped.wait())

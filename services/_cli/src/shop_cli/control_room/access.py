@@ -7,11 +7,9 @@ the token; its Host must be this machine's, against DNS rebinding; and a change 
 import base64
 import binascii
 import hmac
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,21 +48,22 @@ class AccessControl:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
+        refusal = self._refusal(Request(scope))
         await (refusal or self._app)(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, request: Request) -> Response | None:
         """Return the response to a request that is not admitted."""
-        headers = Headers(scope=scope)
-        if headers.get("host", "") not in self._hosts:
+        if request.headers.get("host", "") not in self._hosts:
             return PlainTextResponse("unknown host\n", 421)
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if "token" in query and scope["method"] in _READS:
-            return self._sign_in(query["token"], scope["path"])
-        has_header, has_cookie = self._has_header(headers), self._has_cookie(headers)
-        if not has_header and not has_cookie:
+        is_read = request.method in _READS
+        if is_read and "token" in request.query_params:
+            return self._sign_in(request.query_params["token"], request.url.path)
+        has_header = self._is_token(_token_in_header(request))
+        if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        if scope["method"] not in _READS and not self._is_same_origin(headers, needs_origin=not has_header):
+        # Browsers send the cookie, and an origin with each change; programs send neither.
+        own_origin = f"http://{request.headers['host']}"
+        if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)
         return None
 
@@ -80,32 +79,17 @@ class AccessControl:
         text = "open the link that `shop up` printed; programs send its token as a bearer token or Basic password\n"
         return PlainTextResponse(text, 401, {"WWW-Authenticate": 'Basic realm="control room"'})
 
-    def _has_header(self, headers: Mapping[str, str]) -> bool:
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return self._is_token(credentials.strip())
-        if scheme.lower() == "basic":
-            return self._is_token(_basic_password(credentials))
-        return False
-
-    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return cookie is not None and self._is_token(cookie.value)
-
-    def _is_same_origin(self, headers: Mapping[str, str], *, needs_origin: bool) -> bool:
-        origin = headers.get("origin")
-        if origin is None:
-            return not needs_origin
-        return origin == f"http://{headers['host']}"
-
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self._token.encode())
 
 
-def _basic_password(credentials: str) -> str:
+def _token_in_header(request: Request) -> str:
+    """Return the bearer token or the password of Basic authentication, "" without either."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    if scheme.lower() != "basic":
+        return ""
     try:
         return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
     except (binascii.Error, UnicodeDecodeError):

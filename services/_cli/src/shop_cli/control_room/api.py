@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from chassis.errors import InvalidArgument, NotFound
 from chassis.telemetry import semconv
-from shop_cli.control_room.room import Room
-from shop_cli.local.otlp_receiver import Span
+from shop_cli.control_room.room import ControlRoom
+from shop_cli.local.spans import Span
 from shop_cli.local.telemetry_store import MAX_TRACES, TraceQuery
 
 
@@ -19,7 +19,7 @@ class TraceNotFound(NotFound):
     """No trace in memory has this id."""
 
 
-def routes(room: Room) -> list[Route]:
+def routes(room: ControlRoom) -> list[Route]:
     """Return the routes of the API."""
 
     async def status(_request: Request) -> Response:
@@ -27,7 +27,7 @@ def routes(room: Room) -> list[Route]:
 
     async def find_traces(request: Request) -> Response:
         found = room.telemetry.summaries(trace_query(request))
-        return JSONResponse([asdict(each) for each in found])
+        return JSONResponse([asdict(summary) for summary in found])
 
     async def get_trace(request: Request) -> Response:
         return JSONResponse([asdict(span) for span in require_trace(room, request.path_params["trace_id"])])
@@ -44,19 +44,19 @@ def routes(room: Room) -> list[Route]:
     ]
 
 
-async def describe(room: Room) -> dict[str, Any]:
-    """Describe the shop: its services, its records and its customers."""
-    proof = await room.prover.read()
+async def describe(room: ControlRoom) -> dict[str, Any]:
+    """Describe the shop: services, records and customers."""
+    reconciliation = await room.reconciler.read()
     return {
         "services": room.services(),
-        "proof": {**asdict(proof), "verdict": proof.verdict},
+        "reconciliation": {**asdict(reconciliation), "verdict": reconciliation.verdict},
         "customers": room.customers.rate,
         "storefront": room.storefront,
         "telemetry_elsewhere": room.telemetry_elsewhere,
     }
 
 
-def require_trace(room: Room, trace_id: str) -> Sequence[Span]:
+def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
     """Return the spans of a trace. Raise TraceNotFound."""
     spans = room.telemetry.trace(trace_id)
     if not spans:

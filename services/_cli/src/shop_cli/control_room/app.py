@@ -14,15 +14,15 @@ from chassis.errors import DomainError, InvalidArgument, NotFound
 from chassis.http.server import Server
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import AccessControl
-from shop_cli.control_room.room import Room
+from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.ports import HOST, require_free
 
 _KINDS = ((NotFound, 404), (InvalidArgument, 400))
 _CONFLICT = 409
 
 
-def create_app(room: Room, port: int, token: str) -> Starlette:
-    """Return the application of a room, for requests to a port with a token."""
+def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
+    """Return the application. It admits requests to this port that carry the token."""
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -41,8 +41,8 @@ def create_app(room: Room, port: int, token: str) -> Starlette:
 
 
 @contextlib.asynccontextmanager
-async def served(room: Room, port: int, token: str) -> AsyncIterator[None]:
-    """Serve a room on a port of loopback while in the context. Raise PortInUse."""
+async def served(room: ControlRoom, port: int, token: str) -> AsyncIterator[None]:
+    """Serve the control room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
     app = create_app(room, port, token)
     server = Server(app)

@@ -1,4 +1,4 @@
-"""The subset of Jaeger's HTTP API v3 that the storefront uses: a trace by its id, and a search."""
+"""The subset of Jaeger's HTTP API v3 that the storefront uses: read a trace by its id, and search traces."""
 
 import json
 from collections.abc import Iterable
@@ -12,10 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
-from shop_cli.local.otlp_receiver import Span, Value
+from shop_cli.local.spans import Span, Value
 from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
-
-_UNITS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3_600e3}
 
 
 def routes(telemetry: TelemetryStore) -> list[Route]:
@@ -38,7 +36,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
 
 
 def _query(request: Request) -> TraceQuery:
-    """Read a search. Times are RFC 3339, durations Go's with one unit, attributes a JSON object."""
+    """Read a search. Times are RFC 3339, attributes a JSON object."""
     given = {name.removeprefix("query."): value for name, value in request.query_params.items() if value}
     attributes = json.loads(given.get("attributes", "{}"))
     if not isinstance(attributes, dict):
@@ -47,20 +45,10 @@ def _query(request: Request) -> TraceQuery:
         service=given.get("service_name", ""),
         operation=given.get("operation_name", ""),
         attributes={name: str(value) for name, value in attributes.items()},
-        min_milliseconds=_milliseconds(given.get("duration_min", "0ms")),
-        max_milliseconds=_milliseconds(given.get("duration_max", "1000000h")),
         since_nanos=_nanos(given.get("start_time_min", "1970-01-01T00:00:00Z")),
         until_nanos=_nanos(given.get("start_time_max", "2200-01-01T00:00:00Z")),
         limit=int(given.get("search_depth") or given.get("num_traces") or 20),
     )
-
-
-def _milliseconds(duration: str) -> float:
-    number = duration.rstrip("nuµmsh")
-    unit = duration[len(number) :].replace("µ", "u")
-    if unit not in _UNITS:
-        raise InvalidArgument.field("query.duration", "must be a number and a unit, such as 150ms")
-    return float(number) * _UNITS[unit]
 
 
 def _nanos(time: str) -> int:

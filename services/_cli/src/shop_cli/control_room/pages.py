@@ -1,4 +1,4 @@
-"""The control room's pages: rendered here, and updated in the browser by the same fragments."""
+"""The control room's pages: rendered here, and updated in the browser with the same fragments."""
 
 import asyncio
 import json
@@ -18,12 +18,11 @@ from starlette.staticfiles import StaticFiles
 
 from chassis.errors import InvalidArgument
 from shop_cli.control_room.api import describe, require_trace, trace_query
-from shop_cli.control_room.room import Room
-from shop_cli.local.otlp_receiver import Span
+from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
-from shop_cli.local.telemetry_store import tree_order
+from shop_cli.local.spans import Span, tree_order
 
-_FRAGMENTS = ("services", "proof", "customers", "story", "traces")
+_FRAGMENTS = ("services", "reconciliation", "customers", "fault_demo", "traces")
 _UPDATE_SECONDS = 1.0
 _MAX_RATE = 1_000.0
 _LOG_LINES = 300
@@ -31,7 +30,7 @@ _LOG_LINES = 300
 
 @dataclass(frozen=True)
 class Bar:
-    """A span in a waterfall: its place and width are shares of the trace, in percent."""
+    """A span in a waterfall. `left` and `width` are percentages of the trace."""
 
     span: Span
     depth: int
@@ -40,7 +39,7 @@ class Bar:
     width: float
 
 
-def routes(room: Room, environment: Environment) -> list[Route | Mount]:
+def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
     """Return the routes of the pages and of their forms."""
     pages = _Pages(room, environment)
     return [
@@ -50,7 +49,7 @@ def routes(room: Room, environment: Environment) -> list[Route | Mount]:
         Route("/logs/{name}", pages.log),
         Route("/services/{name}/{action}", pages.act, methods=["POST"]),
         Route("/customers", pages.set_customers, methods=["POST"]),
-        Route("/story", pages.start_story, methods=["POST"]),
+        Route("/fault-demo", pages.start_fault_demo, methods=["POST"]),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
@@ -69,7 +68,7 @@ def templates() -> Environment:
 
 
 class _Pages:
-    def __init__(self, room: Room, environment: Environment) -> None:
+    def __init__(self, room: ControlRoom, environment: Environment) -> None:
         self._room = room
         self._environment = environment
 
@@ -99,8 +98,8 @@ class _Pages:
         await self._room.customers.set_rate(_rate(form.get("rate", "")))
         return RedirectResponse("/", 303)
 
-    async def start_story(self, _request: Request) -> Response:
-        self._room.start_story()
+    async def start_fault_demo(self, _request: Request) -> Response:
+        self._room.start_fault_demo()
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
@@ -119,7 +118,7 @@ class _Pages:
         room, query = self._room, trace_query(request)
         return {
             **await describe(room),
-            "current_story": room.story,
+            "fault_demo": room.fault_demo,
             "traces": room.telemetry.summaries(query),
             "query": request.query_params,
             "names": [process.name for process in room.shop],

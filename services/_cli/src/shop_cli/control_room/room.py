@@ -1,4 +1,4 @@
-"""What the control room shows and does, without HTTP."""
+"""Shows and disturbs the running shop, without HTTP."""
 
 import asyncio
 import time
@@ -7,10 +7,10 @@ from typing import Any
 
 from chassis.errors import FailedPrecondition, NotFound
 from shop_cli.control_room.customers import Customers
-from shop_cli.control_room.proof import Prover
-from shop_cli.control_room.story import Story
+from shop_cli.control_room.fault_demo import FaultDemo
+from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.processes import Process, Shop
-from shop_cli.local.states import Monitor
+from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
 ACTIONS = ("kill", "freeze", "resume", "restart")
@@ -20,12 +20,12 @@ class UnknownAction(NotFound):
     """No action on a service has this name."""
 
 
-class StoryRunning(FailedPrecondition):
-    """The story runs already."""
+class FaultDemoRunning(FailedPrecondition):
+    """The demonstration of faults runs already."""
 
 
 @dataclass
-class Room:
+class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
@@ -37,11 +37,11 @@ class Room:
     shop: Shop
     monitor: Monitor
     telemetry: TelemetryStore
-    prover: Prover
+    reconciler: Reconciler
     customers: Customers
     storefront: str | None = None
     telemetry_elsewhere: str | None = None
-    story: Story | None = None
+    fault_demo: FaultDemo | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -56,12 +56,12 @@ class Room:
             {"kill": process.kill, "freeze": process.pause, "resume": process.resume}[action]()
         self.monitor.check_now(name)
 
-    def start_story(self) -> None:
-        """Begin the story of an order that survives a frozen payment. Raise StoryRunning."""
-        if self.story is not None and self.story.running:
-            raise StoryRunning("the story is not over yet")
-        self.story = Story(self.shop, self.prover, self.monitor.check_now)
-        self._run(self.story.run())
+    def start_fault_demo(self) -> None:
+        """Start the demonstration of an order that survives faults. Raise FaultDemoRunning."""
+        if self.fault_demo is not None and self.fault_demo.running:
+            raise FaultDemoRunning("the demonstration has not ended yet")
+        self.fault_demo = FaultDemo(self.shop, self.reconciler, self.monitor.check_now)
+        self._run(self.fault_demo.run())
 
     def services(self) -> list[dict[str, Any]]:
         """Describe all services."""
@@ -69,11 +69,11 @@ class Room:
         return [self._service(process, now) for process in self.shop]
 
     async def close(self) -> None:
-        """Stop what runs in the background."""
+        """Stop the background tasks and the customers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.customers.stop()
+        await self.customers.close()
 
     def _service(self, process: Process, now: float) -> dict[str, Any]:
         return {

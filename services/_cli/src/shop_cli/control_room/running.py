@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chassis.errors import FailedPrecondition
 from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
-from shop_cli.control_room.proof import proving
-from shop_cli.control_room.room import Room
-from shop_cli.local.data_stores import data_stores
+from shop_cli.control_room.reconciliation import open_reconciler
+from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import Run, locked, published
-from shop_cli.local.states import Monitor
-from shop_cli.local.supervision import supervise
+from shop_cli.local.supervision import Monitor, supervise
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import Program, default_ports, discover
 
@@ -28,6 +27,13 @@ _NAME = "control-room"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 # A trace is complete about this long after its last span; a shorter delay costs idle processes more.
 _EXPORT_MILLISECONDS = 1_000
+
+Variables = Mapping[str, Mapping[str, str]]
+"""Environment variables by name of the program."""
+
+
+class StoreMissing(FailedPrecondition):
+    """A package that contains a database server is not installed."""
 
 
 @dataclass(frozen=True)
@@ -68,32 +74,25 @@ async def running(options: Options) -> AsyncIterator[RunningShop]:
 
     Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
-    programs = discover()
+    programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
         stack.enter_context(locked(options.folder))
         ports = _ports(stack, programs, options)
         require_free(ports[_NAME], "control room")
-        run = _describe(ports, options.folder)
-        stores = await stack.enter_async_context(data_stores(options.folder)) if options.postgres else {}
-        telemetry, environment = TelemetryStore(), dict(os.environ)
-        elsewhere = environment.get(_ENDPOINT)
-        if not elsewhere:
-            (otlp_port,) = stack.enter_context(reserved(1))
-            await stack.enter_async_context(receiver(otlp_port, telemetry))
-            environment |= exporting_to(otlp_port, delay_milliseconds=_EXPORT_MILLISECONDS)
-            environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # the figures are those of the spans
-        # The addresses never change here, and idle services would renew the connections that watch their health.
-        environment.setdefault("MAX_CONNECTION_AGE_SECONDS", "3600")
         storefront, employee_api = (
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )
-        overrides = _overrides(programs, stores, _environment_of_views(run, storefront, environment))
+        run = _describe(ports, options.folder)
+        stores = await _start_stores(stack, options.folder) if options.postgres else {}
+        environment = await _environment(stack, telemetry)
+        links = _links(run, storefront)
+        overrides = {name: {**stores.get(name, {}), **links.get(name, {})} for name in {*stores, *links}}
         shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
         monitor = Monitor(shop)
         await stack.enter_async_context(_in_background(supervise(shop), monitor.run()))
-        prover = await stack.enter_async_context(proving(shop))
-        log_path = options.folder / ".shop" / "log" / "customers.log"
-        room = Room(shop, monitor, telemetry, prover, Customers(storefront, log_path), storefront, elsewhere)
+        reconciler = await stack.enter_async_context(open_reconciler(shop))
+        customers = Customers(storefront, options.folder / ".shop" / "log" / "customers.log")
+        room = ControlRoom(shop, monitor, telemetry, reconciler, customers, storefront, os.environ.get(_ENDPOINT))
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
@@ -112,32 +111,44 @@ def _describe(ports: Mapping[str, int], folder: Path) -> Run:
     return Run(os.getpid(), str(folder), addresses, f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24))
 
 
-def _environment_of_views(
-    run: Run, storefront: str | None, environment: Mapping[str, str]
-) -> dict[str, dict[str, str]]:
-    """Return the variables that link storefront, e-mails and control room, unless the environment sets them."""
+async def _start_stores(stack: AsyncExitStack, folder: Path) -> Variables:
+    try:
+        from shop_cli.local.data_stores import data_stores  # noqa: PLC0415 - needs packages that are optional
+    except ImportError as error:
+        raise StoreMissing(f"{error.name} is not installed") from error
+    return await stack.enter_async_context(data_stores(folder))
+
+
+async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
+    """Return the environment of all services. They export to `telemetry`, unless the environment names an endpoint."""
+    # The addresses never change here, and idle services would renew the connections that watch their health.
+    environment = {"MAX_CONNECTION_AGE_SECONDS": "3600", **os.environ}
+    if not os.environ.get(_ENDPOINT):
+        (port,) = stack.enter_context(reserved(1))
+        await stack.enter_async_context(receiver(port, telemetry))
+        environment |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
+        environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # figures are derived from spans
+    return environment
+
+
+def _links(run: Run, storefront: str | None) -> Variables:
+    """Return the variables that link storefront, confirmations and control room, unless the environment sets them."""
     host = run.control_room.removeprefix("http://localhost")
     links = {
-        "storefront": {"TRACES_URL": f"http://shop:{run.token}@{HOST}{host}"},
-        "email": {"STOREFRONT_URL": storefront} if storefront else {},
+        "storefront": ("TRACES_URL", f"http://shop:{run.token}@{HOST}{host}"),
+        "email": ("STOREFRONT_URL", storefront),
     }
     return {
-        name: {variable: value for variable, value in variables.items() if variable not in environment}
-        for name, variables in links.items()
+        name: {variable: value}
+        for name, (variable, value) in links.items()
+        if value is not None and variable not in os.environ
     }
-
-
-def _overrides(
-    programs: list[Program], stores: Mapping[str, Mapping[str, str]], links: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
-    names = [program.name for program in programs]
-    return {name: {**stores.get(name, {}), **links.get(name, {})} for name in names}
 
 
 @asynccontextmanager
 async def _in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run coroutines until the context is left."""
-    tasks = [asyncio.create_task(each) for each in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         yield
     finally:

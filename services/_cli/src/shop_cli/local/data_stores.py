@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey beside a local shop, as production has them; their data is kept in the shop's folder."""
+"""PostgreSQL and Valkey for a local shop, as in production, with their data in the shop's folder."""
 
 import os
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ class PathTooLong(FailedPrecondition):
 async def data_stores(folder: Path) -> AsyncIterator[dict[str, dict[str, str]]]:
     """Start PostgreSQL and Valkey with their data below `.shop/` of a folder; stop them on leaving.
 
-    Yield the variables of each service that uses one of them. Raise StoreMissing, StoreNotReady or PathTooLong.
+    Yield the variables of each service that uses one of them. Raise NotServing, ProcessDied or PathTooLong.
     """
     data = folder / ".shop" / "postgres"
     if len(os.fsencode(data)) > _MAX_PATH:

@@ -4,6 +4,7 @@ Run as a file (`python -I -S launch.py PARENT_PID PROGRAM ...`) so that it impor
 sends SIGKILL when the parent ends, however it ends. Other systems have no such call: there only the parent cleans up.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -15,8 +16,6 @@ def main() -> None:
     """Bind the lifetime of this process to its parent's, then execute the program."""
     parent_pid, *command = sys.argv[1:]
     if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - not needed on other systems
-
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != int(parent_pid):  # the parent ended before the call
         sys.exit(1)

@@ -15,25 +15,20 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from typing_extensions import override
 
-from chassis.errors import FailedPrecondition, Unavailable
-from shop_cli.local import health, launch
-from shop_cli.local.control import ControllableProcess
+from shop_cli.local import health
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
 STOP_SECONDS = 25.0
-_POLL_SECONDS = 0.02
-_LAST_LINES = 3
 # Variables that a developer may have set for another program, or that differ between services.
 _NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
@@ -46,15 +41,7 @@ _DEFAULTS = {
 }
 
 
-class ProcessDied(FailedPrecondition):
-    """A process ended before it was ready."""
-
-
-class NotServing(Unavailable):
-    """A process runs but was not ready in time."""
-
-
-class Process(ControllableProcess):
+class Process(ChildProcess):
     """The process of one service; it can end and be started again at the same address.
 
     Args:
@@ -77,8 +64,8 @@ class Process(ControllableProcess):
         *,
         python: str = sys.executable,
     ) -> None:
+        super().__init__(program.name, folder / ".shop" / "log" / f"{program.name}.log")
         self.program = program
-        self.name = program.name
         self.port = port
         self.address = f"{HOST}:{port}"
         self.internal_port = internal_port
@@ -87,28 +74,8 @@ class Process(ControllableProcess):
         secrets = {name: load_or_create(folder / ".shop-secrets" / program.name / name) for name in missing}
         ports = {"PORT": str(port), "INTERNAL_PORT": str(internal_port)}
         self.environment = {**environment, **secrets, "HOST": HOST, **ports}
-        self.log_path = folder / ".shop" / "log" / f"{program.name}.log"
-        self.starts = 0
-        self.started_at = 0.0
-        self.paused = False
         self._folder = folder
         self._python = python
-        self._child: asyncio.subprocess.Process | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the current or last process; None before the first start."""
-        return self._child.pid if self._child else None
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit status, negative for a signal; None while the process runs and before the first start."""
-        return self._child.returncode if self._child else None
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists, paused or not."""
-        return self._child is not None and self._child.returncode is None
 
     @override
     async def start(self, **variables: str) -> None:
@@ -117,60 +84,17 @@ class Process(ControllableProcess):
         Return without waiting until the process is ready.
         """
         self.require_free_ports()
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self.log_path.open("ab") as log:
-            self._child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", launch.__file__, str(os.getpid())),
-                *(self._python, "-P", "-m", self.program.module),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-                env={**self.environment, **variables},
-                start_new_session=True,  # Ctrl-C in the terminal reaches only this process, which handles it
-            )
-        self.paused = False
-        self.starts += 1
-        self.started_at = time.monotonic()
+        command = (self._python, "-P", "-m", self.program.module)
+        await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
 
     def require_free_ports(self) -> None:
         """Raise PortInUse if another program listens on a port of this one."""
         for port in filter(None, (self.port, self.internal_port)):
             require_free(port, self.name)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process and its children; do nothing if it has ended."""
-        if self._child is not None and self._child.returncode is None:
-            with suppress(ProcessLookupError):  # it ended just now
-                os.killpg(self._child.pid, number)
-
     @override
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-
-    @override
-    def pause(self) -> None:
-        self.send(signal.SIGSTOP)
-        self.paused = self.running
-
-    @override
-    def resume(self) -> None:
-        self.send(signal.SIGCONT)
-        self.paused = False
-
-    @override
-    async def wait(self) -> int:
-        return await self._child.wait() if self._child else 0
-
-    async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
-        """Drain and end the process (SIGTERM), kill it on timeout; return its exit status."""
-        self.send(signal.SIGTERM)
-        self.resume()
-        try:
-            return await asyncio.wait_for(self.wait(), timeout_seconds)
-        except TimeoutError:
-            self.kill()
-            return await self.wait()
+    async def stop(self, timeout_seconds: float = STOP_SECONDS, number: signal.Signals = signal.SIGTERM) -> int:
+        return await super().stop(timeout_seconds, number)
 
     async def restart(self, timeout_seconds: float = STOP_SECONDS, **variables: str) -> None:
         """Stop the process if it runs, start it and wait until it is ready."""
@@ -178,30 +102,13 @@ class Process(ControllableProcess):
         await self.start(**variables)
         await self.wait_until_serving(timeout_seconds)
 
+    @override
     async def is_serving(self) -> bool:
-        """Return whether the process reports that it is ready."""
         return self.running and not self.paused and await health.is_serving(self.program, self.address)
 
     async def wait_for_change(self) -> None:
         """Wait until a process that is ready may not be any more, other than by `pause`; see `health`."""
         await health.wait_for_change(self.program, self.address)
-
-    @override
-    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
-        """Wait until the process is ready and return the seconds since its start. Raise ProcessDied or NotServing."""
-        deadline = time.monotonic() + timeout_seconds
-        while not await self.is_serving():
-            if not self.running:
-                raise ProcessDied(f"{self.name} ended with status {self.exit_code}: {self.last_lines()}")
-            if time.monotonic() > deadline:
-                raise NotServing(f"{self.name} is not ready after {timeout_seconds:g} s: {self.last_lines()}")
-            await asyncio.sleep(_POLL_SECONDS)
-        return time.monotonic() - self.started_at
-
-    def last_lines(self) -> str:
-        """Return the last lines of the log in one line."""
-        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return " | ".join(lines[-_LAST_LINES:])
 
 
 class Shop:
@@ -279,7 +186,7 @@ class Shop:
 def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:
     """Return the variables with the addresses of all programs and of their internal services."""
     public = {program.address_variable: ports[program.name] for program in programs}
-    internal = {each.internal_address_variable: ports.get(internal_name(each.name)) for each in programs}
+    internal = {program.internal_address_variable: ports.get(internal_name(program.name)) for program in programs}
     return {variable: f"{HOST}:{port}" for variable, port in {**public, **internal}.items() if port is not None}
 
 

@@ -1,18 +1,96 @@
-"""Restart processes that end, with exponential backoff."""
+"""The states of a shop's processes, and the restart of those that end."""
 
 import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 from chassis.errors import DomainError
 from shop_cli.local.processes import Process, Shop
 
+_STARTING_SECONDS = 10.0
+_CHECK_SECONDS = 0.25  # while a process is not serving
 _FIRST_DELAY_SECONDS = 0.2
 _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
 
 
+async def process_states(shop: Shop) -> dict[str, str]:
+    """Return the state of each process by name: `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`."""
+    states = await asyncio.gather(*(_state(process) for process in shop))
+    return dict(zip((process.name for process in shop), states, strict=True))
+
+
+class Monitor:
+    """Observes the states of a shop's processes while `run` runs.
+
+    Attributes:
+        states: the state of each process by name, as `process_states` returns it.
+    """
+
+    def __init__(self, shop: Shop) -> None:
+        self.states = {process.name: "starting" for process in shop}
+        self._shop = shop
+        self._changed = asyncio.Event()
+        self._checks = {process.name: asyncio.Event() for process in shop}
+
+    @property
+    def all_serving(self) -> bool:
+        return all(state == "serving" for state in self.states.values())
+
+    async def run(self) -> None:
+        """Observe the states until cancelled: check often while a process is not serving, otherwise await a change."""
+        async with asyncio.TaskGroup() as tasks:
+            for process in self._shop:
+                tasks.create_task(self._observe(process), name=f"observe {process.name}")
+
+    def check_now(self, name: str) -> None:
+        """Check the state of a process soon, because it was changed."""
+        self._checks[name].set()
+
+    async def wait_for_change(self) -> None:
+        """Wait until a process has been started again, or has another state."""
+        await self._changed.wait()
+
+    async def _observe(self, process: Process) -> None:
+        starts = 0
+        while True:
+            state = await _state(process)
+            if (state, process.starts) != (self.states[process.name], starts):
+                self.states[process.name], starts = state, process.starts
+                self._changed.set()
+                self._changed = asyncio.Event()
+            await self._wait(
+                process, process.wait_for_change() if state == "serving" else asyncio.sleep(_CHECK_SECONDS)
+            )
+
+    async def _wait(self, process: Process, change: Coroutine[Any, Any, None]) -> None:
+        """Wait for a change, the end of the process or a request for a check."""
+        check = self._checks[process.name]
+        waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait()), asyncio.ensure_future(change)}
+        if process.running:
+            waits.add(asyncio.ensure_future(process.wait()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        check.clear()
+
+
+async def _state(process: Process) -> str:
+    if not process.running:
+        return f"ended ({process.exit_code})"
+    if process.paused:
+        return "frozen"
+    if await process.is_serving():
+        return "serving"
+    return "starting" if time.monotonic() - process.started_at < _STARTING_SECONDS else "not ready"
+
+
 async def supervise(shop: Shop) -> None:
-    """Restart every process that ends, until cancelled."""
+    """Restart every process that ends, with exponential backoff, until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for process in shop:
             tasks.create_task(_supervise(process), name=f"supervise {process.name}")

@@ -3,14 +3,15 @@
 import math
 import time
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 from typing_extensions import override
 
 from chassis.telemetry import semconv
-from shop_cli.local.otlp_receiver import Sink, Span, children_by_parent, spans_of
+from shop_cli.local.otlp_receiver import Sink, spans_of
+from shop_cli.local.spans import Span
 
 MAX_TRACES = 500
 MAX_SPANS = 1_000
@@ -54,13 +55,13 @@ class TraceSummary:
 
 @dataclass(frozen=True)
 class TraceQuery:
-    """Which traces to find; the defaults match every trace.
+    """A search for traces; the defaults match every trace.
 
     Attributes:
         service: one that took part.
         operation: the name of a span.
         attributes: of one span, as text.
-        min_milliseconds, max_milliseconds: the trace's duration.
+        min_milliseconds: the shortest duration of the trace.
         failed: only traces with a failed span.
         since_nanos, until_nanos: when the trace started.
         limit: maximum number of traces.
@@ -70,7 +71,6 @@ class TraceQuery:
     operation: str = ""
     attributes: dict[str, str] = field(default_factory=dict)
     min_milliseconds: float = 0.0
-    max_milliseconds: float = math.inf
     failed: bool = False
     since_nanos: int = 0
     until_nanos: int = 2**63
@@ -87,7 +87,7 @@ class _Second:
 
 
 class TelemetryStore(Sink):
-    """Takes what services export. Traces beyond the maximum are forgotten, oldest first."""
+    """Stores what services export. Traces beyond the maximum are dropped, oldest first."""
 
     def __init__(self, max_traces: int = MAX_TRACES, max_spans: int = MAX_SPANS) -> None:
         self._max_traces = max_traces
@@ -115,12 +115,12 @@ class TelemetryStore(Sink):
 
     def figures(self, service: str, now: float) -> Figures:
         """Return what a service served in the minute before `now`, in seconds since 1970."""
-        recent = [each for second, each in self._seconds[service].items() if second > now - WINDOW_SECONDS]
-        durations = sum((each.durations for each in recent), Counter[int]())
+        recent = [counts for second, counts in self._seconds[service].items() if second > now - WINDOW_SECONDS]
+        durations = sum((counts.durations for counts in recent), Counter[int]())
         calls = durations.total()
         if not calls:
             return Figures()
-        errors = sum(each.errors for each in recent)
+        errors = sum(counts.errors for counts in recent)
         p50, p99 = (_percentile(durations, share) for share in (0.5, 0.99))
         return Figures(calls / WINDOW_SECONDS, errors / WINDOW_SECONDS, p50, p99)
 
@@ -138,7 +138,7 @@ class TelemetryStore(Sink):
     def _count(self, span: Span) -> None:
         seconds, now = self._seconds[span.service], span.ended_nanos // 10**9
         if now not in seconds:
-            for old in [each for each in seconds if each <= now - 2 * WINDOW_SECONDS]:
+            for old in [second for second in seconds if second <= now - 2 * WINDOW_SECONDS]:
                 del seconds[old]
         second = seconds.setdefault(now, _Second())
         second.calls += 1
@@ -158,16 +158,6 @@ def summarize(spans: Sequence[Span]) -> TraceSummary:
     )
 
 
-def tree_order(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
-    """Yield each span with its depth: parents before their children, siblings by their start."""
-    children = children_by_parent(spans)
-    pending = [(0, span) for span in reversed(children.pop("", []))]
-    while pending:
-        depth, span = pending.pop()
-        yield depth, span
-        pending += [(depth + 1, child) for child in reversed(children.pop(span.span_id, []))]
-
-
 def _first(spans: Sequence[Span]) -> Span:
     ids = {span.span_id for span in spans}
     return min(spans, key=lambda span: (span.parent_id in ids, span.started_nanos))
@@ -176,9 +166,9 @@ def _first(spans: Sequence[Span]) -> Span:
 def _matches(query: TraceQuery, spans: Sequence[Span]) -> bool:
     first = _first(spans)
     return (
-        # The services export in turn: a trace whose beginning is missing may only just have arrived.
+        # Services export at different times: the beginning of a recent trace may still arrive.
         (not first.parent_id or time.time_ns() - first.ended_nanos > _EXPORT_NANOS)
-        and query.min_milliseconds <= first.milliseconds <= query.max_milliseconds
+        and query.min_milliseconds <= first.milliseconds
         and query.since_nanos <= first.started_nanos <= query.until_nanos
         and (not query.service or any(span.service == query.service for span in spans))
         and (not query.operation or any(span.name == query.operation for span in spans))

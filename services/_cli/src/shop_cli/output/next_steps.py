@@ -11,7 +11,7 @@ _COMMANDS = """\
 
 
 def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
-    """Print the links of a shop that is ready, and commands to try; `folder` is that of its data, if it has its own."""
+    """Print the links of a running shop, and commands to try. `folder`: that of its data, unless the repository's."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     if storefront:
         console.print(f"  the shop          {storefront}", markup=False, soft_wrap=True)
@@ -19,11 +19,11 @@ def print_next_steps(control_room: str, storefront: str | None, employee_api: st
     if employee_api:
         console.print(f"  the employee API  {employee_api}/docs", markup=False, soft_wrap=True)
     where = f" in {folder}, where commands find this shop," if folder else ""
-    console.print(f"and type in another terminal{where} for example", markup=False, soft_wrap=True)
+    console.print(f"and in another terminal{where} try for example", markup=False, soft_wrap=True)
     console.print(f"{_COMMANDS}\n", markup=False, soft_wrap=True)
 
 
 def print_steps_after_demo() -> None:
-    """Print how to run a shop of one's own, and commands to try on it."""
+    """Print how to run a whole shop, and commands to try on it."""
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
     console.print(f"  make up\nand in another terminal for example\n{_COMMANDS}", markup=False, soft_wrap=True)

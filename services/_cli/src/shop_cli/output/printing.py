@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from rich.cells import cell_len
@@ -28,8 +29,6 @@ console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDT
 
 def print_json(*messages: Message) -> None:
     """Print one JSON object per line, with the contract's field names; 64-bit integers are strings (protobuf JSON)."""
-    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - most commands print no JSON
-
     for message in messages:
         fields = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         console.out(json.dumps(fields, ensure_ascii=False), highlight=False)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
-from shop_cli.local.control import ControllableProcess
 from shop_cli.local.ports import HOST
 from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
 from shop_lab.prove.shop_faults import ShopFaults
 from shop_lab.world.clients import ShopClients, open_clients
+from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.customer_plan import plan_customers
 from shop_lab.world.customers import (
     HANGUP_SHARE,

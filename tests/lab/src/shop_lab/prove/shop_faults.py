@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import cast
 
 from chassis.sql.database import sqlite_path
-from shop_cli.local.control import ControllableProcess
-from shop_cli.local.processes import Process, ProcessDied
+from shop_cli.local.child_process import ProcessDied
+from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.fake_peers import FakePeer
 from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.link_faults import cut_off_clients, disturb, replaced

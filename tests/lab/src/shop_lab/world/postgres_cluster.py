@@ -12,10 +12,10 @@ from typing import Literal, Self
 
 from typing_extensions import override
 
-from shop_cli.local.control import ControllableProcess
+from shop_cli.local.child_process import NotServing
 from shop_cli.local.ports import HOST
-from shop_cli.local.postgres import Postgres
-from shop_cli.local.stores import StoreNotReady
+from shop_lab.world.controllable_process import ControllableProcess
+from shop_lab.world.faulty_postgres import FaultyPostgres
 
 Replication = Literal["async", "sync"]
 
@@ -45,17 +45,17 @@ class PostgresCluster(ControllableProcess):
         synchronous = {"synchronous_standby_names": "ANY 1 (*)"} if replication == "sync" else {}
         # Each standby finds the current primary by itself.
         self._settings = {**_SETTINGS, **synchronous, "primary_conninfo": _conninfo(ports)}
-        self._servers: list[Postgres] = []
+        self._servers: list[FaultyPostgres] = []
         self._stack = AsyncExitStack()
-        self.primary: Postgres
+        self.primary: FaultyPostgres
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self.primary = await Postgres.create(self._folder / "postgres-1", self._ports[0], self._settings)
+            self.primary = await FaultyPostgres.create(self._folder / "postgres-1", self._ports[0], self._settings)
             self._servers.append(await stack.enter_async_context(self.primary))
             for number, port in enumerate(self._ports[1:], start=2):
                 folder = self._folder / f"postgres-{number}"
-                standby = await Postgres.clone(folder, port, self._settings, self.primary.url("postgres"))
+                standby = await FaultyPostgres.clone(folder, port, self._settings, self.primary.url("postgres"))
                 self._servers.append(await stack.enter_async_context(standby))
             await self._wait_until_replicating()
             self._stack = stack.pop_all()
@@ -137,13 +137,13 @@ def _conninfo(ports: Sequence[int]) -> str:
     return f"host={hosts} port={','.join(map(str, ports))} user=postgres target_session_attrs=read-write"
 
 
-async def _stop_sending(primary: Postgres) -> None:
+async def _stop_sending(primary: FaultyPostgres) -> None:
     """Freeze the processes that send the primary's log to its standbys."""
     for (pid,) in await primary.execute("SELECT pid FROM pg_stat_replication"):
         os.kill(pid, signal.SIGSTOP)
 
 
-async def _last_received(standby: Postgres) -> int:
+async def _last_received(standby: FaultyPostgres) -> int:
     """Return the end of the log that a standby has on disk, once it has received all that was sent to it."""
 
     async def has_received_all() -> bool:
@@ -155,9 +155,9 @@ async def _last_received(standby: Postgres) -> int:
 
 
 async def _wait_until(condition: Callable[[], Awaitable[bool]], otherwise: str) -> None:
-    """Wait until the condition holds. Raise StoreNotReady, with the message `otherwise`, on timeout."""
+    """Wait until the condition holds. Raise NotServing, with the message `otherwise`, on timeout."""
     deadline = time.monotonic() + _READY_SECONDS
     while not await condition():
         if time.monotonic() > deadline:
-            raise StoreNotReady(otherwise)
+            raise NotServing(otherwise)
         await asyncio.sleep(_POLL_SECONDS)

@@ -17,11 +17,12 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.otlp_receiver import Received, exporting_to, receiving
+from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import Program, default_ports, discover_services
 from shop_cli.sample_order import card_info
+from shop_lab.world.received_telemetry import Received, receiving
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from shop_cli.local.ports import HOST, reserved
-from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
+from shop_lab.world.faulty_postgres import FaultyPostgres
 from shop_lab.world.postgres_cluster import SERVERS, PostgresCluster, Replication
 from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
 
@@ -68,7 +68,7 @@ class ShopUnderTest:
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
-    postgres: Postgres | PostgresCluster | None
+    postgres: FaultyPostgres | PostgresCluster | None
     journal_loses_commits: bool
     links: Mapping[str, TcpProxy]
 
@@ -152,18 +152,18 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
 
 async def _start_postgres(
     stack: AsyncExitStack, replication: Replication | None
-) -> dict[str, Postgres | PostgresCluster]:
+) -> dict[str, FaultyPostgres | PostgresCluster]:
     """Start the servers of all databases, by service."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    servers: dict[str, Postgres | PostgresCluster] = {}
+    servers: dict[str, FaultyPostgres | PostgresCluster] = {}
     if replication is not None:
         ports = stack.enter_context(reserved(SERVERS))
         cluster = PostgresCluster(Path(folder) / "cluster", ports, replication)
         servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
     if replication != "sync":
         # The ledgers are the evidence: they must not lose what the journal may lose.
-        ledgers = await Postgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
+        ledgers = await FaultyPostgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
         single = await stack.enter_async_context(ledgers)
         servers = {**dict.fromkeys(_DATABASES, single), "checkout": servers.get("checkout", single)}
     for name, server in servers.items():
@@ -171,7 +171,7 @@ async def _start_postgres(
     return servers
 
 
-def _database_urls(folder: Path, servers: Mapping[str, Postgres | PostgresCluster] | None) -> dict[str, str]:
+def _database_urls(folder: Path, servers: Mapping[str, FaultyPostgres | PostgresCluster] | None) -> dict[str, str]:
     if servers is not None:
         return {name: server.url(name) for name, server in servers.items()}
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}

@@ -1,4 +1,4 @@
-"""Compares orders, charges, shipments and e-mails while the shop runs, with the rules of reconciliation."""
+"""Reconciles orders, charges, shipments and confirmations while the shop runs, by the rules of checkout."""
 
 import asyncio
 import time
@@ -25,24 +25,24 @@ WINDOW_SECONDS = 15 * 60
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# The parent of this module's own calls: not sampled, because a watched page would soon replace all stored traces.
+# An unsampled parent for this module's own calls: the traces of a watched page would soon replace all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
 @dataclass(frozen=True)
-class Proof:
-    """The records of the last quarter of an hour, compared.
+class Reconciliation:
+    """The records of the last 15 minutes, compared.
 
     Attributes:
-        settling: orders whose records disagree because a step may still follow.
-        mismatches: what disagrees although no step may be missing any more.
+        settling: number of orders whose records disagree because a step may still follow.
+        mismatches: records that disagree although no step can follow.
         unread: why the records could not be read, "" if they were.
     """
 
     orders: int = 0
     charges: int = 0
     shipments: int = 0
-    mails: int = 0
+    confirmations: int = 0
     settling: int = 0
     mismatches: tuple[Mismatch, ...] = ()
     unread: str = ""
@@ -55,37 +55,37 @@ class Proof:
         return "violated" if self.mismatches else "settling" if self.settling else "holds"
 
 
-class Prover:
+class Reconciler:
     """Reads and compares records on request, at most once every two seconds."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._proof = Proof(unread="not read yet")
+        self._latest = Reconciliation(unread="not read yet")
         self._fresh_until = 0.0
         self._lock = asyncio.Lock()
 
-    async def read(self) -> Proof:
-        """Return the comparison of records that are some seconds old at most."""
+    async def read(self) -> Reconciliation:
+        """Return the comparison of records that are at most some seconds old."""
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:
-                self._proof = await self._compare()
+                self._latest = await self._reconcile()
                 # With many orders it takes longer, and a watched page must not occupy the services.
                 ended = time.monotonic()
                 self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
-        return self._proof
+        return self._latest
 
     async def charges_of(self, order_id: str) -> int:
         """Return how many captured charges an order has. Raise a DomainError if payment does not respond."""
         records = await self._records(time.time())
-        return sum(len(each.charges) for each in records.orders if each.order_id == order_id)
+        return sum(len(order.charges) for order in records.orders if order.order_id == order_id)
 
-    async def _compare(self) -> Proof:
+    async def _reconcile(self) -> Reconciliation:
         now = time.time()
         try:
-            return _judge(await self._records(now), now)
+            return _compare(await self._records(now), now)
         except DomainError as error:
-            return Proof(unread=f"{error.reason}: {error.message}")
+            return Reconciliation(unread=f"{error.reason}: {error.message}")
 
     async def _records(self, now: float) -> Records:
         with trace.use_span(_UNSAMPLED):
@@ -93,8 +93,8 @@ class Prover:
 
 
 @asynccontextmanager
-async def proving(shop: Shop) -> AsyncIterator[Prover]:
-    """Yield a prover that reads the records of a shop through its internal services."""
+async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
+    """Yield a reconciler that reads the records of a shop through its internal services."""
     async with AsyncExitStack() as stack:
 
         def open_stub(stub: Any, name: str, service: str) -> Any:
@@ -109,24 +109,24 @@ async def proving(shop: Shop) -> AsyncIterator[Prover]:
             open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest"),
             open_stub(MailRecordsStub, "email", "MailRecords"),
         )
-        yield Prover(reader)
+        yield Reconciler(reader)
 
 
-def _judge(records: Records, now: float) -> Proof:
+def _compare(records: Records, now: float) -> Reconciliation:
     found = _mismatches(records, now)
-    settled = tuple(each for each in found if each.since < now - GRACE_SECONDS)
-    settling = {each.order_id for each in found} - {each.order_id for each in settled}
-    mails = sum(each.message is not None and not each.message.failed for each in records.orders)
-    orders = sum(each.order is not None for each in records.orders)
-    return Proof(orders, records.charges, records.shipments, mails, len(settling), settled)
+    settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
+    settling = {mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}
+    confirmations = sum(order.message is not None and not order.message.failed for order in records.orders)
+    orders = sum(order.order is not None for order in records.orders)
+    return Reconciliation(orders, records.charges, records.shipments, confirmations, len(settling), settled)
 
 
 def _mismatches(records: Records, now: float) -> Sequence[Mismatch]:
     return [
         mismatch
-        for each in records.orders
+        for order in records.orders
         for mismatch in find_mismatches(
-            each,
+            order,
             settled_before=now + 1,
             messages_are_read=records.messages_are_read,
             complete_since=records.complete_since,

@@ -1,4 +1,4 @@
-"""The story of one order: payment freezes and checkout dies while it is placed; it is finished, and charged once."""
+"""A demonstration of one order: payment freezes and checkout dies while it is placed; it is charged once."""
 
 import asyncio
 import secrets
@@ -11,30 +11,31 @@ from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop_cli.clients import cart_client, catalog_client, checkout_client, journal_client, key_metadata
-from shop_cli.control_room.proof import Prover
+from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.processes import Shop
 from shop_cli.sample_order import sample_order
 from shop_internal import orders_pb2
 
 _KILL_SECONDS = 2.0
 _FROZEN_SECONDS = 6.0
-_REPEAT_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 _CALL_SECONDS = 5.0
 
 
 @dataclass
-class Story:
-    """One run of the story.
+class FaultDemo:
+    """One run of the demonstration.
 
     Attributes:
-        steps: what has happened, each with the seconds since the beginning.
+        changed: is called with the name of a service whose state was changed.
+        steps: what has happened, with the seconds since the start.
         running: whether more steps follow.
         order_id: "" until it is known.
     """
 
     shop: Shop
-    prover: Prover
+    reconciler: Reconciler
     changed: Callable[[str], None]
     steps: list[tuple[float, str]] = field(default_factory=list)
     running: bool = True
@@ -42,7 +43,7 @@ class Story:
     _started: float = field(default_factory=time.monotonic)
 
     async def run(self) -> None:
-        """Run the story to its end; an error becomes its last step."""
+        """Run the demonstration to its end; an error becomes its last step."""
         try:
             await self._run()
         except DomainError as error:
@@ -53,19 +54,19 @@ class Story:
             self.running = False
 
     async def _run(self) -> None:
-        user_id = f"story-{secrets.token_hex(4)}"
+        user_id = f"demo-{secrets.token_hex(4)}"
         await self._fill_cart(user_id)
         self.shop["payment"].pause()
         self.changed("payment")
         self._add("payment is frozen (SIGSTOP)")
-        faults = asyncio.create_task(self._inject_faults(), name="faults of the story")
+        faults = asyncio.create_task(self._inject_faults(), name="faults")
         try:
             await self._order(sample_order(user_id, f"{user_id}@example.com"), user_id)
         finally:
             faults.cancel()
             await asyncio.gather(faults, return_exceptions=True)
         await self._show_history()
-        charges = await self.prover.charges_of(self.order_id)
+        charges = await self.reconciler.charges_of(self.order_id)
         self._add(f"payment's ledger has {charges} charge{'' if charges == 1 else 's'} for this order")
 
     async def _fill_cart(self, user_id: str) -> None:
@@ -77,8 +78,8 @@ class Story:
         self._add(f"{product.name} is in the cart of {user_id}")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
-        """Place the order, and repeat the request with its key until it is placed."""
-        self._add("the customer orders")
+        """Place the order: retry with the same key until it is placed."""
+        self._add("the customer places an order")
         async with checkout_client(self.shop["checkout"].address) as checkout:
             while True:
                 try:
@@ -87,8 +88,8 @@ class Story:
                     if time.monotonic() - self._started > _MAX_SECONDS:
                         raise
                     self.order_id = error.metadata.get("order_id", self.order_id)
-                    self._add(f"the customer gets {error.reason}, and repeats the request with its key")
-                    await asyncio.sleep(_REPEAT_SECONDS)
+                    self._add(f"the customer gets {error.reason} and retries with the same key")
+                    await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     self.order_id = placed.order.order_id
                     self._add(f"the customer gets the order {self.order_id}")

@@ -1,10 +1,10 @@
-"""What fault injection needs of a server process, whether it is a service or a database."""
+"""What fault injection needs of a process: a service, a database server or a cluster of them."""
 
 from typing import Protocol
 
 
 class ControllableProcess(Protocol):
-    """A server process that can be killed, paused and started again at the same address."""
+    """A process that can be killed, paused and started again at the same address."""
 
     async def start(self) -> None:
         """Start the process without waiting until it is ready."""
@@ -22,4 +22,4 @@ class ControllableProcess(Protocol):
         """Wait until the process has ended and return its exit status, 0 if it was never started."""
 
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
-        """Wait until the process is ready and return the seconds that this took. Raise `Unavailable` on timeout."""
+        """Wait until the process is ready; return the seconds since its start. Raise ProcessDied or NotServing."""

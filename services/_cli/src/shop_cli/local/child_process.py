@@ -1,0 +1,131 @@
+"""Child processes of this one, which can be killed, paused and started again."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from chassis.errors import FailedPrecondition, Unavailable
+from shop_cli.local import launch
+
+_POLL_SECONDS = 0.02
+_LAST_LINES = 3
+
+
+class ProcessDied(FailedPrecondition):
+    """A process ended before it was ready."""
+
+
+class NotServing(Unavailable):
+    """A process runs but was not ready in time."""
+
+
+class ChildProcess:
+    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked."""
+
+    def __init__(self, name: str, log_path: Path) -> None:
+        self.name = name
+        self.log_path = log_path
+        self.starts = 0
+        self.started_at = 0.0
+        self.paused = False
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the current or last process; None before the first start."""
+        return self._child.pid if self._child else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit status, negative for a signal; None while the process runs and before the first start."""
+        return self._child.returncode if self._child else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists, paused or not."""
+        return self._child is not None and self._child.returncode is None
+
+    async def start(self) -> None:
+        """Start the process without waiting until it is ready."""
+        raise NotImplementedError
+
+    async def is_serving(self) -> bool:
+        """Return whether the process is ready."""
+        raise NotImplementedError
+
+    async def spawn(
+        self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
+    ) -> None:
+        """Execute a command in a folder, by default with this process's environment and user."""
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        bound = (sys.executable, "-I", "-S", launch.__file__, str(os.getpid()))
+        if user is not None:
+            bound = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--pdeathsig=KILL")
+        with self.log_path.open("ab") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                *(*bound, *command),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,  # Ctrl-C in the terminal reaches only this process, which handles it
+            )
+        self.paused = False
+        self.starts += 1
+        self.started_at = time.monotonic()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process and its children; do nothing if it has ended."""
+        if self._child is not None and self.running:
+            with suppress(ProcessLookupError):  # it ended just now
+                os.killpg(self._child.pid, number)
+
+    def kill(self) -> None:
+        """End the process immediately, without a graceful shutdown; `wait` returns once it has ended."""
+        self.send(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP)."""
+        self.send(signal.SIGSTOP)
+        self.paused = self.running
+
+    def resume(self) -> None:
+        """Let a paused process continue (SIGCONT)."""
+        self.send(signal.SIGCONT)
+        self.paused = False
+
+    async def wait(self) -> int:
+        """Wait until the process has ended and return its exit status, 0 if it was never started."""
+        return await self._child.wait() if self._child else 0
+
+    async def stop(self, timeout_seconds: float, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the process by a signal, kill it on timeout; return its exit status."""
+        self.send(number)
+        self.resume()
+        try:
+            return await asyncio.wait_for(self.wait(), timeout_seconds)
+        except TimeoutError:
+            self.kill()
+            return await self.wait()
+
+    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
+        """Wait until the process is ready; return the seconds since its start. Raise ProcessDied or NotServing."""
+        deadline = time.monotonic() + timeout_seconds
+        while not await self.is_serving():
+            if not self.running:
+                raise ProcessDied(f"{self.name} ended with status {self.exit_code}: {self.last_lines()}")
+            if time.monotonic() > deadline:
+                raise NotServing(f"{self.name} is not ready after {timeout_seconds:g} s: {self.last_lines()}")
+            await asyncio.sleep(_POLL_SECONDS)
+        return time.monotonic() - self.started_at
+
+    def last_lines(self) -> str:
+        """Return the last lines of the log in one line."""
+        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return " | ".join(lines[-_LAST_LINES:])

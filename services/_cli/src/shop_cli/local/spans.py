@@ -1,0 +1,53 @@
+"""Finished spans, and the order of a trace's tree."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Span:
+    """A finished span.
+
+    Attributes:
+        service: the `service.name` of the process.
+        instance: its `service.instance.id`, "" if the process has none.
+        trace_id, span_id: in hex.
+        parent_id: in hex, "" for a root span.
+        started_nanos, ended_nanos: nanoseconds since 1970.
+    """
+
+    service: str
+    instance: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    kind: str
+    started_nanos: int
+    ended_nanos: int
+    attributes: dict[str, Value]
+    failed: bool
+
+    @property
+    def milliseconds(self) -> float:
+        """The duration."""
+        return (self.ended_nanos - self.started_nanos) / 1e6
+
+
+def tree_order(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
+    """Yield a trace's spans with their depth: parents before their children, siblings by their start.
+
+    A span whose parent is missing is a root.
+    """
+    ids = {span.span_id for span in spans}
+    children: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in sorted(spans, key=lambda span: span.started_nanos, reverse=True):
+        children[span.parent_id if span.parent_id in ids else ""].append(span)
+    pending = [(0, span) for span in children.pop("", [])]
+    while pending:
+        depth, span = pending.pop()
+        yield depth, span
+        pending += [(depth + 1, child) for child in children.pop(span.span_id, [])]
