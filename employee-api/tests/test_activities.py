@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from shop_lab.world.employee_accounts import UNKNOWN_ID
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
-
-UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 
 
 async def test_activities_are_filtered_by_month(api: Api) -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from shop_lab.world.employee_accounts import UNKNOWN_ID
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
-UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 STAFF = {"author": "employee", "other": "employee", "manager": "manager"}
 EDIT = {"body": "Edited"}
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from chassis.settings import load
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
-from employee_api.settings import EmployeeApiSettings
+from shop_lab.world.employee_accounts import status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 APP = "https://app.example.com"
@@ -51,10 +50,6 @@ CHANGES = [
     ("DELETE", "/api/tasks/1"),
     ("POST", "/api/tasks/1/comments"),
 ]
-
-
-def status_and_body(response: Any) -> tuple[int, Any]:
-    return response.status_code, response.json()
 
 
 async def register(api: Api, headers: Mapping[str, str]) -> tuple[int, Any]:
@@ -255,23 +250,3 @@ async def test_other_origins_are_told_nothing(start_api_on_sqlite: StartApi, ori
 async def test_without_the_setting_no_response_allows_an_origin(api_on_sqlite: Api, method: str) -> None:
     response = await api_on_sqlite.client.request(method, "/api/tasks", headers=PREFLIGHT | {"origin": APP})
     assert not [name for name in response.headers if name.startswith("access-control-allow-")]
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("ALLOWED_HOSTS", "https://api.test"),
-        ("ALLOWED_HOSTS", "api.test:8000"),
-        ("ALLOWED_HOSTS", "*"),
-        ("ALLOWED_HOSTS", "api.*.test"),
-        ("ALLOWED_ORIGINS", "*"),
-        ("ALLOWED_ORIGINS", "null"),
-        ("ALLOWED_ORIGINS", "app.example.com"),
-        ("ALLOWED_ORIGINS", "https://*.example.com"),
-        ("ALLOWED_ORIGINS", "https://app.example.com/"),
-    ],
-)
-def test_an_invalid_setting_ends_the_start(variable: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        load(EmployeeApiSettings, {variable: value})
-    assert capsys.readouterr().err.startswith(f"{variable}: ")

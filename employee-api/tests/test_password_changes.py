@@ -10,36 +10,22 @@ import httpx2
 import pytest
 from sqlalchemy import func, select
 
-from employee_api.access import SESSION_COOKIE
 from employee_api.models import Session, SingleUseLink
+from shop_lab.world.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 NEW = "nine brown otters swim"
 OWN, RESET, LOGIN = "/api/auth/me/password", "/api/auth/password-reset", "/api/auth/login"
-NO_SESSION = (401, {"error": "Authentication required"})
 SUCCESS = (200, {"success": True})
 WRONG = (403, {"error": "Current password is wrong"})
 INVALID = (403, {"error": "Password reset is invalid or used"})
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
-MODES = ("off", "observe", "enforce")
 CHANGE = {"current_password": PASSWORD, "new_password": NEW}
-
-
-def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
-    return response.status_code, response.json()
 
 
 async def try_login(api: Api, email: str, password: str = PASSWORD) -> httpx2.Response:
     response = await api.client.post(LOGIN, json={"email": email, "password": password}, headers={"authorization": ""})
     api.client.cookies.clear()
     return response
-
-
-async def log_in(api: Api, email: str, password: str = PASSWORD) -> dict[str, str]:
-    """Log in and return the session as a header."""
-    response = await try_login(api, email, password)
-    assert response.status_code == 200, response.text
-    return {"authorization": f"Bearer {response.cookies.get(SESSION_COOKIE)}"}
 
 
 @asynccontextmanager

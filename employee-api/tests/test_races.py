@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from employee_api.access import SESSION_COOKIE
-from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_lab.world.employee_accounts import log_in
+from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -35,13 +35,6 @@ async def wait_until_blocked(api: Api, requests: Sequence[asyncio.Task[Any]]) ->
         autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
         while (await autocommit.exec_driver_sql(_WAITING)).scalar_one() < len(requests):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # PostgreSQL has no notification for this
-
-
-async def log_in(api: Api, email: str) -> dict[str, str]:
-    response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
-    token = response.cookies[SESSION_COOKIE]
-    api.client.cookies.clear()
-    return {"authorization": f"Bearer {token}"}
 
 
 @pytest.mark.parametrize(

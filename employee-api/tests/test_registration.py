@@ -12,33 +12,19 @@ from sqlalchemy import select
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from employee_api.access import SESSION_COOKIE
 from employee_api.models import SingleUseLink
+from shop_lab.world.employee_accounts import MODES, UNKNOWN_ID, log_in, status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 REGISTER, INVITATIONS, LOGIN = "/api/auth/register", "/api/auth/invitations", "/api/auth/login"
 CLOSED = (403, {"error": "Registration is closed"})
 REQUIRED = (403, {"error": "An invitation is required"})
 INVALID = (403, {"error": "Invitation is invalid or used"})
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
-MODES = ("off", "observe", "enforce")
-
-
-def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
-    return response.status_code, response.json()
 
 
 async def register(api: Api, email: str = "new@x", **more: Any) -> httpx2.Response:
     new = {"name": "New", "email": email, "password": PASSWORD} | more
     return await api.client.post(REGISTER, json=new, headers={"authorization": ""})
-
-
-async def log_in(api: Api, email: str) -> dict[str, str]:
-    """Log in and return the session as a header."""
-    response = await api.client.post(LOGIN, json={"email": email, "password": PASSWORD})
-    assert response.status_code == 200, response.text
-    api.client.cookies.clear()
-    return {"authorization": f"Bearer {response.cookies.get(SESSION_COOKIE)}"}
 
 
 @asynccontextmanager

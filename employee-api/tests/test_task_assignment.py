@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from shop_lab.world.employee_accounts import UNKNOWN_ID
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
-UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 ASSIGN = "/api/tasks/assign"
 
 

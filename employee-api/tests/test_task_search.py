@@ -10,9 +10,8 @@ from sqlalchemy import literal, select
 
 from employee_api.tasks.schemas import TaskSort
 from employee_api.tasks.search import LowerCase, unicode_lower
+from shop_lab.world.employee_accounts import UNKNOWN_ID
 from shop_lab.world.employee_api import Api
-
-UNKNOWN_ID = "cf828672-551f-4468-b46b-28bfc63de735"
 
 
 async def titles(api: Api, **parameters: Any) -> list[str]:
@@ -202,6 +201,11 @@ async def test_a_cursor_of_any_other_json_is_refused(api: Api, raw: str) -> None
         ({"q": "x" * 201}, "q is too long: at most 200 characters"),
         ({"q": "x " * 11}, "q has too many words: at most 10"),
         ({"q": "x\0"}, None),
+        ({"limit": "x"}, None),
+        ({"cursor": "MQ=="}, "cursor is invalid"),
+        ({"cursor": "\0"}, "cursor is invalid"),
+        ({"status": "frozen"}, None),
+        ({"assignee": "1"}, None),
         ({"sort": "assignee_id"}, None),
         ({"order": "down"}, None),
         ({"priority": "x"}, None),

@@ -26,12 +26,12 @@ import httpx2
 import pytest
 
 from employee_api.access import SESSION_COOKIE
+from shop_lab.world.employee_accounts import UNKNOWN_ID
 from shop_lab.world.employee_api import Api, Clock, api_starter
 
 REQUESTS = int(os.environ.get("EMPLOYEE_API_TWIN_REQUESTS", "0"))
 DEFAULT_REQUESTS = 2500
 COMPARED_HEADERS = ("content-type", "etag", "location", "set-cookie", "idempotency-replayed", "www-authenticate")
-UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 MAX_ID = 2**128 - 1
 IDS_PER_REQUEST = 2**20
 # The limits have tests of their own.

@@ -14,9 +14,9 @@ NO_SESSION = (401, {"error": "Authentication required"})
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 
-async def log_in(api: Api, email: str) -> dict[str, str]:
+async def log_in(api: Api, email: str, password: str = PASSWORD) -> dict[str, str]:
     """Log in and return the session as a header; none if the mode is `off`."""
-    response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+    response = await api.client.post("/api/auth/login", json={"email": email, "password": password})
     response.raise_for_status()
     api.client.cookies.clear()
     token = response.cookies.get(SESSION_COOKIE)
