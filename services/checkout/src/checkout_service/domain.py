@@ -48,11 +48,11 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND, State.NEE
 
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 
+# In these states nothing is charged, and the cart may be ordered again. In any other state an order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
-"""In these states nothing is charged, and the cart may be ordered again. In any other state an order holds its cart."""
 
+# A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
-"""A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
+# The part of its lease that a saga with a card spends on retries before it leaves its order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
-"""The part of its lease that a saga with a card spends on retries before it leaves its order to recovery."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -105,6 +105,7 @@ class Executor:
         tasks = [run.task for run in self.running.values()]
         if not tasks:
             return
+        # A peer that hangs must not delay the end: what is cancelled here is in the journal.
         _, late = await asyncio.wait(tasks, timeout=_CLOSE_WITHIN_SECONDS)
         for task in late:
             task.cancel()
@@ -192,6 +193,7 @@ class Executor:
 
     async def _update(self, run: Run, transition: Transition) -> bool:
         entry, after = run.entry, transition.after
+        # The claim has the epoch: a worker that was paused past its lease must not overwrite what its successor did.
         if not await self._journal.update(entry.claim, transition):
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
@@ -200,6 +202,7 @@ class Executor:
             return True
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
         if run.entry.is_placed:
+            # Here, because the transition to SHIPPED succeeds once for an order, whoever works on it.
             self._metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self._metrics.record_change(entry.order_id, after, reason)
@@ -229,6 +232,7 @@ class Executor:
     async def _release(self, run: Run) -> None:
         claim, delay = run.entry.claim, run.release_delay_seconds
         try:
+            # The next worker need not wait for the rest of the lease.
             await self._journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         except JournalUnavailable:
             log.warning("lease not released, it will expire", order_id=claim.order_id)

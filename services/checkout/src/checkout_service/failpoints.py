@@ -10,6 +10,7 @@ def _around(operation: str) -> tuple[str, str]:
     return f"checkout.{operation}.before", f"checkout.{operation}.after"
 
 
+# Names of a saga's commands in failpoints and metrics.
 COMMAND_NAMES: dict[type[Command[Any]], str] = {
     commands.Insert: "insert",
     commands.Charge: "charge",
@@ -22,10 +23,9 @@ COMMAND_NAMES: dict[type[Command[Any]], str] = {
     commands.Restore: "restore",
     commands.Send: "send",
 }
-"""Names of a saga's commands in failpoints and metrics."""
 
+# Before and after each command of a saga.
 COMMAND_FAILPOINTS = {command: _around(name) for command, name in COMMAND_NAMES.items()}
-"""Before and after each command of a saga."""
 
 QUOTED = "checkout.quote.after"
 TAKEN_OVER = "checkout.take_over.after"
@@ -34,15 +34,15 @@ CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = _around("settle")
 
 RESOLVE = _around("resolve")
+# Reached by orders that shipping refuses.
 VOID = _around("resolve_shipment") + _around("void")
-"""Reached by orders that shipping refuses."""
 
 # `ship.after` and `update.before` are the same moments as those around `start_removal`, which is therefore left out.
 _ORDER_COMMANDS = ("insert", "charge", "ship", "update", "send")
 
+# Reached by every placed order, in this order.
 ORDER_PATH = (
     QUOTED, *(name for command in _ORDER_COMMANDS for name in _around(command)), EMAIL_SENT, CART_EMPTIED, *SETTLE,
 )  # fmt: skip
-"""Reached by every placed order, in this order."""
 
 FAILPOINTS = (*ORDER_PATH, TAKEN_OVER, *RESOLVE, *VOID)

@@ -11,13 +11,13 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
+# More than there are. Currency refuses unknown codes, but a foreign implementation might not.
 MAX_CURRENCIES = 200
-"""More than there are. Currency refuses unknown codes, but a foreign implementation might not."""
 
 OTHER_CURRENCY = "other"
 
+# Before and after SHIPPED: at the level info, a placed order is one line.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
-"""Before and after SHIPPED: at the level info, a placed order is one line."""
 
 
 class OrderMetrics:
@@ -62,6 +62,7 @@ class OrderMetrics:
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:
+        # A metric has a series for each value, so unbounded values would exhaust the collector.
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY

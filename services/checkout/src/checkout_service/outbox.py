@@ -36,22 +36,22 @@ from checkout_service.queue_workers import Circuits, PollTimer, QueueWorker, log
 
 log = structlog.get_logger()
 
+# How long the response to a caller waits for the cart.
 SEND_NOW_SECONDS = 1.0
-"""How long the response to a caller waits for the cart."""
 
+# How long the worker that placed an order tries to send its confirmation: other workers try after 5 s.
 SEND_EMAIL_SECONDS = 4.0
-"""How long the worker that placed an order tries to send its confirmation: other workers try after 5 s."""
 
+# An item that fails this often is a dead letter: after about eight hours.
 MAX_FAILURES = 100
-"""An item that fails this often is a dead letter: after about eight hours."""
 
+# How long a sent item waits to be settled, unless there is a batch before.
 _SETTLE_SECONDS = 0.25
-"""How long a sent item waits to be settled, unless there is a batch before."""
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
+# How many items are settled in one commit: no order waits longer than the commit of these.
 _BATCH = 20
-"""How many items are settled in one commit: no order waits longer than the commit of these."""
 
 
 class Outbox:
@@ -101,6 +101,7 @@ class Outbox:
 
     async def send_now(self, entry: Entry, removal: asyncio.Task[None]) -> None:
         """Wait for the removal, and enqueue the order's confirmation. An item that fails remains in the outbox."""
+        # No response waits for the confirmation: it is in the journal, and email accepts it within milliseconds.
         confirmation = self._confirmations.confirm(entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
@@ -120,6 +121,7 @@ class Outbox:
     async def close(self) -> None:
         """Settle the items sent last. If that fails, they are sent again, without a second effect."""
         with suppress(TimeoutError):
+            # Both within the grace period of a pod, of which the executor may have used 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_unexpected_errors(self.settle(), "settling the outbox failed")
@@ -132,7 +134,7 @@ class Outbox:
                 await self._failpoints.reach(SETTLE[0])
                 done = await self._journal.settle(batch)
                 await self._failpoints.reach(SETTLE[1])
-            except JournalUnavailable:
+            except JournalUnavailable:  # they were sent, so forgetting them would only send them again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -151,15 +153,9 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            await log_unexpected_errors(self._settle_with_timeout(at_least), "settling the outbox failed")
-
-    async def _settle_with_timeout(self, at_least: int) -> None:
-        # A settlement that hangs must not block the ones after it; its items are sent again.
-        try:
-            async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
-                await self.settle(at_least)
-        except TimeoutError:
-            log.warning("settling the outbox takes too long")
+            # A settlement that hangs must not block the ones after it; its items are sent again.
+            settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
+            await log_unexpected_errors(settling, "settling the outbox failed")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
@@ -184,6 +180,7 @@ class Outbox:
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
         order_id = item.entry.order_id
+        # A worker may die of an item each time, so the limit is checked before it is sent.
         if item.failures > MAX_FAILURES:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True
@@ -209,6 +206,7 @@ class Outbox:
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
+        # Hours may have passed since the order: a trace of its own, so that no trace stays open for so long.
         links = links_to(item.entry.traceparent)
         with self._tracer.start_as_current_span(
             "send notification",

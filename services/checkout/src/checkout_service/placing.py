@@ -25,8 +25,8 @@ from checkout_service.saga import SagaResult
 log = structlog.get_logger()
 
 READ_WITHIN_SECONDS = 1.0
+# For callers without a deadline.
 ANSWER_WITHIN_SECONDS = 15.0
-"""For callers without a deadline."""
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 

@@ -24,16 +24,16 @@ from checkout_service.domain import (
 )
 from checkout_service.outcomes import ChargeOutcome, ShipOutcome, VoidOutcome
 
+# Default lease of the worker that serves the caller; a lease for recovery is twice as long.
 LEASE_SECONDS = 15.0
-"""Default lease of the worker that serves the caller; a lease for recovery is twice as long."""
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
+# What follows a placed order: its confirmation, and the removal of its items from the cart.
 OUTBOX_KINDS = (EMAIL, EMPTY_CART)
-"""What follows a placed order: its confirmation, and the removal of its items from the cart."""
 
+# The longest delay before an order or an outbox item is tried again.
 MAX_RETRY_DELAY_SECONDS = 300.0
-"""The longest delay before an order or an outbox item is tried again."""
 
 
 class JournalUnavailable(Unavailable):
@@ -187,14 +187,12 @@ class Statistics:
 class Journal(Protocol):
     """Stores orders durably: what a method wrote is on disk when it returns. All methods raise JournalUnavailable."""
 
-    async def find(self, scope: str) -> Entry | None:
-        """Return the scope's order."""
+    async def find(self, scope: str) -> Entry | None: ...
 
     async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
         """Return the order that holds the cart: any but one in RELEASED_CART. A cart without etag has none."""
 
-    async def read(self, order_id: str) -> Entry | None:
-        """Return the order with this id."""
+    async def read(self, order_id: str) -> Entry | None: ...
 
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease.
@@ -268,8 +266,7 @@ class Journal(Protocol):
     async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
         """Return the kinds of each order's dead letters."""
 
-    async def history(self, order_id: str) -> list[Event]:
-        """Return an order's history, oldest first."""
+    async def history(self, order_id: str) -> list[Event]: ...
 
     async def check(self) -> None:
         """Return if the journal can be read."""
@@ -278,8 +275,7 @@ class Journal(Protocol):
 class Quotes(Protocol):
     """Reads that precede an order. They have no effect. All methods raise Unavailable."""
 
-    async def cart(self, user_id: str) -> Cart:
-        """Return the user's cart."""
+    async def cart(self, user_id: str) -> Cart: ...
 
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
         """Return the products' prices, in this order. Raises ProductWithdrawn."""

@@ -16,6 +16,7 @@ async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes
     lines, address = require_lines(cart), require_address(request)
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
+    # Quantity before rounding: a line that is rounded piece by piece costs another amount.
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     converted = await quotes.convert([shipping, *amounts], request.user_currency)
     shipping_cost, *costs = map(round_to_minor_unit, converted)

@@ -13,11 +13,11 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
+# How long workers wait, at most a fifth longer, before they look for new work, unless they have found enough.
 POLL_SECONDS = 1.0
-"""How long workers wait, at most a fifth longer, before they look for new work, unless they have found enough."""
 
+# How many items of a queue are worked on at a time.
 CONCURRENCY = 16
-"""How many items of a queue are worked on at a time."""
 
 _WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a defect takes longer
 _FAILURES_TO_OPEN = 5
@@ -191,6 +191,7 @@ class QueueWorker(Generic[ItemT]):
 
     async def _perform(self, item: ItemT) -> None:
         try:
+            # Otherwise work that hangs would occupy its slot, and in the end all of them, until a restart.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self._work(item)
             if worked:
@@ -199,7 +200,7 @@ class QueueWorker(Generic[ItemT]):
                 self._circuit.record_failure()
         except JournalUnavailable:
             log.warning("the result of background work is not recorded")
-        except Exception:
+        except Exception:  # a defect in one item must not end the process
             log.exception("background work failed")
             self._circuit.record_failure()
         finally:

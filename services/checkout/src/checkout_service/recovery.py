@@ -91,6 +91,7 @@ class Recovery:
         # A probe is tried again soon: the circuit breaker delays it.
         circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
         failures = 0 if circuit.open else entry.failures
+        # The order's own trace ended when its worker died.
         links = links_to(entry.traceparent)
         attributes = {semconv.ORDER_FAILURES: entry.failures}
         with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):

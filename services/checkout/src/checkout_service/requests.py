@@ -61,6 +61,7 @@ def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
     Equal requests have equal fingerprints. Without its key a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
+    # Not the security code: it must not be stored in any form, and a customer may correct it.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]

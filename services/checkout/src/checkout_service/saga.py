@@ -59,8 +59,8 @@ class SagaResult(Enum):
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
+# Attempts that one worker begins or resolves before it leaves the order to the next one.
 MAX_ATTEMPTS_OF_RUN = 16
-"""Attempts that one worker begins or resolves before it leaves the order to the next one."""
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
@@ -76,6 +75,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        # Without the outbox of each order: a scan reads the whole journal, and reconciliation needs the state alone.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, [], []) for entry in page]
         return orders_pb2.ScanOrdersResponse(
@@ -131,8 +131,8 @@ def _entry_to_wire(entry: Entry, outbox: list[str], dead_letters: list[str]) -> 
         total=money_to_wire(entry.order.total),
         attempt=entry.attempt,
         epoch=entry.epoch,
-        created_at=_time_to_wire(entry.created_at),
-        updated_at=_time_to_wire(entry.updated_at),
+        created_at=time_to_wire(entry.created_at),
+        updated_at=time_to_wire(entry.updated_at),
         tracking_id=entry.tracking_id,
         outbox=outbox,
         dead_letters=dead_letters,
@@ -144,16 +144,10 @@ def _entry_to_wire(entry: Entry, outbox: list[str], dead_letters: list[str]) -> 
 
 def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:
     return orders_pb2.OrderEvent(
-        at=_time_to_wire(event.at),
+        at=time_to_wire(event.at),
         step=event.step,
         state=_state_to_wire(event.state),
         attempt=event.attempt,
         epoch=event.epoch,
         detail=event.detail,
     )
-
-
-def _time_to_wire(seconds: float) -> Timestamp:
-    at = Timestamp()
-    at.FromNanoseconds(int(seconds * 1e9))
-    return at

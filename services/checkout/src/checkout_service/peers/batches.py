@@ -17,12 +17,12 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
+# An order of 1,000 lines takes up to 150 kB, and a call 4 MiB.
 MAX_ITEMS = 20
-"""An order of 1,000 lines takes up to 150 kB, and a call 4 MiB."""
 
 _ABSENT_SECONDS = 60.0
+# Errors of a whole call that one of its items may have caused.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
-"""Errors of a whole call that one of its items may have caused."""
 
 
 class Batches(Generic[ItemT]):
@@ -93,7 +93,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self._together(items)
-            except Unimplemented:
+            except Unimplemented:  # perhaps from a proxy, or a replica of an older release
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self._name, reason=error.reason)

@@ -14,8 +14,8 @@ from checkout_service.ports import CartClearer
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 
+# How long a removal waits for the call in progress, which other removals may follow together.
 DELAY_SECONDS = 0.02
-"""How long a removal waits for the call in progress, which other removals may follow together."""
 
 
 class CartClient(CartClearer):

@@ -12,8 +12,8 @@ from checkout_service.ports import ConfirmationSender, Entry
 from shop import email_pb2, email_pb2_grpc
 from shop_internal import confirmations_pb2, confirmations_pb2_grpc
 
+# How long a confirmation waits for those of other orders. After longer, many at once delay orders in progress.
 DELAY_SECONDS = 0.05
-"""How long a confirmation waits for those of other orders. After longer, many at once delay orders in progress."""
 
 
 class EmailClient(ConfirmationSender):

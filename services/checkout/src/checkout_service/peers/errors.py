@@ -16,9 +16,9 @@ from checkout_service.domain import Refusal
 
 RETRY_SECONDS = 1.0
 
+# Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
+# Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
-"""Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
-Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable."""
 
 _REASON = re.compile(r"[A-Z][A-Z_]{0,62}")
 _NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){2,}")

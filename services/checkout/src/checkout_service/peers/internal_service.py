@@ -13,11 +13,11 @@ ReplyT = TypeVar("ReplyT")
 
 log = structlog.get_logger()
 
+# How long a peer must have returned nothing but UNIMPLEMENTED to count as an implementation without the service.
 ABSENT_AFTER_SECONDS = 60.0
-"""How long a peer must have returned nothing but UNIMPLEMENTED to count as an implementation without the service."""
 
+# The reason of UNIMPLEMENTED for a peer whose internal address is not set: it counts as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
-"""The reason of UNIMPLEMENTED for a peer whose internal address is not set: it counts as absent at once."""
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -44,12 +44,12 @@ class InternalService:
         try:
             reply = await method(request)
         except Unimplemented as error:
-            if error.reason == NO_ADDRESS:
+            if error.reason == NO_ADDRESS:  # absent by configuration: there is nothing to find out
                 raise
             self._record_missing()
             raise self._error() from error
         except DomainError as error:
-            if isinstance(error, REFUSALS):
+            if isinstance(error, REFUSALS):  # the service has decided, so it exists
                 self._record_found()
             raise
         self._record_found()

@@ -43,6 +43,7 @@ class PaymentClient(Payment):
     async def charge(self, key: str, amount: Money, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         request = payment_pb2.ChargeRequest(amount=money_to_wire(amount), credit_card=card_to_wire(card))
         try:
+            # A foreign payment may ignore keys: a second call would charge the card twice.
             if retry and not await self._deduplicates():
                 return Unsupported()
             metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))

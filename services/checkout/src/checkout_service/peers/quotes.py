@@ -69,6 +69,7 @@ class ShopQuotes(Quotes):
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
+        # The same currency needs no call, and equal amounts are one entry of the cache.
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
         converted = iter(await self._conversions.get(*foreign))
         return [amount if amount.currency_code == to_code else next(converted) for amount in amounts]

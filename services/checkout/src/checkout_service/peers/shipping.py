@@ -62,6 +62,7 @@ class ShippingClient(Shipping):
 def _outcome_of_error(error: DomainError) -> ShipOutcome:
     if error.reason == "SHIPMENT_FENCED":
         return Fenced(existing=True)
+    # Shipped with other lines or another address: a lost part of the journal had another order under this key.
     if error.reason == "IDEMPOTENCY_KEY_REUSED":
         return KeyReused()
     # A proxy or a rollout answers UNIMPLEMENTED for a while: it is no decision of shipping.

@@ -15,8 +15,8 @@ from shop import shipping_pb2, shipping_pb2_grpc
 TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
+# Trailing metadata of a quote that is the same for all parcels to its country with as many pieces in total.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
-"""Trailing metadata of a quote that is the same for all parcels to its country with as many pieces in total."""
 
 
 class ShippingQuotes:
@@ -62,5 +62,5 @@ class ShippingQuotes:
 
     def _store(self, key: tuple[str, int], cost: Money) -> None:
         if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
-            del self._quotes[next(iter(self._quotes))]
+            del self._quotes[next(iter(self._quotes))]  # the oldest
         self._quotes[key] = (cost, asyncio.get_running_loop().time() + TTL_SECONDS)

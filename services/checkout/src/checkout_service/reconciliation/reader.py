@@ -16,8 +16,8 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
+# How far the clocks of the databases may differ.
 CLOCK_SKEW_SECONDS = 300.0
-"""How far the clocks of the databases may differ."""
 
 _MAX_LISTED = 1_000
 _FINISHED = ("DONE", "DECLINED", "VOIDED", "ABANDONED")
