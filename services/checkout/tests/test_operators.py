@@ -69,9 +69,11 @@ async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
 
 
-async def test_an_unknown_order_is_not_found(checkout: Checkout) -> None:
+@pytest.mark.parametrize("method", ["GetOrder", "RequeueNotifications"])
+async def test_an_unknown_order_is_not_found(checkout: Checkout, method: str) -> None:
+    request = getattr(orders_pb2, f"{method}Request")(order_id="unknown")
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id="unknown"))
+        await getattr(checkout.journal, method)(request)
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -107,7 +109,11 @@ async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout, pe
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
 
-async def until_dead(checkout: Checkout) -> orders_pb2.Order:
+async def place_refused_confirmation(checkout: Checkout, peers: FakePeers) -> orders_pb2.Order:
+    """Return an order whose confirmation became a dead letter."""
+    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+    await checkout.place()
+
     async def dead_letters() -> list[orders_pb2.Order]:
         return [order for order in await checkout.listed() if order.dead_letters]
 
@@ -116,9 +122,7 @@ async def until_dead(checkout: Checkout) -> orders_pb2.Order:
 
 
 async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(checkout: Checkout, peers: FakePeers) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place()
-    order = await until_dead(checkout)
+    order = await place_refused_confirmation(checkout, peers)
     assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
 
 
@@ -126,32 +130,18 @@ async def test_an_order_with_a_dead_letter_is_listed_as_stuck(
     checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
-    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place()
-    dead = await until_dead(checkout)
-    (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
+    dead = await place_refused_confirmation(checkout, peers)
+    (order,) = await checkout.listed(stuck=True)
     assert order.order_id == dead.order_id
 
 
 async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers) -> None:
-    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
-    await checkout.place()
-    order = await until_dead(checkout)
+    order = await place_refused_confirmation(checkout, peers)
     peers.email.faults.clear()
     request = orders_pb2.RequeueNotificationsRequest(order_id=order.order_id)
     assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
-
-    async def done() -> bool:
-        return bool(await checkout.states() == ["DONE"])
-
-    await wait_until(done)
+    await checkout.until_states("DONE")
     assert len(peers.email.sent) == 1
-
-
-async def test_requeuing_an_unknown_order_is_not_found(checkout: Checkout) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await checkout.journal.RequeueNotifications(orders_pb2.RequeueNotificationsRequest(order_id="unknown"))
-    assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
@@ -161,7 +151,7 @@ async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
     async with start(left_out=["ledger"]) as checkout:
         await checkout.refused()
-        (order,) = (await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True))).orders
+        (order,) = await checkout.listed(stuck=True)
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 

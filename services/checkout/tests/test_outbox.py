@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -34,7 +36,9 @@ from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
+A, B, C = (f"{name}@mail.example" for name in "abc")
 Placed = Callable[[str], Entry]
+Open = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 @pytest.fixture
@@ -53,30 +57,41 @@ def removals(peers: FakePeers, new_order: Callable[..., Entry]) -> list[Order]:
 
 
 @asynccontextmanager
-async def client_of(
-    peers: FakePeers, telemetry: Telemetry | None = None, **left_out: bool
-) -> AsyncIterator[EmailClient]:
+async def opening(
+    client: Callable[..., Any],
+    stubs: tuple[tuple[str, Callable[..., Any]], ...],
+    peers: FakePeers,
+    telemetry: Telemetry | None = None,
+    **left_out: bool,
+) -> AsyncIterator[Any]:
+    """Serve the peers, and open a client on stubs of two of their services."""
     async with peers.serving(**left_out) as address:
-        public = channel(address, "shop.EmailService", timeout_seconds=20)
-        internal = channel(address, "shop.internal.Confirmations", timeout_seconds=20)
+        channels = [channel(address, service, timeout_seconds=20) for service, _ in stubs]
         try:
-            yield EmailClient(EmailServiceStub(public), ConfirmationsStub(internal), telemetry or Telemetry())
+            opened = (stub(to_peer) for (_, stub), to_peer in zip(stubs, channels, strict=True))
+            yield client(*opened, telemetry or Telemetry())
         finally:
-            await public.close()
-            await internal.close()
+            for to_peer in channels:
+                await to_peer.close()
 
 
-async def confirm_all(client: EmailClient, *orders: Entry) -> list[str | None]:
+EMAIL_STUBS = (("shop.EmailService", EmailServiceStub), ("shop.internal.Confirmations", ConfirmationsStub))
+CART_STUBS = (("shop.CartService", CartServiceStub), ("shop.internal.OrderedCart", OrderedCartStub))
+confirming = partial(opening, EmailClient, EMAIL_STUBS)
+removing = partial(opening, CartClient, CART_STUBS)
+
+
+async def confirm_all(client: EmailClient, *entries: Entry) -> list[str | None]:
     """Send the confirmations at the same time; return the reason of each that fails."""
 
-    async def confirm(order: Entry) -> str | None:
+    async def confirm(entry: Entry) -> str | None:
         try:
-            await client.confirm(order)
+            await client.confirm(entry)
         except DomainError as error:
             return error.reason
         return None
 
-    return await asyncio.gather(*map(confirm, orders))
+    return await asyncio.gather(*map(confirm, entries))
 
 
 def recipients(peers: FakePeers) -> list[str]:
@@ -84,25 +99,23 @@ def recipients(peers: FakePeers) -> list[str]:
 
 
 async def test_confirmations_of_the_same_moment_are_one_call(peers: FakePeers, placed: Placed) -> None:
-    async with client_of(peers) as client:
-        assert await confirm_all(client, placed("a@mail.example"), placed("b@mail.example")) == [None, None]
-    assert recipients(peers) == ["a@mail.example", "b@mail.example"]
+    async with confirming(peers) as client:
+        assert await confirm_all(client, placed(A), placed(B)) == [None, None]
+    assert recipients(peers) == [A, B]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
 async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
     peers: FakePeers, placed: Placed, recorded: Recorded
 ) -> None:
-    tracer = recorded.telemetry.tracer
-
-    async def confirm_in_trace(client: EmailClient, name: str) -> SpanContext:
-        with tracer.start_as_current_span(name, Context()) as span:
-            await client.confirm(placed(f"{name}@mail.example"))
+    async def confirm_in_trace(client: EmailClient, email: str) -> SpanContext:
+        with recorded.telemetry.tracer.start_as_current_span("order", Context()) as span:
+            await client.confirm(placed(email))
         return span.get_span_context()
 
-    async with client_of(peers, recorded.telemetry) as client:
-        first, *others = await asyncio.gather(*(confirm_in_trace(client, name) for name in ("a", "b", "c")))
-        await confirm_in_trace(client, "alone")
+    async with confirming(peers, recorded.telemetry) as client:
+        first, *others = await asyncio.gather(*(confirm_in_trace(client, email) for email in (A, B, C)))
+        await confirm_in_trace(client, "alone@mail.example")
     (sent,) = [span for span in recorded.spans() if span.name == "send confirmations"]
     assert sent.parent == first
     assert [link.context for link in sent.links] == others
@@ -110,7 +123,7 @@ async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
 
 
 async def test_more_than_twenty_confirmations_are_several_calls(peers: FakePeers, placed: Placed) -> None:
-    async with client_of(peers) as client:
+    async with confirming(peers) as client:
         await confirm_all(client, *(placed(f"{number}@mail.example") for number in range(41)))
     assert len(set(recipients(peers))) == len(peers.email.sent) == 41
     assert peers.confirmations.calls["AcceptConfirmations"] == 3
@@ -118,10 +131,9 @@ async def test_more_than_twenty_confirmations_are_several_calls(peers: FakePeers
 
 async def test_a_refused_confirmation_fails_only_its_own_order(peers: FakePeers, placed: Placed) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "must be known"), times=1)
-    async with client_of(peers) as client:
-        reasons = await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
-    assert reasons == ["INVALID_ARGUMENT", None]
-    assert recipients(peers) == ["b@mail.example"]
+    async with confirming(peers) as client:
+        assert await confirm_all(client, placed(A), placed(B)) == ["INVALID_ARGUMENT", None]
+    assert recipients(peers) == [B]
 
 
 @pytest.mark.parametrize("error", [Unavailable("down"), ResourceExhausted("busy")])
@@ -129,9 +141,8 @@ async def test_a_peer_that_is_down_fails_every_order_of_a_call(
     peers: FakePeers, placed: Placed, error: DomainError
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
-    async with client_of(peers) as client:
-        reasons = await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
-    assert reasons == [error.reason, error.reason]
+    async with confirming(peers) as client:
+        assert await confirm_all(client, placed(A), placed(B)) == [error.reason, error.reason]
     assert peers.email.calls["SendOrderConfirmation"] == 0
 
 
@@ -140,33 +151,34 @@ async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one(
     peers: FakePeers, placed: Placed, error: DomainError
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
-    async with client_of(peers) as client:
-        assert await confirm_all(client, placed("a@mail.example"), placed("b@mail.example")) == [None, None]
-        assert recipients(peers) == ["a@mail.example", "b@mail.example"]
-        await client.confirm(placed("c@mail.example"))
+    async with confirming(peers) as client:
+        assert await confirm_all(client, placed(A), placed(B)) == [None, None]
+        assert recipients(peers) == [A, B]
+        await client.confirm(placed(C))
     assert peers.confirmations.calls["AcceptConfirmations"] == 2
 
 
 async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(peers: FakePeers, placed: Placed) -> None:
-    async with client_of(peers, with_confirmations=False) as client:
-        await confirm_all(client, placed("a@mail.example"), placed("b@mail.example"))
-        await client.confirm(placed("c@mail.example"))
-    assert recipients(peers) == ["a@mail.example", "b@mail.example", "c@mail.example"]
+    async with confirming(peers, with_confirmations=False) as client:
+        await confirm_all(client, placed(A), placed(B))
+        await client.confirm(placed(C))
+    assert recipients(peers) == [A, B, C]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
 async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peers: FakePeers, placed: Placed) -> None:
     gate = peers.confirmations.hold("AcceptConfirmations")
-    async with client_of(peers) as client:
-        cancelled = asyncio.ensure_future(client.confirm(placed("a@mail.example")))
-        other = asyncio.ensure_future(client.confirm(placed("b@mail.example")))
-        async with asyncio.timeout(20):
-            while not peers.confirmations.calls["AcceptConfirmations"]:  # noqa: ASYNC110 - counted by the peer
-                await asyncio.sleep(0.01)
+    async with confirming(peers) as client:
+        cancelled, other = (asyncio.create_task(client.confirm(placed(email))) for email in (A, B))
+        await wait_until(lambda: peers.confirmations.calls["AcceptConfirmations"])
         cancelled.cancel()
         gate.set()
         await other
-    assert recipients(peers) == ["a@mail.example", "b@mail.example"]
+    assert recipients(peers) == [A, B]
+
+
+async def until_called(peers: FakePeers, calls: int) -> None:
+    await wait_until(lambda: peers.ordered_cart.calls["RemoveAllOrdered"] == calls)
 
 
 async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it(
@@ -175,12 +187,12 @@ async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_toget
     monkeypatch.setattr(carts, "DELAY_SECONDS", 3600.0)
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
-        first = asyncio.ensure_future(client.remove_ordered(removals[0]))
+        calls = [asyncio.create_task(client.remove_ordered(removals[0]))]
         await until_called(peers, 1)
-        others = [asyncio.ensure_future(client.remove_ordered(each)) for each in removals[1:]]
+        calls += [asyncio.create_task(client.remove_ordered(order)) for order in removals[1:]]
         await asyncio.sleep(0)  # they wait now
         gate.set()
-        await asyncio.gather(first, *others)
+        await asyncio.gather(*calls)
     assert peers.ordered_cart.calls["RemoveAllOrdered"] == 2
     assert peers.cart.lines == {}
 
@@ -188,104 +200,36 @@ async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_toget
 async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(peers: FakePeers, removals: list[Order]) -> None:
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
     async with removing(peers) as client:
-        calls = [asyncio.ensure_future(client.remove_ordered(removals[0]))]
+        calls = [asyncio.create_task(client.remove_ordered(removals[0]))]
         await until_called(peers, 1)
-        calls += [asyncio.ensure_future(client.remove_ordered(each)) for each in removals[1:]]
+        calls += [asyncio.create_task(client.remove_ordered(order)) for order in removals[1:]]
         await until_called(peers, 2)
         gate.set()
         await asyncio.gather(*calls)
     assert peers.cart.lines == {}
 
 
-async def test_removals_that_fail_together_are_sent_one_by_one(
-    peers: FakePeers, new_order: Callable[..., Entry]
-) -> None:
-    peers.cart.fill("ann", mug=2)
+async def test_removals_that_fail_together_are_sent_one_by_one(peers: FakePeers, removals: list[Order]) -> None:
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(Internal("defect"))
     async with removing(peers) as client:
-        await client.remove_ordered(new_order(user_id="ann").order)
+        await asyncio.gather(*map(client.remove_ordered, removals))
     assert peers.cart.lines == {}
 
 
-@asynccontextmanager
-async def removing(peers: FakePeers) -> AsyncIterator[CartClient]:
-    async with peers.serving() as address:
-        public = channel(address, "shop.CartService", timeout_seconds=20)
-        internal = channel(address, "shop.internal.OrderedCart", timeout_seconds=20)
-        try:
-            yield CartClient(CartServiceStub(public), OrderedCartStub(internal), Telemetry())
-        finally:
-            await public.close()
-            await internal.close()
-
-
-async def until_called(peers: FakePeers, calls: int) -> None:
-    await wait_until(lambda: peers.ordered_cart.calls["RemoveAllOrdered"] == calls)
-
-
-async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
-    database_url: str, placed: Placed
-) -> None:
-    begun, released = asyncio.Event(), asyncio.Event()
-
-    class FailingCart(CartClearer):
-        @override
-        async def remove_ordered(self, order: Order) -> None:
-            begun.set()
-            await released.wait()
-            raise Unavailable("down")
-
-    async with open_journal(database_url, worker="one") as journal:
-        outbox = outbox_of(journal, FailingCart())
-        removal = outbox.start_removal(placed("ann@mail.example").order)
-        await begun.wait()
-        closing = asyncio.create_task(outbox.close())
-        await asyncio.sleep(0)
-        released.set()
-        await closing
-        assert isinstance(removal.exception(), Unavailable)
-
-
-async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
-    database_url: str, placed: Placed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
-    async with open_journal(database_url, worker="one") as journal:
-        outbox = outbox_of(journal, Accepting())
-        with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
-            running = asyncio.create_task(outbox.run())
-            for number in range(15):
-                order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, outbox.start_removal(order.order))
-            await wait_until(lambda: settle.called)
-            await asyncio.sleep(0.1)
-            assert [len(call.args[0]) for call in settle.call_args_list] == [20]
-            monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
-            await outbox.send_now(order, outbox.start_removal(order.order))
-            running.cancel()
-            running = asyncio.create_task(outbox.run())
-            await wait_until(lambda: len(settle.call_args_list) == 2)
-            assert len(settle.call_args.args[0]) == 12
-            running.cancel()
-
-
-async def test_no_commit_settles_more_than_twenty_items(database_url: str, placed: Placed) -> None:
-    async with open_journal(database_url, worker="one") as journal:
-        outbox = outbox_of(journal, Accepting())
-        with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
-            for number in range(25):
-                order = placed(f"{number}@mail.example")
-                await outbox.send_now(order, outbox.start_removal(order.order))
-            await outbox.close()
-        assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
-
-
 class Accepting(ConfirmationSender, CartClearer):
+    """Peers that accept everything."""
+
     @override
     async def confirm(self, entry: Entry) -> None: ...
 
     @override
     async def remove_ordered(self, order: Order) -> None: ...
+
+
+@pytest.fixture
+async def journal(database_url: str) -> AsyncIterator[Journal]:
+    async with open_journal(database_url, worker="one") as opened:
+        yield opened
 
 
 def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
@@ -299,3 +243,57 @@ def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
         telemetry=telemetry,
         failpoints=Failpoints(),
     )
+
+
+async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
+    journal: Journal, placed: Placed
+) -> None:
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    class FailingCart(CartClearer):
+        @override
+        async def remove_ordered(self, order: Order) -> None:
+            begun.set()
+            await released.wait()
+            raise Unavailable("down")
+
+    outbox = outbox_of(journal, FailingCart())
+    removal = outbox.start_removal(placed(A).order)
+    await begun.wait()
+    closing = asyncio.create_task(outbox.close())
+    await asyncio.sleep(0)
+    released.set()
+    await closing
+    assert isinstance(removal.exception(), Unavailable)
+
+
+async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
+    journal: Journal, placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
+    outbox = outbox_of(journal, Accepting())
+    with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
+        running = asyncio.create_task(outbox.run())
+        for number in range(15):
+            entry = placed(f"{number}@mail.example")
+            await outbox.send_now(entry, outbox.start_removal(entry.order))
+        await wait_until(lambda: settle.called)
+        await asyncio.sleep(0.1)
+        assert [len(call.args[0]) for call in settle.call_args_list] == [20]
+        monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
+        await outbox.send_now(entry, outbox.start_removal(entry.order))
+        running.cancel()
+        running = asyncio.create_task(outbox.run())
+        await wait_until(lambda: len(settle.call_args_list) == 2)
+        assert len(settle.call_args.args[0]) == 12
+        running.cancel()
+
+
+async def test_no_commit_settles_more_than_twenty_items(journal: Journal, placed: Placed) -> None:
+    outbox = outbox_of(journal, Accepting())
+    with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
+        for number in range(25):
+            entry = placed(f"{number}@mail.example")
+            await outbox.send_now(entry, outbox.start_removal(entry.order))
+        await outbox.close()
+    assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]

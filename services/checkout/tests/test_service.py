@@ -186,11 +186,12 @@ async def test_an_item_added_during_checkout_does_not_leave_the_ordered_items_in
     assert peers.cart.lines["ann"] == {"lamp": 1}
 
 
+@pytest.mark.parametrize("without", [{"left_out": ["ordered_cart"]}, {"cart_internal_addr": None}])
 async def test_a_cart_service_without_ordered_items_empties_the_cart(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch, without: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    async with start(left_out=["ordered_cart"]) as checkout:
+    async with start(**without) as checkout:
         await checkout.place()
     assert "ann" not in peers.cart.lines
 
@@ -719,46 +720,28 @@ async def test_without_etags_each_call_without_a_key_is_a_new_order(checkout: Ch
     assert not (await checkout.place()).replayed
 
 
-@pytest.fixture
-async def checkout_without_ledger(start: Start) -> AsyncIterator[Checkout]:
-    """A checkout whose payment has no internal ledger service, as a foreign implementation."""
-    async with start(left_out=["ledger"]) as running:
-        yield running
-
-
+@pytest.mark.parametrize("without", [{"left_out": ["ledger"]}, {"payment_internal_addr": None}])
 async def test_without_a_ledger_a_charge_in_doubt_is_not_retried(
-    checkout_without_ledger: Checkout, peers: FakePeers
+    peers: FakePeers, start: Start, without: dict[str, Any]
 ) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    error = await checkout_without_ledger.refused("key")
-    assert error.reason == "ORDER_IN_PROGRESS"
-    assert peers.payment.calls["Charge"] == 1
+    async with start(**without) as checkout:
+        error = await checkout.refused("key")
+    assert (error.reason, peers.payment.calls["Charge"]) == ("ORDER_IN_PROGRESS", 1)
 
 
 async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retries(
-    checkout_without_ledger: Checkout, peers: FakePeers
+    peers: FakePeers, start: Start
 ) -> None:
     peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True)
-    await checkout_without_ledger.refused("key")
+    async with start(left_out=["ledger"]) as checkout:
+        await checkout.refused("key")
 
-    async def placed() -> bool:
-        try:
-            return bool((await checkout_without_ledger.place("key", within=3)).response.order.order_id)
-        except grpc.aio.AioRpcError:
+        async def placed() -> bool:
+            with suppress(grpc.aio.AioRpcError):
+                await checkout.place("key", within=3)
+                return True
             return False
 
-    await wait_until(placed)
+        await wait_until(placed)
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
-
-
-async def test_a_payment_without_an_internal_address_has_no_ledger(peers: FakePeers, start: Start) -> None:
-    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    async with start(payment_internal_addr=None) as checkout:
-        error = await checkout.refused("key")
-    assert (error.reason, peers.payment.calls["Charge"], peers.ledger.calls) == ("ORDER_IN_PROGRESS", 1, {})
-
-
-async def test_a_cart_without_an_internal_address_is_emptied_by_the_contract(peers: FakePeers, start: Start) -> None:
-    async with start(cart_internal_addr=None) as checkout:
-        await checkout.place()
-    assert (peers.ordered_cart.calls, "ann" in peers.cart.lines) == ({}, False)
