@@ -1,4 +1,4 @@
-"""Batches what arrives at about the same time, so that it is done together."""
+"""Groups items that arrive at about the same time into batches."""
 
 import asyncio
 import contextvars
@@ -12,7 +12,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[ItemT, ResultT]):
-    """An item, the result that its caller awaits, and the caller's context. A cancelled caller's result is done."""
+    """An item, the result that its caller awaits, done if the caller was cancelled, and the context of the caller."""
 
     item: ItemT
     result: asyncio.Future[ResultT]
@@ -23,13 +23,13 @@ Batch: TypeAlias = list[Waiting[ItemT, ResultT]]
 
 
 class Batcher(Generic[ItemT, ResultT]):
-    """Hands items over in batches. Cancelling the caller of one does not affect the others.
+    """Processes items in batches. Cancelling the caller of one item does not affect the others.
 
     Args:
-        begin: begins to process a batch, and returns the task that sets all its results.
+        begin: starts to process a batch, and returns the task that sets all its results.
         max_items: of a batch.
         delay_seconds: how long an item waits for others.
-        eager: without a delay while no batch is processed.
+        eager: process an item without delay while no other batch is being processed.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Batcher(Generic[ItemT, ResultT]):
         return waiting.result
 
     async def close(self) -> None:
-        """Cancel what is waiting or processed. Nobody may await it any more, except to be cancelled."""
+        """Cancel all items. No caller may wait for one any more, except to be cancelled."""
         if self._timer is not None:
             self._timer.cancel()
         for waiting in self._waiting:
@@ -74,13 +74,15 @@ class Batcher(Generic[ItemT, ResultT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = [each for each in self._waiting if not each.result.done()], []
-        for first in range(0, len(waiting), self._max_items):
-            task = self._begin(waiting[first : first + self._max_items])
+        # Nothing is done for callers that have been cancelled in the meantime.
+        pending, self._waiting = [waiting for waiting in self._waiting if not waiting.result.done()], []
+        for first in range(0, len(pending), self._max_items):
+            task = self._begin(pending[first : first + self._max_items])
             self._begun.add(task)
             task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[None]") -> None:
+        # What arrived while an eager batch was processed is the next one, whatever is left of its delay.
         self._begun.discard(task)
         if self._eager and self._waiting:
             self._begin_all()

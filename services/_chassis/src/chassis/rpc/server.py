@@ -79,6 +79,7 @@ class Service:
         if self._internal is not None:
             await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
         await self._public.start(self.settings.port, "PORT")
+        # Not a second later: a pod gets calls as soon as it is ready.
         await self._update_readiness()
 
     async def watch_readiness(self) -> None:
@@ -140,6 +141,7 @@ async def serving(
     service: Service, resources: AbstractAsyncContextManager[None]
 ) -> AsyncIterator[Mapping[str, int | None]]:
     """Open the resources and start the service; on exit drain it, then close the resources. Yields its ports."""
+    # Calls in flight use the resources and the channels until the drain ends, so these are closed after it.
     try:
         async with resources:
             await service.start()

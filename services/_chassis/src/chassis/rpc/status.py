@@ -27,11 +27,13 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 _KINDS = {code: kind for kind, code in _CODES.items()}
+# What is recorded must be one of a few texts: a peer outside this project may send any reason.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
     """Return the status code of the error's kind."""
+    # Errors of services are subclasses of the kinds.
     for kind in type(error).__mro__:
         if kind in _CODES:
             return _CODES[kind]
@@ -39,7 +41,7 @@ def code_of(error: errors.DomainError) -> grpc.StatusCode:
 
 
 def recorded_reason(error: Exception) -> str:
-    """Return what a span says of an error: its reason if it is one of ours, otherwise the kind of error.
+    """Return the reason to record on a span: the error's own if it is one of ours, otherwise the kind of error.
 
     The text of an unexpected error, and the reason from a service outside this project, may contain anything.
     """

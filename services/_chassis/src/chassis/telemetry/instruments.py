@@ -22,7 +22,7 @@ class Telemetry:
     """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing.
 
     Attributes:
-        follows_parents: no span of an unsampled trace is sampled, so that none needs to be started.
+        follows_parents: whether no span of an unsampled trace is ever sampled, so that none needs to be started.
     """
 
     tracer: Tracer = field(default_factory=NoOpTracer)
@@ -53,7 +53,7 @@ class Telemetry:
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:
                 return [Observation(value, dict(attributes)) for value, attributes in read()]
-            except OSError:
+            except OSError:  # such as a file that does not exist yet; the other metrics are exported nevertheless
                 return []
 
         create = {

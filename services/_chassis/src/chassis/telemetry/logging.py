@@ -53,6 +53,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         _add_request_fields,
     ]
     if logger is not None:
+        # Before the service's name is added: the resource of exported records has it already.
         processors.append(_OtlpExport(logger))
     processors += [_add_service(service_name), structlog.processors.JSONRenderer(serializer=_dumps)]
     structlog.configure(
@@ -61,6 +62,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=final,
     )
+    # At the level info, libraries log what only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 

@@ -27,6 +27,7 @@ class Counter:
 
     def points(self) -> list[tuple[float, Attributes]]:
         """Return the sums so far."""
+        # The export's thread reads a copy: calls may add attributes meanwhile.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 
@@ -64,6 +65,7 @@ class Histogram:
         """Record one value; a sampled span becomes the exemplar of its bucket."""
         series = self.series.get(attributes)
         if series is None:
+            # Not an assignment: another thread may have been first.
             series = self.series.setdefault(attributes, Series([0] * (len(self._bounds) + 1)))
         bucket = bisect_left(self._bounds, value)
         series.counts[bucket] += 1

@@ -20,7 +20,7 @@ _BUSY_SHARE = 0.02
 
 
 def observe_process(telemetry: Telemetry) -> Callable[[], None]:
-    """Export the metrics of this process, but for those that need a /proc where there is none. Return how to stop."""
+    """Export the metrics of this process, except those that need /proc where there is none. Return how to stop."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
     telemetry.observe(semconv.PROCESS_MEMORY, lambda: [(resident_bytes(), ())])
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208

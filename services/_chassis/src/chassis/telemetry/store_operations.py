@@ -21,6 +21,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 
+# Nearly every operation waits for some microseconds, which would only be noise in a trace.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")
@@ -31,7 +32,7 @@ _STATEMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What is known of an operation without its values.
+    """A description of an operation, without its values.
 
     Attributes:
         name: such as INSERT; BATCH for statements of one round trip or transaction.
@@ -49,7 +50,7 @@ def sql_operation(text: str, *more: str) -> Operation:
     """Describe statements that run in one round trip or transaction by their operations and first tables."""
     if not more:
         return Operation(*_describe(text))
-    parts = [_describe(each) for each in (text, *more)]
+    parts = [_describe(statement) for statement in (text, *more)]
     names = {name for name, _ in parts}
     name = f"BATCH {names.pop()}" if len(names) == 1 else "BATCH"
     return Operation(name, "; ".join(summary for _, summary in parts), len(parts))
