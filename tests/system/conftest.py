@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from shop_cli.local.processes import Process
 from shop_lab.world.running_shop import RunningShop, running_shop
 
 
@@ -20,4 +21,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
     async with running_shop(tmp_path_factory.mktemp("shop")) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def storefront(shop: RunningShop) -> AsyncIterator[Process]:
+    async with shop.storefronts(shop.folder) as (started,):
         yield started

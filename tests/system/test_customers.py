@@ -1,17 +1,12 @@
 """Simulated customers of all kinds in the real storefront."""
 
-import os
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import dataclass
 
-import pytest
 import pytest_asyncio
 
-from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
-from shop_cli.local.workspace import discover, find
 from shop_lab.world.load_runs import LoadRun, run_load
 from shop_lab.world.running_shop import RunningShop
 
@@ -31,19 +26,6 @@ def charges(shop: RunningShop) -> int:
     with closing(sqlite3.connect(shop.folder / ".shop" / "payment.db")) as ledger:
         (count,) = ledger.execute("SELECT count(*) FROM charges WHERE state = 'CHARGED'").fetchone()
     return int(count)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def storefront(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
-    public = {process.program.address_variable: process.address for process in shop.processes}
-    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
-    environment = {"PATH": os.environ["PATH"], **public, **internal}
-    with reserved(1) as (port,):
-        process = Process(find(discover(), "storefront"), port, environment, tmp_path_factory.mktemp("storefront"))
-        await process.start()
-        await process.wait_until_serving()
-        yield process
-        await process.stop()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -135,11 +135,9 @@ def environment(shop: RunningShop, employee_api: Process, tmp_path: Path) -> dic
     grpcurl = tmp_path / "grpcurl"
     grpcurl.write_text(f"#!{sys.executable}\n" + Path(__file__).with_name("grpcurl.py").read_text())
     grpcurl.chmod(0o755)
-    addresses = {process.program.address_variable: process.address for process in shop.processes}
-    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"DATABASE_URL": employee_api.environment["DATABASE_URL"], "PATH": path, "CURL_HOME": str(tmp_path)}
-    return {**os.environ, **addresses, **internal, **own}
+    return {**os.environ, **shop.addresses, **own}
 
 
 @pytest.mark.parametrize("document", [document for document in documents() if local_commands(document)])

@@ -31,13 +31,12 @@ def copy_scripts(shop: RunningShop, folder: Path) -> Path:
 
 
 async def test_the_load_of_the_cluster_test_calls_every_service(shop: RunningShop, tmp_path: Path) -> None:
-    addresses = {process.program.address_variable: process.address for process in shop.processes}
     async with await asyncio.start_server(answer_with_no_employees, "127.0.0.1", 0) as employees:
         port = employees.sockets[0].getsockname()[1]
         script = copy_scripts(shop, tmp_path)
         load = await asyncio.create_subprocess_exec(
             *(sys.executable, script, str(SECONDS), str(RATE)),
-            env={**os.environ, **addresses, "EMPLOYEE_API_URL": f"http://127.0.0.1:{port}"},
+            env={**os.environ, **shop.addresses, "EMPLOYEE_API_URL": f"http://127.0.0.1:{port}"},
             stdout=PIPE,
             stderr=STDOUT,
         )

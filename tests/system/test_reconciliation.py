@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import sqlite3
 import sys
@@ -52,14 +51,9 @@ class Reconciled:
 
 async def run_command(shop: RunningShop, *options: str) -> tuple[int | None, str, str]:
     """Return exit status, output and errors of `shop reconcile`."""
-    addresses = {
-        process.program.internal_address_variable: process.internal_address
-        for process in shop.processes
-        if process.internal_port
-    }
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shop_cli", "reconcile", "--grace-minutes", "0", *options),
-        env={"PATH": os.environ["PATH"], **addresses},
+        env=shop.addresses,
         stdout=PIPE,
         stderr=PIPE,
     )

@@ -4,26 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
-from shop_cli.local.workspace import discover, find
 from shop_kit.card_leaks import leaked_cards, random_card
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.storefront import Visitor
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def storefront(shop: RunningShop) -> AsyncIterator[Process]:
-    environment = shop.processes["checkout"].environment
-    with reserved(1) as (port,):
-        process = Process(find(discover(), "storefront"), port, environment, shop.folder)
-        await process.start()
-        try:
-            await process.wait_until_serving(60)
-            yield process
-        finally:
-            await process.stop()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

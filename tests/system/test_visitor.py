@@ -1,7 +1,6 @@
 """tests/e2e/storefront.py, which visits the storefront of a release, works against two replicas on this machine."""
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
@@ -10,9 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
-from shop_cli.local.workspace import discover, find
 from shop_lab.world.running_shop import RunningShop
 
 SCRIPT = Path(__file__).parents[1] / "e2e/storefront.py"
@@ -21,19 +18,8 @@ SCRIPT = Path(__file__).parents[1] / "e2e/storefront.py"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def replicas(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[list[Process]]:
     """Two storefronts with the same session key, which is in their common folder."""
-    addresses = {process.program.address_variable: process.address for process in shop.processes}
-    internal = {process.program.internal_address_variable: process.internal_address for process in shop.processes}
-    environment = {"PATH": os.environ["PATH"], **addresses, **internal, "SECURE_COOKIE": "1"}
-    folder = tmp_path_factory.mktemp("storefront")
-    with reserved(2) as ports:
-        started = [Process(find(discover(), "storefront"), port, environment, folder) for port in ports]
-        for process in started:
-            await process.start()
-        for process in started:
-            await process.wait_until_serving()
+    async with shop.storefronts(tmp_path_factory.mktemp("storefront"), 2, SECURE_COOKIE="1") as started:
         yield started
-        for process in started:
-            await process.stop()
 
 
 async def visit(storefront: Process, cookies: Path, action: str) -> tuple[int | None, str]:

@@ -29,3 +29,8 @@ async def postgres_testbed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
     """Two checkouts on one PostgreSQL database."""
     async with fault_testbed(tmp_path_factory.mktemp("postgres"), "postgres") as testbed:
         yield testbed
+
+
+@pytest.fixture
+def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
+    return sqlite_testbed

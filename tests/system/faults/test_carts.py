@@ -2,28 +2,16 @@
 
 import asyncio
 
-import pytest
-
 from shop.cart_pb2 import AddItemRequest, CartItem
-from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
+from shop_internal.orders_pb2 import OrderState
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint
 
 
-@pytest.fixture
-def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
-    return sqlite_testbed
-
-
 async def add(testbed: FaultTestbed, intent: Intent, product_id: str, quantity: int) -> None:
     item = CartItem(product_id=product_id, quantity=quantity)
     await testbed.clients.cart.AddItem(AddItemRequest(user_id=intent.user_id, item=item))
-
-
-async def is_in_state(testbed: FaultTestbed, intent: Intent, state: OrderState.ValueType) -> bool:
-    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(states=[state], limit=1_000))
-    return any(order.user_id == intent.user_id for order in listed.orders)
 
 
 async def test_what_is_added_while_the_order_is_placed_remains_and_what_it_bought_goes(testbed: FaultTestbed) -> None:
@@ -33,13 +21,13 @@ async def test_what_is_added_while_the_order_is_placed_remains_and_what_it_bough
     payment.pause()
     try:
         ordering = asyncio.create_task(testbed.place_orders(intent))
-        await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_CHARGING))
+        await wait_until(lambda: testbed.is_in_state(intent, OrderState.ORDER_STATE_CHARGING))
         await add(testbed, intent, ordered, 5)
         await add(testbed, intent, other, 1)
     finally:
         payment.resume()
     await ordering
-    await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_DONE))
+    await wait_until(lambda: testbed.is_in_state(intent, OrderState.ORDER_STATE_DONE))
     assert await testbed.simulator.cart_contents(intent.user_id) == {ordered: 5, other: 1}
 
 
@@ -57,7 +45,7 @@ async def test_a_removal_that_is_repeated_after_a_death_removes_nothing_more(tes
             await add(testbed, intent, line.product_id, line.quantity)
     finally:
         other.resume()
-    await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_DONE))
+    await wait_until(lambda: testbed.is_in_state(intent, OrderState.ORDER_STATE_DONE))
     refilled = {line.product_id: line.quantity for line in intent.lines}
     assert await testbed.simulator.cart_contents(intent.user_id) == refilled
     await testbed.configure()

@@ -14,8 +14,8 @@ from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, p
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
-async def test_an_order_survives_a_death(sqlite_testbed: FaultTestbed, point: str, keyed: bool) -> None:
-    testbed, victim = sqlite_testbed, process_with(point)
+async def test_an_order_survives_a_death(testbed: FaultTestbed, point: str, keyed: bool) -> None:
+    victim = process_with(point)
     await testbed.configure({victim: failpoint(point, "kill")})
     async with testbed.restarted_on_exit(victim) as process:
         starts = process.starts

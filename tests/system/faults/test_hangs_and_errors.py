@@ -14,10 +14,7 @@ from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, p
 
 @pytest.mark.parametrize("action", ["hang", "error"])
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
-async def test_orders_with_and_without_a_key_survive_a_fault(
-    sqlite_testbed: FaultTestbed, point: str, action: str
-) -> None:
-    testbed = sqlite_testbed
+async def test_orders_with_and_without_a_key_survive_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
     # Active for the first two that reach it, which are the two orders.
     await testbed.configure({process_with(point): failpoint(point, action, times=2)})
     results = await testbed.place_orders(testbed.new_intent(keyed=True), testbed.new_intent(keyed=False))

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import grpc
-import pytest
 import pytest_asyncio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from typing_extensions import override
@@ -28,11 +27,6 @@ MAX_CONCURRENT_RPCS = 8
 CALLERS = 20 * MAX_CONCURRENT_RPCS
 BALANCING_SECONDS = 30.0
 PATIENCE_SECONDS = 30.0
-
-
-@pytest.fixture
-def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
-    return sqlite_testbed
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -32,11 +32,6 @@ DELIVERIES = 1_000
 MAX_CONCURRENT = 32
 
 
-@pytest.fixture
-def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
-    return sqlite_testbed
-
-
 @dataclass(frozen=True)
 class Network:
     """The proxies to both ports of each service."""

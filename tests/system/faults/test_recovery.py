@@ -1,32 +1,23 @@
 """The means of recovery survive faults of their own: the recovery loop, the fence, and the release of a charge."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
-from chassis.errors import FailedPrecondition
 from checkout_service import failpoints as checkout
 from payment_service import failpoints as payment
-from shop import money_pb2, shipping_pb2, shipping_pb2_grpc
-from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import ClientOutcome
+from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
 def with_every_action(*points: str) -> pytest.MarkDecorator:
     cases = [(point, action) for point in points for action in ("kill", "hang", "error")]
     return pytest.mark.parametrize(("point", "action"), cases)
-
-
-@pytest.fixture
-def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
-    return sqlite_testbed
 
 
 @with_every_action(checkout.TAKEN_OVER, *checkout.RESOLVE, *payment.RESOLVE_OR_FENCE)
@@ -73,8 +64,8 @@ async def test_a_charge_is_released_after_shipping_refuses_despite_a_fault(
     testbed: FaultTestbed, point: str, action: str
 ) -> None:
     faulty = process_with(point)
-    async with refusing_shipping() as address:
-        shipping = {"SHIPPING_ADDR": address}
+    async with serve_refusing_peers() as peers:
+        shipping = {"SHIPPING_ADDR": peers.address}
         variables = {"payment": {}, "checkout-1": shipping, "checkout-2": shipping}
         await testbed.configure({**variables, faulty: {**variables[faulty], **failpoint(point, action)}})
         intent = testbed.new_intent()
@@ -84,24 +75,3 @@ async def test_a_charge_is_released_after_shipping_refuses_despite_a_fault(
             await testbed.evidence(results)
     assert outcomes_of(results) == [ClientOutcome.REFUSED]
     assert [charge.state for charge in testbed.charges(intent)] == ["VOIDED"]
-
-
-class RefusingShipping(shipping_pb2_grpc.ShippingServiceServicer):
-    """Quotes a cost, but refuses to ship."""
-
-    @override
-    async def GetQuote(self, request: shipping_pb2.GetQuoteRequest, context: object) -> shipping_pb2.GetQuoteResponse:
-        return shipping_pb2.GetQuoteResponse(cost_usd=money_pb2.Money(currency_code="USD", units=5))
-
-    @override
-    async def ShipOrder(
-        self, request: shipping_pb2.ShipOrderRequest, context: object
-    ) -> shipping_pb2.ShipOrderResponse:
-        raise FailedPrecondition("no delivery to this address", reason="NO_SUCH_PLACE")
-
-
-@asynccontextmanager
-async def refusing_shipping() -> AsyncIterator[str]:
-    register = shipping_pb2_grpc.add_ShippingServiceServicer_to_server
-    async with serve((register, RefusingShipping())) as address:
-        yield address

@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import grpc
 import pytest
 from typing_extensions import override
 
 from chassis.rpc.serving import ServicerContext
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.processes import Process
-from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, Order, OrderState
+from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, OrderState
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.prove.coverage import STALE_WRITE_MESSAGE
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import ClientOutcome
+from shop_lab.world.fake_peers.refusing import ForwardingShipping
 from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
 from shop_lab.world.tcp_proxy import tcp_proxy
 
@@ -33,21 +33,10 @@ def testbed(request: pytest.FixtureRequest) -> FaultTestbed:
     return testbed
 
 
-async def journal_order(testbed: FaultTestbed, intent: Intent) -> Order | None:
-    """Return the newest order of the intent's customer in the journal."""
-    listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
-    return next((order for order in listed.orders if order.user_id == intent.user_id), None)
-
-
 async def journal_history(testbed: FaultTestbed, intent: Intent) -> GetOrderResponse:
-    order = await journal_order(testbed, intent)
+    order = await testbed.journal_order(intent)
     assert order is not None
     return await testbed.clients.journal.GetOrder(GetOrderRequest(order_id=order.order_id))
-
-
-async def is_in_state(testbed: FaultTestbed, intent: Intent, state: OrderState.ValueType) -> bool:
-    order = await journal_order(testbed, intent)
-    return order is not None and order.state == state
 
 
 async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(testbed: FaultTestbed) -> None:
@@ -58,7 +47,7 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
         first, intent = testbed.new_intent(), testbed.new_intent(max_tries=1)
         earlier = await testbed.place_orders(first)
         # A worker that is paused while it writes would block SQLite for the others, too.
-        await wait_until(lambda: is_in_state(testbed, first, OrderState.ORDER_STATE_DONE))
+        await wait_until(lambda: testbed.is_in_state(first, OrderState.ORDER_STATE_DONE))
         proxy.set_mode("half-open")
         ordering = asyncio.create_task(testbed.place_orders(intent))
         await wait_until(lambda: testbed.capture_count(intent) == 1)
@@ -66,7 +55,7 @@ async def test_a_worker_frozen_past_its_lease_changes_nothing_after_it_resumes(t
         worker.pause()
         try:
             proxy.set_mode("pass")
-            await wait_until(lambda: is_in_state(testbed, intent, OrderState.ORDER_STATE_DONE))
+            await wait_until(lambda: testbed.is_in_state(intent, OrderState.ORDER_STATE_DONE))
             finished = await journal_history(testbed, intent)
         finally:
             worker.resume()
@@ -113,18 +102,10 @@ async def are_in_journal(testbed: FaultTestbed, intents: list[Intent]) -> bool:
     return {intent.user_id for intent in intents} <= {order.user_id for order in listed.orders}
 
 
-class PoisonedShipping(shipping_pb2_grpc.ShippingServiceServicer):
-    """Forwards every call to shipping, but crashes on one street while `poisoned` is set."""
+class PoisonedShipping(ForwardingShipping):
+    """Crashes on one street while `poisoned` is set."""
 
-    def __init__(self, shipping: shipping_pb2_grpc.ShippingServiceStub) -> None:
-        self.poisoned = True
-        self._shipping = shipping
-
-    @override
-    async def GetQuote(
-        self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
-    ) -> shipping_pb2.GetQuoteResponse:
-        return await self._shipping.GetQuote(request)
+    poisoned = True
 
     @override
     async def ShipOrder(
@@ -132,16 +113,14 @@ class PoisonedShipping(shipping_pb2_grpc.ShippingServiceServicer):
     ) -> shipping_pb2.ShipOrderResponse:
         if self.poisoned and POISONED_STREET in request.address.street_address:
             raise RuntimeError("a bug")
-        metadata = [(key, value) for key, value in context.invocation_metadata() or () if key == "idempotency-key"]
-        return await self._shipping.ShipOrder(request, metadata=metadata)
+        return await super().ShipOrder(request, context)
 
 
 @asynccontextmanager
 async def poisoned_shipping(testbed: FaultTestbed) -> AsyncIterator[tuple[PoisonedShipping, str]]:
-    async with grpc.aio.insecure_channel(testbed.shop.processes["shipping"].address) as channel:
-        servicer = PoisonedShipping(shipping_pb2_grpc.ShippingServiceStub(channel))
-        async with serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)) as address:
-            yield servicer, address
+    servicer = PoisonedShipping(testbed.shop.processes["shipping"].address)
+    async with serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)) as address:
+        yield servicer, address
 
 
 async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: FaultTestbed) -> None:
@@ -155,7 +134,7 @@ async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: Fau
         others = await place_within_normal_time(
             testbed, [testbed.new_intent(checkout=count % 2) for count in range(10)]
         )
-        assert await is_in_state(testbed, poisoned, OrderState.ORDER_STATE_CHARGING)
+        assert await testbed.is_in_state(poisoned, OrderState.ORDER_STATE_CHARGING)
         shipping.poisoned = False
         healed = await testbed.place_orders(replace(poisoned, max_tries=None))
         assert await testbed.violations([*others, *healed]) == []
@@ -163,7 +142,7 @@ async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: Fau
 
 
 async def has_failed_twice(testbed: FaultTestbed, intent: Intent) -> bool:
-    order = await journal_order(testbed, intent)
+    order = await testbed.journal_order(intent)
     return order is not None and order.failures >= 2
 
 

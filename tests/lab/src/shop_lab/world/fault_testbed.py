@@ -10,7 +10,7 @@ from chassis.errors import DomainError, InvalidArgument
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop_cli.local.processes import Process
-from shop_internal.orders_pb2 import ListOrdersRequest
+from shop_internal.orders_pb2 import ListOrdersRequest, Order, OrderState
 from shop_lab.world.clients import ShopClients, open_clients
 from shop_lab.world.customer_plan import Customer, Intent, Line, valid_intent
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
@@ -111,6 +111,16 @@ class FaultTestbed:
         """Place these orders concurrently, each by a customer of its own."""
         customers = [Customer(intent.user_id, (intent,)) for intent in intents]
         return await asyncio.gather(*(self.simulator.run(customer) for customer in customers))
+
+    async def journal_order(self, intent: Intent) -> Order | None:
+        """Return the newest order of the intent's customer in the journal."""
+        listed = await self.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
+        return next((order for order in listed.orders if order.user_id == intent.user_id), None)
+
+    async def is_in_state(self, intent: Intent, state: OrderState.ValueType) -> bool:
+        """Return whether that order is in a state."""
+        order = await self.journal_order(intent)
+        return order is not None and order.state == state
 
     def charges(self, intent: Intent) -> list[Charge]:
         """Return the entries of payment's ledger for the order's card."""

@@ -1,6 +1,7 @@
 """A whole shop for tests: real processes, channels to them, and the telemetry that they export."""
 
 import contextlib
+import os
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import Program, default_ports, discover_services
+from shop_cli.local.processes import Process, Shop
+from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import card_info
 from shop_lab.world.received_telemetry import Received, receiving
 
@@ -41,6 +42,31 @@ class RunningShop:
     channels: Mapping[str, grpc.aio.Channel]
     internal_channels: Mapping[str, grpc.aio.Channel]
     received: Received
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The environment variables by which a program finds these services."""
+        public = {process.program.address_variable: process.address for process in self.processes}
+        internal = {
+            process.program.internal_address_variable: process.internal_address
+            for process in self.processes
+            if process.internal_port
+        }
+        return {"PATH": os.environ["PATH"], **public, **internal}
+
+    @contextlib.asynccontextmanager
+    async def storefronts(self, folder: Path, count: int = 1, **variables: str) -> AsyncIterator[list[Process]]:
+        """Run storefronts of this shop, with the same session key, which is in their folder."""
+        program = find(discover(), "storefront")
+        async with contextlib.AsyncExitStack() as stack:
+            ports = stack.enter_context(reserved(count))
+            started = [Process(program, port, {**self.addresses, **variables}, folder) for port in ports]
+            for process in started:
+                stack.push_async_callback(process.stop)
+                await process.start()
+            for process in started:
+                await process.wait_until_serving(60)
+            yield started
 
     async def products(self) -> list[Product]:
         """Return all products of the catalog."""

@@ -21,16 +21,28 @@ CARD_REFUSED, NO_DELIVERY = "CARD_REFUSED", "NO_DELIVERY"
 _SHIP_SECONDS = 2.0
 
 
-class DoubtfulShipping(FakeShipping):
-    """Ships every second order, but confirms none: the first request fails, and a repeated one is refused.
-
-    Args:
-        address: the shipping service to which it passes requests on.
-    """
+class ForwardingShipping(FakeShipping):
+    """Quotes itself, and passes orders on to the shipping service at an address."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
         self._address = address
+
+    @override
+    async def ShipOrder(
+        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
+    ) -> shipping_pb2.ShipOrderResponse:
+        metadata = (("idempotency-key", metadata_value(context, "idempotency-key") or ""),)
+        async with grpc.aio.insecure_channel(self._address) as opened:
+            shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
+            return await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=metadata)
+
+
+class DoubtfulShipping(ForwardingShipping):
+    """Ships every second order, but confirms none: the first request fails, and a repeated one is refused."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
         self._tried: set[str] = set()
 
     @override
@@ -44,13 +56,8 @@ class DoubtfulShipping(FakeShipping):
         self._tried.add(street)
         if len(self._tried) % 2:
             with suppress(grpc.aio.AioRpcError):
-                await self._pass_on(request, metadata_value(context, "idempotency-key") or "")
+                await super().ShipOrder(request, context)
         raise Unavailable("not available")
-
-    async def _pass_on(self, request: shipping_pb2.ShipOrderRequest, key: str) -> None:
-        async with grpc.aio.insecure_channel(self._address) as opened:
-            shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
-            await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=(("idempotency-key", key),))
 
 
 def _no_delivery() -> FailedPrecondition:
