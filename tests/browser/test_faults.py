@@ -1,14 +1,13 @@
 """What a customer sees while a service is down, and when it is killed in the middle of an order."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from playwright.async_api import expect
 
 from shop_kit.card_leaks import random_card
 from shop_lab.world.browser import Tab
+from shop_lab.world.faults import down
 from shop_lab.world.ledgers import read_charges
 from shop_lab.world.running_shop import RunningShop
 
@@ -17,19 +16,6 @@ SOON = 60_000
 
 RECONNECTED_SECONDS = 1.5
 """A channel waits up to 1.2 s after a connection was refused, and an order is tried for 0.7 s."""
-
-
-@asynccontextmanager
-async def down(shop: RunningShop, service: str) -> AsyncIterator[None]:
-    """Kill a service, and start it again on exit."""
-    process = shop.processes[service]
-    process.kill()
-    await process.wait()
-    try:
-        yield
-    finally:
-        await process.start()
-        await process.wait_until_serving(60)
 
 
 async def test_an_order_ends_while_the_customer_watches_although_payment_was_killed(
@@ -86,7 +72,7 @@ async def test_a_form_that_checkout_did_not_answer_can_be_sent_again(shop: Runni
     await tab.add_to_cart()
     card = random_card("4")
     await tab.fill_checkout_form(card)
-    async with down(shop, "checkout"):
+    async with down(shop.processes["checkout"]):
         await tab.page.get_by_role("button", name="Place order").click()
         await expect(tab.page.get_by_role("alert")).to_contain_text("it is the same order")
     order_id = await send_until_accepted(tab, card)
@@ -127,7 +113,7 @@ async def test_pages_that_can_do_without_a_service_are_shown_while_it_is_down(
 ) -> None:
     path, heading = STILL_WORKS[service]
     await tab.page.goto(path)  # as earlier visitors did
-    async with down(shop, service):
+    async with down(shop.processes[service]):
         response = await tab.page.goto(path)
         assert response is not None
         assert response.status == 200
@@ -137,7 +123,7 @@ async def test_pages_that_can_do_without_a_service_are_shown_while_it_is_down(
 @pytest.mark.parametrize("service", EXPLAINED)
 async def test_a_page_whose_service_is_down_says_what_still_works(shop: RunningShop, tab: Tab, service: str) -> None:
     path, text = EXPLAINED[service]
-    async with down(shop, service):
+    async with down(shop.processes[service]):
         response = await tab.page.goto(path)
         assert response is not None
         assert response.status == 503

@@ -1,7 +1,7 @@
 """Histories are accepted if and only if a sequence of the same calls explains them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from shop_lab.world.histories import Histories, Times
 from shop_lab.world.linearizability import Call, State, is_linearizable
+
+Step = Callable[[Histories], None]
 
 MUGS = {"mug": 2}
 MUGS_AND_HAT = {"mug": 2, "hat": 1}
@@ -70,55 +72,39 @@ def is_explained(histories: Histories) -> bool:
     return not histories.contradictions(["ada"], ["key"])
 
 
-def test_a_cart_is_emptied_by_its_order_sooner_or_later(histories: Histories) -> None:
-    histories.record_read("ada", MUGS, Times(21, 22))
-    histories.record_read("ada", {}, Times(23, 24))
-    assert is_explained(histories)
+def read_cart(began: float, contents: dict[str, int]) -> Step:
+    return lambda histories: histories.record_read("ada", contents, Times(began, began + 1))
 
 
-def test_a_cart_that_was_emptied_does_not_fill_itself(histories: Histories) -> None:
-    histories.record_read("ada", {}, Times(21, 22))
-    histories.record_read("ada", MUGS, Times(23, 24))
-    assert not is_explained(histories)
+def add(began: float, product_id: str, quantity: int) -> Step:
+    times = Times(began, began + 1)
+    return lambda histories: histories.record_addition("ada", f"at {began}", product_id, quantity, times=times)
 
 
-def test_a_cart_is_not_emptied_before_it_was_ordered(histories: Histories) -> None:
-    histories.record_read("ada", {}, Times(8, 9))
-    assert not is_explained(histories)
+def order(began: float, contents: dict[str, int]) -> Step:
+    return lambda histories: histories.record_order("ada", 2, contents, Times(began, began + 10))
 
 
-def test_what_was_added_during_an_order_is_left_in_the_cart(histories: Histories) -> None:
-    histories.record_addition("ada", "1-late", "hat", 1, times=Times(15, 16))
-    histories.record_read("ada", {"hat": 1}, Times(21, 22))
-    assert is_explained(histories)
-
-
-def test_what_was_added_during_an_order_is_not_lost(histories: Histories) -> None:
-    histories.record_addition("ada", "1-late", "hat", 1, times=Times(15, 16))
-    histories.record_read("ada", {}, Times(21, 22))
-    assert not is_explained(histories)
-
-
-def test_an_order_buys_what_is_in_the_cart(histories: Histories) -> None:
-    histories.record_order("ada", 2, MUGS_AND_HAT, Times(30, 40))
-    assert not is_explained(histories)
-
-
-def test_two_orders_do_not_buy_the_same(histories: Histories) -> None:
-    histories.record_order("ada", 2, MUGS, Times(10, 20))
-    assert not is_explained(histories)
-
-
-def test_a_cart_that_is_filled_again_is_another_order(histories: Histories) -> None:
-    histories.record_read("ada", {}, Times(21, 22))
-    histories.record_addition("ada", "2-0", "mug", 2, times=Times(23, 24))
-    histories.record_order("ada", 2, MUGS, Times(30, 40))
-    assert is_explained(histories)
-
-
-def test_an_addition_that_is_delivered_twice_has_one_effect(histories: Histories) -> None:
-    histories.record_read("ada", {"mug": 4}, Times(2, 3))
-    assert not is_explained(histories)
+@pytest.mark.parametrize(
+    ("explained", "steps"),
+    [
+        pytest.param(True, [read_cart(21, MUGS), read_cart(23, {})], id="emptied by its order sooner or later"),
+        pytest.param(False, [read_cart(21, {}), read_cart(23, MUGS)], id="an emptied cart does not fill itself"),
+        pytest.param(False, [read_cart(8, {})], id="not emptied before it was ordered"),
+        pytest.param(True, [add(15, "hat", 1), read_cart(21, {"hat": 1})], id="what was added during an order is left"),
+        pytest.param(False, [add(15, "hat", 1), read_cart(21, {})], id="what was added during an order is not lost"),
+        pytest.param(False, [order(30, MUGS_AND_HAT)], id="an order buys what is in the cart"),
+        pytest.param(False, [order(10, MUGS)], id="two orders do not buy the same"),
+        pytest.param(True, [read_cart(21, {}), add(23, "mug", 2), order(30, MUGS)], id="filled again, ordered again"),
+        pytest.param(False, [read_cart(2, {"mug": 4})], id="an addition that is delivered twice has one effect"),
+    ],
+)
+def test_a_cart_has_the_history_of_a_sequence_of_calls(
+    histories: Histories, explained: bool, steps: list[Step]
+) -> None:
+    for record in steps:
+        record(histories)
+    assert is_explained(histories) is explained
 
 
 @pytest.mark.parametrize("contents", [{}, {"mug": 2}])

@@ -40,11 +40,40 @@ PARCEL = ShipOrderRequest(
 )
 
 
+@pytest.fixture
+async def process(tmp_path: Path) -> AsyncIterator[Process]:
+    """A shipping service on SQLite, not started yet."""
+    program = find(discover_services(), "shipping")
+    with reserved(1) as (port,):
+        url = f"sqlite:///{tmp_path}/shipping.db"
+        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
+        yield process
+        await process.stop()
+
+
+@pytest.fixture
+async def shipping(process: Process) -> AsyncIterator[ShippingServiceStub]:
+    """A client of that service."""
+    opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
+    yield ShippingServiceStub(opened)
+    await opened.close()
+
+
+def faults_of(
+    process: Process | None = None,
+    links: dict[str, TcpProxy] | None = None,
+    peers: RefusingPeers = NO_PEERS,
+    gate: ProgressGate = GATE,
+) -> ShopFaults:
+    processes = {} if process is None else {"shipping": process}
+    return ShopFaults(processes, links or {}, peers, INBOX, gate, ready_seconds=30)
+
+
 @asynccontextmanager
 async def replaced_shipping(kind: FaultKind) -> AsyncIterator[ShippingServiceStub]:
     """A client of a shipping that does not exist, while another server answers instead."""
     async with serve_refusing_peers() as peers, tcp_proxy("127.0.0.1:1") as link:
-        faults = ShopFaults({}, {"shipping": link}, peers, INBOX, GATE, ready_seconds=1)
+        faults = faults_of(links={"shipping": link}, peers=peers)
         injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 60)))
         await wait_until(lambda: link.target != "127.0.0.1:1")
         opened = channel(link.address, "shop.ShippingService", timeout_seconds=30)
@@ -89,7 +118,7 @@ async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does()
         host, _, port = link.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         await wait_until(lambda: link.connections == 1)
-        faults = ShopFaults({}, {"payment": link}, NO_PEERS, INBOX, GATE, ready_seconds=1)
+        faults = faults_of(links={"payment": link})
         injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.LATE, "payment", 0.5)))
         await wait_until(lambda: link.mode == "blackhole")
         writer.write(b"charge\n")
@@ -101,82 +130,55 @@ async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does()
 
 
 @pytest.mark.parametrize("kind", [FaultKind.FULL_DISK, FaultKind.HUNG_DATABASE])
-async def test_a_process_whose_disk_fails_cannot_write_to_its_database(tmp_path: Path, kind: FaultKind) -> None:
-    program = find(discover_services(), "shipping")
-    with reserved(1) as (port,):
-        url = f"sqlite:///{tmp_path}/shipping.db"
-        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
-        await process.start()
-        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
-        shipping = ShippingServiceStub(opened)
-        try:
-            await process.wait_until_serving()
-            faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
-            injecting = asyncio.create_task(faults.inject(Fault(0, kind, "shipping", 5)))
-            refused = 0
-            while not injecting.done():
-                refused += not await try_to_ship(shipping)
-            assert refused
-            assert await try_to_ship(shipping)
-        finally:
-            await opened.close()
-            await process.stop()
+async def test_a_process_whose_disk_fails_cannot_write_to_its_database(
+    process: Process, shipping: ShippingServiceStub, kind: FaultKind
+) -> None:
+    await process.start()
+    await process.wait_until_serving()
+    injecting = asyncio.create_task(faults_of(process).inject(Fault(0, kind, "shipping", 5)))
+    refused = 0
+    while not injecting.done():
+        refused += not await try_to_ship(shipping)
+    assert refused
+    assert await try_to_ship(shipping)
 
 
 async def test_the_network_is_as_before_after_a_fault() -> None:
     links = {"cart": TcpProxy("127.0.0.1:1"), "cart-internal": TcpProxy("127.0.0.1:2")}
     for mode in ("delay", "duplicate", "reset", "blackhole", "half-open"):
-        await ShopFaults({}, links, NO_PEERS, INBOX, GATE, ready_seconds=1).inject(
-            Fault(0, FaultKind.NETWORK, "cart", 0, mode)
-        )
+        await faults_of(links=links).inject(Fault(0, FaultKind.NETWORK, "cart", 0, mode))
         assert {link.mode for link in links.values()} == {"pass"}
 
 
 async def test_the_network_fails_for_all_ports_of_a_peer_and_no_other() -> None:
     names = ("cart", "cart-internal", "email")
     links = {name: TcpProxy("127.0.0.1:1") for name in names}
-    faults = ShopFaults({}, links, NO_PEERS, INBOX, GATE, ready_seconds=1)
+    faults = faults_of(links=links)
     injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.NETWORK, "cart", 60, "blackhole")))
     await wait_until(lambda: links["cart"].mode == "blackhole")
     assert [links[name].mode for name in names] == ["blackhole", "blackhole", "pass"]
     injecting.cancel()
 
 
-async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(tmp_path: Path) -> None:
-    program = find(discover_services(), "shipping")
-    with reserved(1) as (port,):
-        process = Process(
-            program, port, {**inherited({}), "DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}, tmp_path
-        )
-        faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
-        fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
-        injecting = asyncio.create_task(faults.inject(fault))
-        opened = channel(process.address, "shop.ShippingService", timeout_seconds=5)
-        try:
-            while not injecting.done():
-                await try_to_ship(ShippingServiceStub(opened))
-            assert faults.effects[coverage.DEATHS_AT_FAILPOINTS] == 1
-            await wait_until(lambda: try_to_ship(ShippingServiceStub(opened)))
-        finally:
-            await opened.close()
-            await process.stop()
+async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(
+    process: Process, shipping: ShippingServiceStub
+) -> None:
+    faults = faults_of(process)
+    fault = Fault(0, FaultKind.KILL_AT_FAILPOINT, "shipping", 0, "shipping.ship.before")
+    injecting = asyncio.create_task(faults.inject(fault))
+    while not injecting.done():
+        await try_to_ship(shipping)
+    assert faults.effects[coverage.DEATHS_AT_FAILPOINTS] == 1
+    await wait_until(lambda: try_to_ship(shipping))
 
 
-async def test_workers_stall_for_a_while_and_not_after_it(tmp_path: Path) -> None:
-    program = find(discover_services(), "shipping")
-    with reserved(1) as (port,):
-        url = f"sqlite:///{tmp_path}/shipping.db"
-        process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
-        faults = ShopFaults({"shipping": process}, {}, NO_PEERS, INBOX, GATE, ready_seconds=30)
-        injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
-        try:
-            await wait_until(lambda: process.running)
-            stalling = environment_of(process)
-            await injecting
-            assert STALLED_CHARGE + "=stall:1.0" in stalling
-            assert "FAILPOINTS" not in environment_of(process)
-        finally:
-            await process.stop()
+async def test_workers_stall_for_a_while_and_not_after_it(process: Process) -> None:
+    injecting = asyncio.create_task(faults_of(process).inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
+    await wait_until(lambda: process.running)
+    stalling = environment_of(process)
+    await injecting
+    assert STALLED_CHARGE + "=stall:1.0" in stalling
+    assert "FAILPOINTS" not in environment_of(process)
 
 
 @pytest.mark.parametrize(
@@ -187,31 +189,24 @@ async def test_orders_start_until_enough_of_them_are_refused(kind: FaultKind, po
     gate = ProgressGate(lambda _: None)
     links = {name: TcpProxy("127.0.0.1:1") for name in (port, "shipping")}
     async with serve_refusing_peers() as peers:
-        faults = ShopFaults({}, links, peers, INBOX, gate, ready_seconds=1)
+        faults = faults_of(links=links, peers=peers, gate=gate)
         ordering = asyncio.create_task(order_with_every_second_refused(gate, peers.refusing[port]))
         await asyncio.wait_for(faults.inject(Fault(0, kind, port, 0)), 10)
         assert len(peers.refusing[port].refused) >= ENOUGH
         ordering.cancel()
 
 
-async def test_orders_start_only_when_the_process_with_unresolved_shipments_is_ready(tmp_path: Path) -> None:
+async def test_orders_start_only_when_the_process_with_unresolved_shipments_is_ready(process: Process) -> None:
     gate = ProgressGate(lambda _: None)
-    program = find(discover_services(), "shipping")
     async with serve_refusing_peers() as peers:
-        with reserved(1) as (port,):
-            url = f"sqlite:///{tmp_path}/shipping.db"
-            process = Process(program, port, {**inherited({}), "DATABASE_URL": url}, tmp_path)
-            faults = ShopFaults({"shipping": process}, {}, peers, INBOX, gate, ready_seconds=30)
-            injecting = asyncio.create_task(faults.inject(Fault(0, FaultKind.UNRESOLVED_SHIPMENTS, "shipping", 0)))
-            try:
-                await asyncio.wait_for(gate.wait_until_open(0), 30)
-                assert await process.is_serving()
-                ordering = asyncio.create_task(order_with_every_second_refused(gate, peers.doubtful_shipping))
-                await asyncio.wait_for(injecting, 20)
-                assert len(peers.doubtful_shipping.refused) >= ENOUGH
-                ordering.cancel()
-            finally:
-                await process.stop()
+        fault = Fault(0, FaultKind.UNRESOLVED_SHIPMENTS, "shipping", 0)
+        injecting = asyncio.create_task(faults_of(process, peers=peers, gate=gate).inject(fault))
+        await asyncio.wait_for(gate.wait_until_open(0), 30)
+        assert await process.is_serving()
+        ordering = asyncio.create_task(order_with_every_second_refused(gate, peers.doubtful_shipping))
+        await asyncio.wait_for(injecting, 20)
+        assert len(peers.doubtful_shipping.refused) >= ENOUGH
+        ordering.cancel()
 
 
 async def order_with_every_second_refused(gate: ProgressGate, peer: FakePeer) -> None:

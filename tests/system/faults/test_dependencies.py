@@ -1,10 +1,7 @@
 """Services and databases that an order needs are down, restarted, or out of disk space."""
 
 import asyncio
-import resource
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,41 +14,22 @@ from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.evidence_collector import wait_until_quiet
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
+from shop_lab.world.faults import down, full_disk
 from shop_lab.world.smtp_relay import Inbox, relay
 
 RESPONSE_SECONDS = 5.0
 ADDITIONS = 1_000
-FREE_BYTES = 20_000
 
 
-@asynccontextmanager
-async def down(testbed: FaultTestbed, name: str, how: str) -> AsyncIterator[None]:
-    """Kill a service, or freeze it so that it accepts connections and does not respond, while in the context."""
-    process = testbed.shop.processes[name]
-    if how == "frozen":
-        process.pause()
-    else:
-        process.kill()
-        await process.wait()
-    try:
-        yield
-    finally:
-        if how == "frozen":
-            process.resume()
-        else:
-            await process.start()
-        await process.wait_until_serving()
-
-
-@pytest.mark.parametrize("how", ["killed", "frozen"])
+@pytest.mark.parametrize("frozen", [False, True], ids=["killed", "frozen"])
 @pytest.mark.parametrize("name", ["product-catalog", "currency", "shipping"])
 async def test_an_order_that_cannot_be_priced_is_refused_soon_and_never_charged(
-    testbed: FaultTestbed, name: str, how: str
+    testbed: FaultTestbed, name: str, frozen: bool
 ) -> None:
     await testbed.configure()
     await testbed.restart("checkout-1")  # so that it has cached neither prices nor conversions
     intent = testbed.new_intent(max_tries=1)
-    async with down(testbed, name, how):
+    async with down(testbed.shop.processes[name], frozen=frozen):
         started = time.monotonic()
         (response,) = responses_of(await testbed.place_orders(intent))
         assert time.monotonic() - started < RESPONSE_SECONDS
@@ -64,7 +42,7 @@ async def test_a_cached_quote_does_not_charge_an_order_that_cannot_be_shipped_no
     await testbed.configure()
     first, second = testbed.new_intent(max_tries=1), testbed.new_intent(max_tries=1)
     assert outcomes_of(await testbed.place_orders(first)) == [ClientOutcome.PLACED]
-    async with down(testbed, "shipping", "killed"):
+    async with down(testbed.shop.processes["shipping"]):
         (response,) = responses_of(await testbed.place_orders(second))
         assert response.reason == "DEPENDENCY_UNAVAILABLE"
         assert testbed.charges(second) == []
@@ -73,7 +51,7 @@ async def test_a_cached_quote_does_not_charge_an_order_that_cannot_be_shipped_no
 async def test_an_order_is_placed_once_its_dependency_is_back(testbed: FaultTestbed) -> None:
     await testbed.configure()
     await testbed.restart("checkout-1")
-    async with down(testbed, "currency", "killed"):
+    async with down(testbed.shop.processes["currency"]):
         ordering = asyncio.create_task(testbed.place_orders(testbed.new_intent()))
         await asyncio.sleep(1)
     results = await ordering
@@ -219,19 +197,6 @@ async def test_more_concurrent_orders_than_database_connections_are_all_placed(p
     results = await testbed.place_orders(*(testbed.new_intent(checkout=count % 2) for count in range(100)))
     assert outcomes_of(results) == [ClientOutcome.PLACED] * 100
     assert await testbed.violations(results) == []
-
-
-@contextmanager
-def full_disk(pid: int | None, file: Path) -> Iterator[None]:
-    """Limit the size of the process's files to little more than this file's: writes fail halfway, as on a full disk."""
-    assert pid is not None
-    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    size = file.stat().st_size if file.exists() else 0
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + FREE_BYTES, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(

@@ -27,32 +27,21 @@ _PRINTED_VIOLATIONS = 5
 _PAUSES_PER_KILL = 15 / 85
 _AIMED_SHARE = 1 / 3
 
+
+def _number(text: str) -> Any:
+    """Return an option for how often something is done; the text says the default."""
+    return typer.Option(min=0, show_default=False, help=f"Number of {text}")
+
+
 Orders = Annotated[int, typer.Option(min=1, help="Number of orders.")]
 Seed = Annotated[int, typer.Option(help="Seed of customers and faults: the same seed gives the same plan.")]
 DatabaseOption = Annotated[Database, typer.Option(help="Database of payment and checkout.")]
 Kills = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of processes killed (SIGKILL), a third of them at failpoints. Default: one per 40 orders.",
-    ),
+    int | None, _number("processes killed (SIGKILL), a third of them at failpoints. Default: one per 40 orders.")
 ]
-Pauses = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.",
-    ),
-]
+Pauses = Annotated[int | None, _number("pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.")]
 Stalls = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that checkout's workers stop for longer than their lease. Default: one per 500 orders.",
-    ),
+    int | None, _number("times that checkout's workers stop longer than their lease. Default: one per 500 orders.")
 ]
 Restarts = Annotated[int, typer.Option(min=0, help="Number of times that PostgreSQL is killed and started again.")]
 Failovers = Annotated[
@@ -67,51 +56,24 @@ ReplicationOption = Annotated[
 ]
 Network = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that connections are delayed, duplicated, cut or silent. Default: one per 100 orders.",
-    ),
+    _number("times that connections are delayed, duplicated, cut or silent. Default: one per 100 orders."),
 ]
 Replaced = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that a peer implements nothing, or refuses every order. Default: one per 150 orders.",
-    ),
+    _number("times that a peer implements nothing, or refuses every order. Default: one per 150 orders."),
 ]
 Late = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that requests arrive long after checkout gave them up. Default: one per 200 orders.",
-    ),
+    int | None, _number("times that requests arrive long after checkout gave them up. Default: one per 200 orders.")
 ]
-Disks = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that a SQLite database is full or hangs. Default: one per 200 orders.",
-    ),
-]
+Disks = Annotated[int | None, _number("times that a SQLite database is full or hangs. Default: one per 200 orders.")]
 Relay = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.",
-    ),
+    int | None, _number("times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.")
 ]
 Operators = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        show_default=False,
-        help="Number of times that a peer refuses what only operators can settle: half of them dead letters, a quarter"
-        " orders to refund, a quarter orders to review. Default: 4 per full 1,000 orders.",
+    _number(
+        "times that a peer refuses what only operators can settle: half of them dead letters, a quarter orders to"
+        " refund, a quarter orders to review. Default: 4 per full 1,000 orders."
     ),
 ]
 Naive = Annotated[

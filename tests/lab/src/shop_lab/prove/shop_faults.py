@@ -1,14 +1,11 @@
 """How each kind of fault is done to a shop under test."""
 
 import asyncio
-import resource
-import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import cast
 
-from chassis.sql.database import sqlite_path
 from shop_cli.local.child_process import ProcessDied
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
@@ -17,15 +14,13 @@ from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.fake_peers import FakePeer
 from shop_lab.world.fake_peers.refusing import RefusingPeers
-from shop_lab.world.link_faults import cut_off_clients, disturb, replaced
+from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
 from shop_lab.world.postgres_cluster import PostgresCluster
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.smtp_relay import Inbox, RelayMode
 from shop_lab.world.tcp_proxy import Mode, TcpProxy
 
 _REACH_SECONDS = 3.0
-_FREE_BYTES = 16_384
-_LOCK_SECONDS = 5.0
 _REFUSALS, _EFFECT_SECONDS = 5, 30.0
 _SUPPLY = 2 * _REFUSALS
 """Orders under way until enough are refused: about half of them go through the process with the fault."""
@@ -118,10 +113,11 @@ class ShopFaults:
             case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
                 await self._leave_shipments_unresolved(process, fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
-                with _full_disk(process):
+                # Services also write their logs.
+                with full_disk(process.pid, process.log_path):
                     await asyncio.sleep(fault.seconds)
             case FaultKind.HUNG_DATABASE if isinstance(process, Process):
-                with _locked(process.environment["DATABASE_URL"]):
+                with locked(process.environment["DATABASE_URL"]):
                     await asyncio.sleep(fault.seconds)
             case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
                 self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
@@ -192,30 +188,3 @@ async def _restart(process: Process, **variables: str) -> None:
     process.kill()
     await process.wait()
     await process.start(**variables)
-
-
-@contextmanager
-def _full_disk(process: Process) -> Iterator[None]:
-    """Limit the size of a process's files to little more than that of its log, so that writes to its database fail."""
-    pid = process.pid
-    if pid is None:
-        raise AssertionError
-    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    size = process.log_path.stat().st_size + _FREE_BYTES
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
-
-
-@contextmanager
-def _locked(database_url: str) -> Iterator[None]:
-    """Hold the lock that a SQLite database has for all its writers."""
-    path = sqlite_path(database_url)
-    if path is None:
-        raise AssertionError
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield
-        connection.execute("ROLLBACK")

@@ -1,0 +1,103 @@
+"""Faults of connections, which proxies inject, and of processes, their disks and their databases."""
+
+import asyncio
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+from chassis.sql.database import sqlite_path
+from shop_lab.world.controllable_process import ControllableProcess
+from shop_lab.world.tcp_proxy import Mode, TcpProxy
+
+_FREE_BYTES = 16_384
+_LOCK_SECONDS = 5.0
+_SERVING_SECONDS = 60.0
+_DELAY_SECONDS = 0.15
+_SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
+"""How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
+
+
+async def disturb(links: Sequence[TcpProxy], mode: Mode, seconds: float) -> None:
+    """Delay, duplicate, cut or silence the connections of all proxies for a time."""
+    if mode == "duplicate":  # applies to new connections only
+        _set_modes(links, "reset")
+    _set_modes(links, mode)
+    await asyncio.sleep(seconds)
+    if mode == "duplicate":
+        _set_modes(links, "reset")
+    _set_modes(links, "pass")
+
+
+def _set_modes(links: Sequence[TcpProxy], mode: Mode) -> None:
+    for link in links:
+        link.set_mode(mode, _DELAY_SECONDS)
+
+
+async def cut_off_clients(link: TcpProxy) -> asyncio.Event:
+    """Delay and hold requests, then cut off their clients; the requests arrive once the returned event is set."""
+    link.set_mode("delay", _DELAY_SECONDS)
+    await asyncio.sleep(_SLOW_SECONDS)
+    link.set_mode("blackhole")
+    await asyncio.sleep(_COLLECT_SECONDS)
+    released = link.cut_off_clients()
+    link.set_mode("pass")
+    return released
+
+
+@contextmanager
+def replaced(links: Sequence[TcpProxy], *addresses: str) -> Iterator[None]:
+    """Connect the callers of each proxy to another address while in the context."""
+    originals = [link.target for link in links]
+    for link, address in zip(links, addresses, strict=True):
+        link.redirect(address)
+    try:
+        yield
+    finally:
+        for link, original in zip(links, originals, strict=True):
+            link.redirect(original)
+
+
+@asynccontextmanager
+async def down(process: ControllableProcess, *, frozen: bool = False) -> AsyncIterator[None]:
+    """Kill a process, or freeze it so that it accepts connections and does not respond, while in the context."""
+    if frozen:
+        process.pause()
+    else:
+        process.kill()
+        await process.wait()
+    try:
+        yield
+    finally:
+        if frozen:
+            process.resume()
+        else:
+            await process.start()
+        await process.wait_until_serving(_SERVING_SECONDS)
+
+
+@contextmanager
+def full_disk(pid: int | None, file: Path) -> Iterator[None]:
+    """Limit the size of a process's files to little more than this file's: writes fail halfway, as on a full disk."""
+    if pid is None:
+        raise AssertionError
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    size = file.stat().st_size if file.exists() else 0
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + _FREE_BYTES, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def locked(database_url: str) -> Iterator[None]:
+    """Hold the lock that a SQLite database has for all its writers."""
+    path = sqlite_path(database_url)
+    if path is None:
+        raise AssertionError
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=_LOCK_SECONDS)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
