@@ -92,7 +92,7 @@ async def test_an_order_is_charged_if_it_is_placed_although_payment_was_frozen(
     await expect(end).to_be_visible(timeout=SOON)
     placed = await end.inner_text() == "Complete"
     charges = read_charges(f"sqlite:///{Path(run.folder)}/.shop/payment.db")
-    assert [each.state for each in charges if each.key.startswith(order_id)] == (["CHARGED"] if placed else [])
+    assert [charge.state for charge in charges if charge.key.startswith(order_id)] == (["CHARGED"] if placed else [])
 
 
 async def test_the_control_room_violates_no_accessibility_rule(room: Tab) -> None:

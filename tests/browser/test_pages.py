@@ -121,7 +121,7 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     await page.goto(path)
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
-    sizes = [await each.request.sizes() for each in loaded if each.request.resource_type != "image"]
+    sizes = [await response.request.sizes() for response in loaded if response.request.resource_type != "image"]
     view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
     view.shifts = await page.evaluate(SHIFTS)
     view.overflow = await overflow(page)

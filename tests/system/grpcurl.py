@@ -23,7 +23,9 @@ def address_of(local: str) -> str:
 
 def call(address: str, name: str, data: str) -> str:
     """Call the method that reflection describes under `service/method`; return the response as JSON."""
-    (method,) = [each for each in methods_at(address) if f"{each.containing_service.full_name}/{each.name}" == name]
+    (method,) = [
+        method for method in methods_at(address) if f"{method.containing_service.full_name}/{method.name}" == name
+    ]
     request_class, response_class = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
     with grpc.insecure_channel(address) as channel:
         send = channel.unary_unary(f"/{name}", request_class.SerializeToString, response_class.FromString)

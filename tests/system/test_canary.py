@@ -119,12 +119,12 @@ async def charge_cards(shop: RunningShop, responses: Responses) -> None:
 
 
 def text_fields(message: Descriptor, *path: FieldDescriptor) -> Iterator[tuple[FieldDescriptor, ...]]:
-    """Yield the path to each text field of a message type."""
-    for each in message.fields:
-        if each.message_type:
-            yield from text_fields(each.message_type, *path, each)
-        elif each.type == FieldDescriptor.TYPE_STRING:
-            yield (*path, each)
+    """Yield the path to each text text_field of a message type."""
+    for text_field in message.fields:
+        if text_field.message_type:
+            yield from text_fields(text_field.message_type, *path, text_field)
+        elif text_field.type == FieldDescriptor.TYPE_STRING:
+            yield (*path, text_field)
 
 
 def message_with(message: Descriptor, path: tuple[FieldDescriptor, ...], text: str) -> Message:

@@ -44,7 +44,7 @@ class UpShop:
 
     async def state(self, service: str) -> str:
         _, output = await self.shop("status", "--json")
-        return next(str(each["state"]) for each in json.loads(output)["services"] if each["name"] == service)
+        return next(str(service["state"]) for service in json.loads(output)["services"] if service["name"] == service)
 
     async def wait_for_state(self, service: str, state: str) -> None:
         async def is_in_state() -> bool:
@@ -122,7 +122,7 @@ async def test_a_service_can_be_frozen_and_resumed(up: UpShop) -> None:
 async def test_a_service_that_is_killed_or_restarted_is_started_again(up: UpShop, action: str) -> None:
     async def restarts() -> int:
         services = json.loads((await up.shop("status", "--json"))[1])["services"]
-        return next(int(each["restarts"]) for each in services if each["name"] == "recommendation")
+        return next(int(service["restarts"]) for service in services if service["name"] == "recommendation")
 
     before = await restarts()
     await up.shop(action, "recommendation")

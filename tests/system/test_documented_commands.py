@@ -33,7 +33,7 @@ RUN_ELSEWHERE = {
     r"python -m shop_lab.mutants .*": ("Makefile", "python -m shop_lab.mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
     r"shop prove --orders 100 --kills 8": ("tests/system/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
-    r"shop prove .*": ("tests/lab/src/shop_lab/world/prove_runs.py", '"prove"'),
+    r"shop prove .*": ("tests/system/faults/conftest.py", '"prove"'),
     r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
     r"make model": ("Makefile", "$(MAKE) model"),
     r"make setup": ("Makefile", "check: setup"),
@@ -100,8 +100,10 @@ def local_commands(document: str) -> list[str]:
 def test_every_documented_command_is_run_by_something(document: str) -> None:
     run_here = local_commands(document)
     if document.startswith("charts/shop/runbooks/"):  # those of a cluster are run by tests/e2e/runbooks.py
-        run_here += [each for each in commands_of(document) if each.startswith("kubectl ")]
-    assert [each for each in commands_of(document) if each not in run_here and not is_run_elsewhere(each)] == []
+        run_here += [command for command in commands_of(document) if command.startswith("kubectl ")]
+    assert [
+        command for command in commands_of(document) if command not in run_here and not is_run_elsewhere(command)
+    ] == []
 
 
 @pytest.mark.parametrize("pattern", RUN_ELSEWHERE)

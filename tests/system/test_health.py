@@ -1,14 +1,14 @@
 """Every service provides health checks, reflection and structured logs."""
 
+import asyncio
 import json
 
 import grpc
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from shop_cli.local.workspace import discover_services
+from shop_kit.reflection import methods_at
 from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.smoke import smoke_calls
 
@@ -27,17 +27,6 @@ async def health_of(channel: grpc.aio.Channel, service: str) -> str:
     return str(HealthCheckResponse.ServingStatus.Name(answer.status))
 
 
-async def reflect(channel: grpc.aio.Channel, request: ServerReflectionRequest) -> ServerReflectionResponse:
-    info = channel.stream_stream(
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-        ServerReflectionRequest.SerializeToString,
-        ServerReflectionResponse.FromString,
-    )
-    async for response in info(iter([request])):
-        return response
-    raise AssertionError("no response")
-
-
 @each_service
 async def test_process_service_and_event_loop_are_healthy(shop: RunningShop, name: str) -> None:
     checked = ["", full_name(name), "liveness"]
@@ -52,18 +41,9 @@ async def test_the_health_of_an_unknown_service_is_not_found(shop: RunningShop, 
 
 
 @each_service
-async def test_reflection_lists_the_service(shop: RunningShop, name: str) -> None:
-    answer = await reflect(shop.channels[name], ServerReflectionRequest(list_services=""))
-    listed = {service.name for service in answer.list_services_response.service}
-    assert {full_name(name), "grpc.health.v1.Health"} <= listed
-
-
-@each_service
 async def test_reflection_describes_the_service(shop: RunningShop, name: str) -> None:
-    request = ServerReflectionRequest(file_containing_symbol=full_name(name))
-    answer = await reflect(shop.channels[name], request)
-    described = FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
-    assert full_name(name) in [f"{described.package}.{service.name}" for service in described.service]
+    described = await asyncio.to_thread(methods_at, shop.processes[name].address)
+    assert full_name(name) in {method.containing_service.full_name for method in described}
 
 
 @each_service

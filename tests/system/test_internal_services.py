@@ -44,7 +44,9 @@ async def test_no_internal_method_can_be_called_on_a_public_port(shop: RunningSh
 
 @each_service
 async def test_a_public_port_describes_public_services_only(shop: RunningShop, name: str) -> None:
-    assert not [each for each in await reflected(shop.processes[name].address) if each.startswith("shop.internal.")]
+    assert not [
+        service for service in await reflected(shop.processes[name].address) if service.startswith("shop.internal.")
+    ]
 
 
 async def test_an_internal_service_is_described_by_one_internal_port(shop: RunningShop) -> None:

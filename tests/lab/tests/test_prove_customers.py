@@ -59,4 +59,6 @@ async def test_customers_who_wait_give_up_once_the_run_has_failed() -> None:
     async with asyncio.timeout(10):
         result = await simulator.run(Customer("ada", (valid_intent(0, "ada", (), "key"),)))
     await opened.close()
-    assert [(each.outcome, each.tries) for each in result.responses.values()] == [(ClientOutcome.UNKNOWN, 2)]
+    assert [(response.outcome, response.tries) for response in result.responses.values()] == [
+        (ClientOutcome.UNKNOWN, 2)
+    ]

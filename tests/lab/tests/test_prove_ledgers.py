@@ -59,7 +59,9 @@ def test_confirmations_were_sent_or_wait_in_the_spool(tmp_path: Path) -> None:
         )
     confirmations = read_confirmations(tmp_path, f"sqlite:///{path}")
     assert [confirmation.order_id for confirmation in confirmations] == ["sent", "waiting"]
-    assert {(each.recipient, each.text) for each in confirmations} == {("a@example.com", "two words")}
+    assert {(confirmation.recipient, confirmation.text) for confirmation in confirmations} == {
+        ("a@example.com", "two words")
+    }
 
 
 def confirmation_of(order_id: str) -> bytes:

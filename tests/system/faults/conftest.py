@@ -1,7 +1,11 @@
 """One shop of real processes per database and test process; each test configures it before use."""
 
-from collections.abc import AsyncIterator
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -34,3 +38,25 @@ async def postgres_testbed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
 @pytest.fixture
 def testbed(sqlite_testbed: FaultTestbed) -> FaultTestbed:
     return sqlite_testbed
+
+
+@pytest.fixture
+def run_prove(tmp_path: Path) -> Callable[..., tuple[int, str, dict[str, Any]]]:
+    """A function that runs `shop prove` with options, and returns the exit status, the output and the verdict."""
+
+    def run(*options: str) -> tuple[int, str, dict[str, Any]]:
+        file = tmp_path / "verdict.json"
+        command = [sys.executable, "-m", "shop_cli", "prove", "--json", str(file), *options]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not file.exists():
+            raise RuntimeError(completed.stdout + completed.stderr)
+        return completed.returncode, completed.stdout, json.loads(file.read_text())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def without_faults() -> list[str]:
+    """The options for a short run without faults."""
+    kinds = ("kills", "pauses", "stalls", "network", "replaced", "relay", "late", "disks", "operators")
+    return ["--orders", "120", *(argument for kind in kinds for argument in (f"--{kind}", "0"))]

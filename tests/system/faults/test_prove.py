@@ -1,18 +1,19 @@
 """`shop prove` as a command: the invariants hold under faults, and a run that exercised nothing proves nothing."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from shop_lab.world.prove_runs import WITHOUT_FAULTS, run_prove
+RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 
 pytestmark = pytest.mark.timeout(600)
 
 SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3", "--operators", "4")
 
 
-def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
-    status, output, verdict = run_prove(tmp_path, *SMALL_RUN)
+def test_invariants_hold_under_every_kind_of_fault(run_prove: RunProve) -> None:
+    status, output, verdict = run_prove(*SMALL_RUN)
     assert verdict["verdict"] == "holds", output
     assert status == 0
     assert verdict["faults"] == {
@@ -35,13 +36,13 @@ def test_invariants_hold_under_every_kind_of_fault(tmp_path: Path) -> None:
         assert verdict["exercised"][name]["floor"] > 0
 
 
-def test_the_short_run_of_the_readme_holds(tmp_path: Path) -> None:
-    status, output, _ = run_prove(tmp_path, "--orders", "100", "--kills", "8")
+def test_the_short_run_of_the_readme_holds(run_prove: RunProve) -> None:
+    status, output, _ = run_prove("--orders", "100", "--kills", "8")
     assert status == 0, output
 
 
-def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:
-    status, output, verdict = run_prove(tmp_path, *WITHOUT_FAULTS)
+def test_a_run_without_faults_proves_nothing(run_prove: RunProve, without_faults: list[str]) -> None:
+    status, output, verdict = run_prove(*without_faults)
     assert verdict["verdict"] == "insufficient"
     assert status == 1
     assert "the run did not exercise takeovers: 0 of 1" in output

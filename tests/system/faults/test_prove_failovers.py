@@ -1,10 +1,11 @@
 """`shop prove` as a command: the invariants hold while PostgreSQL primaries die and standbys are promoted."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from shop_lab.world.prove_runs import run_prove
+RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -12,9 +13,9 @@ FAILOVERS = ("--orders", "250", "--kills", "4", "--pauses", "1", "--restarts", "
 
 
 @pytest.mark.parametrize("replication", ["sync", "async"])
-def test_invariants_hold_under_failovers(tmp_path: Path, replication: str) -> None:
+def test_invariants_hold_under_failovers(run_prove: RunProve, replication: str) -> None:
     options = ("--database", "postgres", "--replication", replication)
-    status, output, verdict = run_prove(tmp_path, *FAILOVERS, *options)
+    status, output, verdict = run_prove(*FAILOVERS, *options)
     assert verdict["verdict"] == "holds", output
     assert status == 0
     assert verdict["faults"]["failover"] == 3

@@ -1,23 +1,26 @@
 """`shop prove --naive` as a command: the control holds without faults, and fails under kills."""
 
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from shop_lab.world.prove_runs import WITHOUT_FAULTS, run_prove
+RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_the_naive_checkout_serves_patient_customers_without_faults(tmp_path: Path) -> None:
-    status, output, verdict = run_prove(tmp_path, *WITHOUT_FAULTS, "--naive", "--patient")
+def test_the_naive_checkout_serves_patient_customers_without_faults(
+    run_prove: RunProve, without_faults: list[str]
+) -> None:
+    status, output, verdict = run_prove(*without_faults, "--naive", "--patient")
     assert verdict["verdict"] == "holds", output
     assert status == 0
 
 
-def test_invariants_do_not_hold_for_the_naive_checkout_under_kills(tmp_path: Path) -> None:
+def test_invariants_do_not_hold_for_the_naive_checkout_under_kills(run_prove: RunProve) -> None:
     options = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "0", "--naive", "--patient")
-    status, output, verdict = run_prove(tmp_path, *options)
+    status, output, verdict = run_prove(*options)
     assert status == 1
     assert verdict["verdict"] == "violated"
     assert not verdict["invariants"]["I1"]["holds"], output

@@ -192,7 +192,9 @@ async def test_the_repeats_ship_nothing_again(drill: Drill) -> None:
 
 async def test_the_repeats_send_no_confirmation_of_another_order(drill: Drill) -> None:
     shop = drill.testbed.shop
-    confirmations = Counter(each.recipient for each in read_confirmations(shop.sent_mails, shop.spool_url))
+    confirmations = Counter(
+        confirmation.recipient for confirmation in read_confirmations(shop.sent_mails, shop.spool_url)
+    )
     assert [confirmations[intent.email] for intent in drill.intents] == [1] * len(drill.intents)
 
 

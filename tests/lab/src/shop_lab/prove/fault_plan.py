@@ -41,9 +41,9 @@ class FaultKind(Enum):
     MAIL_RELAY = "mail relay fault"
     """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
     REFUSED_NOTIFICATIONS = "refused notifications"
-    """The process refuses for good to accept e-mails, or to remove ordered items from carts: dead letters."""
+    """The process permanently refuses to accept e-mails, or to remove ordered items from carts: dead letters."""
     REFUSED_RELEASES = "refused releases"
-    """Shipping refuses every order, and the process refuses for good to release their charges: orders to refund."""
+    """Shipping refuses every order, and the process permanently refuses to release their charges: orders to refund."""
     UNRESOLVED_SHIPMENTS = "unresolved shipments"
     """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
 
@@ -111,8 +111,8 @@ class Targets:
         links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
             another one meanwhile.
         refusers: the peers that can change their mind about all orders.
-        notified: the ports of peers that can refuse notifications for good.
-        releasers: the ports of peers that can refuse for good to release a charge.
+        notified: the ports of peers that can refuse notifications permanently.
+        releasers: the ports of peers that can permanently refuse to release a charge.
         disks: the processes whose database may be full or hang.
     """
 

@@ -176,7 +176,7 @@ class ShopFaults:
             supplying.cancel()
 
     def _refusing(self, *ports: str) -> AbstractContextManager[None]:
-        """While in the context, servers that refuse for good answer for these ports."""
+        """While in the context, peers that refuse permanently answer for these ports."""
         return replaced([self._links[port] for port in ports], *[self._peers.address] * len(ports))
 
     def _links_to(self, peer: str) -> list[TcpProxy]:

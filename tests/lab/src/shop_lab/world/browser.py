@@ -77,8 +77,8 @@ class Tab:
 
     async def user_id(self) -> str:
         """Return the user id of this tab's session."""
-        (cookie,) = [each for each in await self.context.cookies() if each["name"] == "session"]
-        return cookie["value"].partition(".")[0]
+        (session,) = [cookie for cookie in await self.context.cookies() if cookie["name"] == "session"]
+        return session["value"].partition(".")[0]
 
     async def add_to_cart(self, product_id: str = "copper-kettle") -> None:
         await self.page.goto(f"/products/{product_id}")
@@ -140,7 +140,9 @@ async def overflow(page: Page) -> int:
 async def accessibility_violations(page: Page) -> list[str]:
     """Return the elements that violate a rule of axe, each with the rule."""
     results = (await Axe().run(page)).response["violations"]
-    return [f"{each['id']}: {node['target']}: {node['html']}" for each in results for node in each["nodes"]]
+    return [
+        f"{violation['id']}: {node['target']}: {node['html']}" for violation in results for node in violation["nodes"]
+    ]
 
 
 def checkout_fields(card: str) -> dict[str, str]:

@@ -107,7 +107,7 @@ async def _repeat_orders(
     simulator: CustomerSimulator, intents: Iterable[Intent], responses: Mapping[int, OrderResponse]
 ) -> dict[int, OrderResponse]:
     """Return the responses to the repeated requests by order number."""
-    placed = [each for each in intents if each.key and responses[each.number].outcome is ClientOutcome.PLACED]
+    placed = [intent for intent in intents if intent.key and responses[intent.number].outcome is ClientOutcome.PLACED]
     repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, QUIET_SECONDS))
     return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
 

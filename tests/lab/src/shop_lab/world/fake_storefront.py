@@ -140,7 +140,7 @@ class FakeStorefront:
 
     async def _orders(self, request: Request) -> Response:
         ids = self.orders[request.cookies["session"]].values()
-        return self._page(request, "".join(f'<a href="/orders/{each}">{each}</a>' for each in ids))
+        return self._page(request, "".join(f'<a href="/orders/{order_id}">{order_id}</a>' for order_id in ids))
 
     async def _order_page(self, request: Request) -> Response:
         order_id = request.path_params["id"]

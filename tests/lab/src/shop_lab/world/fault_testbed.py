@@ -50,7 +50,7 @@ class FaultTestbed:
 
         Also restart processes that have ended. Without arguments, restore the original configuration.
         """
-        requested = {name: dict(each) for name, each in (variables or {}).items()}
+        requested = {name: dict(added) for name, added in (variables or {}).items()}
         for process in self.shop.processes:
             process_variables = requested.get(process.name, {})
             if not process.running or process_variables != self._variables.get(process.name, {}):

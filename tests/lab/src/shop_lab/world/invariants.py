@@ -42,7 +42,10 @@ def check_invariants(evidence: Evidence) -> list[InvariantResult]:
     If the journal may lose commits, an order that it has lost may be incomplete: reconciliation finds it, or operators
     see it once its customer has repeated it. But it must not be charged or shipped twice, nor shipped without a charge.
     """
-    return [InvariantResult(each.name, each.rule, tuple(each.find_violations(evidence))) for each in INVARIANTS]
+    return [
+        InvariantResult(invariant.name, invariant.rule, tuple(invariant.find_violations(evidence)))
+        for invariant in INVARIANTS
+    ]
 
 
 def summary_counts(evidence: Evidence) -> dict[str, int]:
@@ -150,11 +153,11 @@ def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
 def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) -> Iterator[str]:
     placed = order.response.order
     for confirmation in order.confirmations:
-        expected = [confirmation.order_id, order.intent.street, *(each.tracking_id for each in order.shipments)]
+        expected = [confirmation.order_id, order.intent.street, *(shipment.tracking_id for shipment in order.shipments)]
         if placed is not None:
             expected += [placed.order_id, placed.shipping_tracking_id]
             products = [line.item.product_id for line in placed.items]
-            expected += [each for each in products if names.get(each, each) not in confirmation.text]
+            expected += [product for product in products if names.get(product, product) not in confirmation.text]
         for text in expected:
             if text not in confirmation.text:
                 yield f"{_name(order)}: its confirmation does not contain {text}"

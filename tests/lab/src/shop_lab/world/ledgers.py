@@ -152,7 +152,7 @@ def read_confirmations(sent_mails: Path, spool_url: str) -> list[Confirmation]:
     """Return the confirmations that the relay has accepted into a folder, and those that wait in the spool."""
     sent = list(_read_sent(sent_mails))
     sent_ids = {confirmation.order_id for confirmation in sent}
-    return sent + [each for each in _read_spool(spool_url) if each.order_id not in sent_ids]
+    return sent + [waiting for waiting in _read_spool(spool_url) if waiting.order_id not in sent_ids]
 
 
 def _read_spool(database_url: str) -> Iterator[Confirmation]:

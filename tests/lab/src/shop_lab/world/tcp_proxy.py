@@ -111,7 +111,10 @@ class TcpProxy:
             pumps = [
                 tasks.create_task(self._pump(connection, reader, targets, "requests")),
                 tasks.create_task(self._pump(connection, target_readers[0], [client], "responses")),
-                *(tasks.create_task(self._pump(connection, each, [], "responses")) for each in target_readers[1:]),
+                *(
+                    tasks.create_task(self._pump(connection, target_reader, [], "responses"))
+                    for target_reader in target_readers[1:]
+                ),
             ]
             await asyncio.wait(pumps[:2], return_when=asyncio.FIRST_COMPLETED)
             if connection.released is not None:

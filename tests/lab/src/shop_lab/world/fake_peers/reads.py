@@ -134,7 +134,10 @@ class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServic
     ) -> product_catalog_pb2.ListProductsResponse:
         """Return the products without prices."""
         await self.begin("ListProducts")
-        products = [product_catalog_pb2.Product(id=each, name=self.names.get(each, "")) for each in self.prices]
+        products = [
+            product_catalog_pb2.Product(id=product_id, name=self.names.get(product_id, ""))
+            for product_id in self.prices
+        ]
         return product_catalog_pb2.ListProductsResponse(products=products)
 
     @override

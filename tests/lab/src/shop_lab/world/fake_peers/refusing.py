@@ -1,4 +1,4 @@
-"""Peers that answer instead of a service for a while: one without any method, and others that refuse for good."""
+"""Peers that answer instead of a service for a while: one without any method, and others that refuse permanently."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
