@@ -12,7 +12,6 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from shop_cli.local.run_file import Run, read_run
-from shop_kit.card_leaks import random_card
 from shop_lab.world.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_lab.world.ledgers import read_charges
 
@@ -46,8 +45,7 @@ async def run(
 async def customer(browser: Browser, run: Run) -> AsyncIterator[Tab]:
     """A visitor whose checkout form is filled in."""
     async with open_tab(browser, f"http://{run.addresses['storefront']}") as tab:
-        await tab.add_to_cart()
-        await tab.fill_checkout_form(random_card("4"))
+        await tab.prepare_order()
         yield tab
     assert tab.problems == []
 

@@ -35,8 +35,7 @@ async def test_an_order_is_not_placed_when_payment_was_killed_before_it_charged(
 async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) -> str:
     """Order with a payment that is killed at a failpoint, and start it again once the order's page is open."""
     payment = shop.processes["payment"]
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     await payment.stop()
     await payment.start(FAILPOINTS=f"{failpoint}=kill")
     await payment.wait_until_serving(60)
@@ -55,8 +54,7 @@ def charges_of(shop: RunningShop, order_id: str) -> list[str]:
 
 
 async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     shop.processes["email"].pause()
     try:
         await tab.place_order()
@@ -69,9 +67,8 @@ async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop,
 
 
 async def test_a_form_that_checkout_did_not_answer_can_be_sent_again(shop: RunningShop, tab: Tab) -> None:
-    await tab.add_to_cart()
     card = random_card("4")
-    await tab.fill_checkout_form(card)
+    await tab.prepare_order(card)
     async with down(shop.processes["checkout"]):
         await tab.page.get_by_role("button", name="Place order").click()
         await expect(tab.page.get_by_role("alert")).to_contain_text("it is the same order")

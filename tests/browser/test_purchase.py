@@ -33,16 +33,14 @@ async def test_a_visitor_searches_and_orders_in_yen(tab: Tab) -> None:
 
 
 async def test_a_double_click_places_one_order(shop: RunningShop, tab: Tab) -> None:
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     await tab.page.get_by_role("button", name="Place order").dblclick()
     await tab.order_id()
     assert len(await orders_of(shop, tab)) == 1
 
 
 async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: Tab) -> None:
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     order_id = await tab.place_order()
     await tab.page.reload()
     assert [order.order_id for order in await orders_of(shop, tab)] == [order_id]
@@ -50,8 +48,7 @@ async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: T
 
 async def test_the_back_button_shows_no_card_data_after_an_order(tab: Tab) -> None:
     card = random_card("4")
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(card)
+    await tab.prepare_order(card)
     await tab.place_order()
     await tab.page.go_back()
     assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
@@ -59,8 +56,7 @@ async def test_the_back_button_shows_no_card_data_after_an_order(tab: Tab) -> No
 
 async def test_the_back_button_shows_no_card_data_after_a_refused_form(tab: Tab) -> None:
     card = random_card("4")
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(card)
+    await tab.prepare_order(card)
     await tab.page.get_by_label("Month").fill("13")
     await tab.page.get_by_role("button", name="Place order").click()
     await expect(tab.page.get_by_role("alert")).to_be_visible()
@@ -69,8 +65,7 @@ async def test_the_back_button_shows_no_card_data_after_a_refused_form(tab: Tab)
 
 
 async def test_a_refused_form_keeps_the_address(tab: Tab) -> None:
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     await tab.page.get_by_label("Month").fill("13")
     await tab.page.get_by_role("button", name="Place order").click()
     await expect(tab.page.get_by_label("Street")).to_have_value("1 Harbour Street")
@@ -81,8 +76,7 @@ async def test_a_visitor_orders_without_javascript(new_tab: Callable[..., Awaita
     await tab.page.goto("/")
     await tab.page.get_by_label("Currency").select_option("EUR")
     await tab.page.get_by_role("button", name="Set").click()
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     await tab.place_order()
     await expect(tab.page.locator(".totals")).to_contain_text("€")
 
@@ -108,8 +102,7 @@ async def test_the_first_stop_of_the_keyboard_skips_the_header(tab: Tab) -> None
 
 async def test_two_customers_do_not_see_each_others_orders(new_tab: Callable[..., Awaitable[Tab]]) -> None:
     buyer, stranger = await new_tab(), await new_tab()
-    await buyer.add_to_cart()
-    await buyer.fill_checkout_form(random_card("4"))
+    await buyer.prepare_order()
     order_id = await buyer.place_order()
     response = await stranger.page.goto(f"/orders/{order_id}")
     assert response is not None
@@ -126,16 +119,14 @@ async def test_a_script_in_a_search_is_shown_as_text(tab: Tab) -> None:
 
 async def test_a_script_in_an_address_is_shown_as_text(tab: Tab) -> None:
     street = "<script>document.title = 'run'</script>"
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     await tab.page.get_by_label("Street").fill(street)
     await tab.place_order()
     await expect(tab.page.locator("address")).to_contain_text(street)
 
 
 async def test_a_charge_is_in_the_ledger_once(shop: RunningShop, tab: Tab) -> None:
-    await tab.add_to_cart()
-    await tab.fill_checkout_form(random_card("4"))
+    await tab.prepare_order()
     order_id = await tab.place_order()
     charges = read_charges(f"sqlite:///{shop.folder}/.shop/payment.db")
     assert [charge.state for charge in charges if charge.key.startswith(order_id)] == ["CHARGED"]

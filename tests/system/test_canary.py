@@ -119,7 +119,7 @@ async def charge_cards(shop: RunningShop, responses: Responses) -> None:
 
 
 def text_fields(message: Descriptor, *path: FieldDescriptor) -> Iterator[tuple[FieldDescriptor, ...]]:
-    """Yield the path to each text text_field of a message type."""
+    """Yield the path to each text field of a message type."""
     for text_field in message.fields:
         if text_field.message_type:
             yield from text_fields(text_field.message_type, *path, text_field)

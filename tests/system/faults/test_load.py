@@ -10,7 +10,7 @@ import pytest_asyncio
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from typing_extensions import override
 
-from chassis.errors import DomainError, ResourceExhausted
+from chassis.errors import DomainError, ResourceExhausted, Unavailable
 from chassis.rpc.client import channel
 from chassis.rpc.serving import ServicerContext
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
@@ -75,13 +75,18 @@ async def test_health_checks_succeed_while_orders_are_shed(limited: FaultTestbed
 
 
 class Backend(AdServiceServicer):
-    """Responds with its own name."""
+    """Responds with its own name, unless it is failing."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.failing = False
+        self.failed = 0
 
     @override
     async def GetAds(self, request: AdRequest, context: ServicerContext) -> AdResponse:
+        if self.failing:
+            self.failed += 1
+            raise Unavailable("going away")
         return AdResponse(ads=[Ad(text=self.name)])
 
 
@@ -93,14 +98,14 @@ class Fleet:
         self.responses: list[str] = []
         self.errors: list[DomainError] = []
         self._running: dict[int, AsyncExitStack] = {}
-        addresses = ",".join(proxy.address for proxy in proxies)
-        self.channel = channel(f"ipv4:///{addresses}", "shop.AdService", timeout_seconds=5)
+        self.backends = [Backend(f"backend {index}") for index in range(len(proxies))]
+        self.target = f"ipv4:///{','.join(proxy.address for proxy in proxies)}"
+        self.channel = channel(self.target, "shop.AdService", timeout_seconds=5)
 
     async def start(self, index: int) -> None:
         stack = self._running[index] = AsyncExitStack()
-        backend = Backend(f"backend {index}")
         # The drain gives the client the time to see that the backend is not serving any more.
-        served = serve((add_AdServiceServicer_to_server, backend), drain_seconds=1, grace_seconds=20)
+        served = serve((add_AdServiceServicer_to_server, self.backends[index]), drain_seconds=1, grace_seconds=20)
         address = await stack.enter_async_context(served)
         self.proxies[index].target = address
         self.proxies[index].set_mode("pass")
@@ -163,3 +168,15 @@ async def test_new_backends_get_a_share_of_the_calls_and_removed_ones_fail_none(
 async def all_have_a_share(fleet: Fleet) -> bool:
     shares = await fleet.shares()
     return len(shares) == len(fleet.proxies) and min(shares.values()) >= 0.2
+
+
+async def test_a_failed_read_is_retried_on_another_backend(fleet: Fleet) -> None:
+    await fleet.start(1)
+    fleet.backends[0].failing = True
+    opened = channel(fleet.target, "shop.AdService", timeout_seconds=5, retryable=["GetAds"])
+    answers: set[str] = set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while fleet.backends[0].failed < 10:
+            answers.add((await AdServiceStub(opened).GetAds(AdRequest())).ads[0].text)
+    await opened.close()
+    assert answers == {"backend 1"}

@@ -23,6 +23,7 @@ from playwright.async_api import (
 )
 
 from shop_cli.local.workspace import root
+from shop_kit.card_leaks import random_card
 
 SCREENSHOTS = root() / ".shop" / "screenshots"
 """Where tests save what pages look like: for people and for the pipeline's artifacts."""
@@ -90,6 +91,11 @@ class Tab:
         await self.page.goto("/checkout")
         for label, text in checkout_fields(card).items():
             await self.page.get_by_label(label, exact=False).fill(text)
+
+    async def prepare_order(self, card: str = "") -> None:
+        """Fill a cart and the checkout form, by default with a random card."""
+        await self.add_to_cart()
+        await self.fill_checkout_form(card or random_card("4"))
 
     async def place_order(self) -> str:
         """Send the checkout form, and return the id of the order whose page opens."""
