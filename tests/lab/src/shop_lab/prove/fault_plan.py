@@ -94,7 +94,7 @@ class Fault:
 
     @property
     def processes(self) -> list[str]:
-        """The names of the processes that it is about, in alphabetical order; no other fault may hit them meanwhile."""
+        """The processes that it hits, by name, in alphabetical order; no other fault hits them at the same time."""
         shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
         return sorted({self.target.removesuffix(internal_name("")), *shipping})
 
@@ -108,9 +108,9 @@ class Targets:
         failpoints: of those processes that have any.
         peers: the processes that checkout calls through a proxy.
         leaseholders: the processes that own orders for a time; half of the pauses hit one of them, and all stalls.
-        links: the ports of peers that requests can reach too late. Not all ports of a peer: the order is resolved by
-            another one meanwhile.
-        refusers: the peers that can change their mind about all orders.
+        links: the ports of peers at which requests can arrive too late. Never all ports of a peer, so that checkout can
+            resolve the order at another one in the meantime.
+        refusers: the peers that can begin to refuse all orders.
         notified: the ports of peers that can refuse notifications permanently.
         releasers: the ports of peers that can permanently refuse to release a charge.
         disks: the processes whose database may be full or hang.

@@ -42,7 +42,7 @@ class ShopFaults:
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
-        gate: through which faults that are about orders obtain enough of them.
+        gate: lets more orders start while a fault waits until enough of them are refused.
         ready_seconds: how long a process may take to be ready again.
 
     Attributes:
