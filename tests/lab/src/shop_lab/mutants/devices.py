@@ -500,7 +500,7 @@ DEVICES = (
     ),
     Device(
         "synchronous = FULL, SQLite",
-        f"{_CHASSIS}/sqlite.py",
+        f"{_CHASSIS}/sql/sqlite.py",
         'connection.execute("PRAGMA synchronous = FULL")',
         'connection.execute("PRAGMA synchronous = OFF")',
         ("tests/lab/tests/test_durability.py::test_a_commit_to_sqlite_is_flushed",),
@@ -508,7 +508,7 @@ DEVICES = (
     ),
     Device(
         "synchronous_commit = on, PostgreSQL",
-        f"{_CHASSIS}/postgres_connection.py",
+        f"{_CHASSIS}/sql/postgres_connection.py",
         '{"synchronous_commit": "on"}',
         '{"synchronous_commit": "off"}',
         ("tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
@@ -516,7 +516,7 @@ DEVICES = (
     ),
     Device(
         "a row of a group belongs to one caller, PostgreSQL",
-        f"{_CHASSIS}/statement_groups.py",
+        f"{_CHASSIS}/sql/statement_groups.py",
         " and key not in group",
         "",
         _tests("_chassis", "test_statement_groups.py::test_of_several_statements_for_one_row_one_gets_the_row"),
@@ -524,7 +524,7 @@ DEVICES = (
     ),
     Device(
         "a batch is committed before its callers get results",
-        f"{_CHASSIS}/sqlite.py",
+        f"{_CHASSIS}/sql/sqlite.py",
         '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
         "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
         "        try:\n"
