@@ -107,6 +107,12 @@ def test_a_decision_names_what_enforces_it(note: Path) -> None:
     assert [path for path in named if not any((folder / path).exists() for folder in folders)] == []
 
 
+def test_decisions_that_the_code_names_exist() -> None:
+    command = ["git", "grep", "-ohE", r"decisions/[0-9]{4}-[a-z-]+\.md", "--", "*.py"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert {Path(name).name for name in listed} <= {note.name for note in DECISIONS}
+
+
 @pytest.mark.parametrize("readme", [readme for readme in READMES if readme != WITH_GLOSSARY], ids=relative_path)
 def test_a_readme_links_to_the_glossary(readme: Path) -> None:
     linked = {f"{relative_path(path)}#{anchor}" for path, anchor in links_of(readme, readme.read_text())}

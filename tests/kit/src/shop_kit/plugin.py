@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # gRPC reads both when it is imported. Its fork handlers sometimes crash, and tests start processes while its threads
-# run. The experiments are switched off as in the images: see the chassis's README.
+# run. The experiments are switched off as in the images: decisions/0007-event-engine-off.md.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 

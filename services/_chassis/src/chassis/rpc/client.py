@@ -33,7 +33,7 @@ _OPTIONS = (
     # A closed connection triggers a new DNS lookup, which finds new pods.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
-    # Two channels that share a connection may crash the process: see the chassis's README.
+    # Two channels that share a connection may crash the process: see decisions/0008-channels-share-nothing.md.
     ("grpc.use_local_subchannel_pool", 1),
 )
 

@@ -35,7 +35,7 @@ _NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS",
 _DEFAULTS = {
     "GRPC_VERBOSITY": "ERROR",
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # The same as in the images: see the chassis's README.
+    # The same as in the images: decisions/0007-event-engine-off.md of the chassis.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
 }
