@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table
+from rich.text import Text
 
 from chassis.rpc.wire import money_from_wire
 from chassis.values.money import Money, total
@@ -105,12 +106,8 @@ def table(
             column.strip(), justify=justify, overflow="fold", width=None if widths is None else widths[index]
         )
     for row in rows:
-        result.add_row(*(_without_markup(cell) for cell in row))
+        result.add_row(*map(Text, row))
     return result
-
-
-def _without_markup(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def amount(money: money_pb2.Money) -> str:

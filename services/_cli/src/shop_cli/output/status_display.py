@@ -7,6 +7,7 @@ from typing import Self
 
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from shop_cli.local.processes import Process, Shop
 from shop_cli.output.printing import console, table
@@ -54,7 +55,8 @@ def _table(shop: Iterable[Process], states: dict[str, str]) -> Table:
     for process in shop:
         state = states[process.name]
         restarts = str(max(0, process.starts - 1))
-        result.add_row(process.name, process.address, f"[{_COLOURS.get(state, 'red')}]{state}", restarts)
+        # Not markup: what is printed below a live table without markup redraws the table without it.
+        result.add_row(process.name, process.address, Text(state, _COLOURS.get(state, "red")), restarts)
     return result
 
 
