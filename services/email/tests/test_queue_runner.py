@@ -11,10 +11,11 @@ import pytest
 from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
-from email_service.clients import Relay, SmtpRelay
 from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
+from email_service.relay_url import Relay
+from email_service.smtp_relay import SmtpRelay
 from email_service.spool.opening import open_spool
 from email_service.spool.sql import Spool
 from shop_kit.waiting import wait_until

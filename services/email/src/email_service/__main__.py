@@ -12,10 +12,11 @@ from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from email_service.acceptance import Acceptance
 from email_service.housekeeping import housekeep
 from email_service.metrics import MessageMetrics
-from email_service.mime import parse_sender
+from email_service.mime import Sender, parse_sender
 from email_service.operators import LetterSpool, MailRecords
 from email_service.product_names import ProductNames
 from email_service.queue_runner import QueueRunner
+from email_service.relay_url import Relay, parse_relay
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
 from email_service.spool.opening import MIGRATIONS, open_spool
@@ -24,18 +25,6 @@ from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
-
-
-def _parse_relay(url: str) -> SecretStr:
-    from email_service.clients import parse_relay  # noqa: PLC0415 - only with a relay: see `_queue_runner`
-
-    parse_relay(url)
-    return SecretStr(url)
-
-
-def _parse_sender(text: str) -> str:
-    parse_sender(text)
-    return text
 
 
 def _parse_base_url(text: str) -> str:
@@ -47,9 +36,9 @@ def _parse_base_url(text: str) -> str:
 class Settings(DatabaseSettings, ServiceSettings):
     """Settings of the email service, read from the environment."""
 
-    smtp_url: Annotated[SecretStr, Parse(_parse_relay)] | None = None
+    smtp_url: Annotated[Relay, Parse(parse_relay)] | None = None
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
-    email_from: Annotated[str, Parse(_parse_sender)] = "Shop <orders@shop.example>"
+    email_from: Annotated[Sender, Parse(parse_sender)] = Sender("Shop", "orders@shop.example")
     product_catalog_addr: str | None = None
     storefront_url: Annotated[str, Parse(_parse_base_url)] | None = None
 
@@ -58,7 +47,7 @@ class Settings(DatabaseSettings, ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the spool, start its background tasks, and register the servicers."""
     async with _product_names(settings, service) as names, _open_spool(settings, service) as (spool, notify):
-        templates, sender = ConfirmationTemplates(settings.storefront_url), parse_sender(settings.email_from)
+        templates, sender = ConfirmationTemplates(settings.storefront_url), settings.email_from
         acceptance = Acceptance(templates, names, spool, sender, failpoints=service.failpoints, notify=notify)
         service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
         confirmations = Confirmations(acceptance)
@@ -102,10 +91,9 @@ async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tup
 def _queue_runner(settings: Settings, service: Service, spool: Spool, metrics: MessageMetrics) -> QueueRunner | None:
     if settings.smtp_url is None:
         return None
-    from email_service.clients import SmtpRelay, parse_relay  # noqa: PLC0415 - the SMTP client takes 1 to 5 MB
+    from email_service.smtp_relay import SmtpRelay  # noqa: PLC0415 - the SMTP client takes 1 to 5 MB
 
-    sender = parse_sender(settings.email_from).address
-    relay = SmtpRelay(parse_relay(settings.smtp_url.get_secret_value()), sender, telemetry=service.telemetry)
+    relay = SmtpRelay(settings.smtp_url, settings.email_from.address, telemetry=service.telemetry)
     return QueueRunner(spool, relay, metrics, service.failpoints)
 
 

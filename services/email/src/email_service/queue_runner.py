@@ -13,7 +13,7 @@ from email_service.metrics import MessageMetrics
 from email_service.spool.sql import Spool
 
 if TYPE_CHECKING:  # the SMTP client takes 1 to 5 MB, which a service without a relay saves
-    from email_service.clients import SmtpRelay
+    from email_service.smtp_relay import SmtpRelay
 
 log = structlog.get_logger()
 

@@ -31,6 +31,5 @@ def _row(service: dict[str, Any]) -> list[str]:
 def _reconciliation(found: dict[str, Any]) -> str:
     if found["unread"]:
         return f"records not read: {found['unread']}"
-    counts = ", ".join(f"{found[name]} {name}" for name in ("orders", "charges", "shipments", "confirmations"))
-    verdict = f"{len(found['mismatches'])} mismatches, {found['settling']} orders are settling"
-    return f"last 15 minutes: {counts}; {verdict}"
+    counts = ", ".join(f"{name} {found[name]}" for name in ("orders", "charges", "shipments", "confirmations"))
+    return f"last 15 minutes: {counts}; settling {found['settling']}, mismatches {len(found['mismatches'])}"

@@ -10,8 +10,9 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
 from chassis.telemetry import semconv
-from email_service.clients import Relay, SmtpRelay, parse_relay
 from email_service.messages import Attempt, ClaimedMessage, Outcome
+from email_service.relay_url import Relay, parse_relay
+from email_service.smtp_relay import SmtpRelay
 from shop_kit.serving import Recorded
 from shop_lab.world.smtp_relay import Inbox, relay
 

@@ -6,8 +6,6 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused, SMTPServerDisconnected
 from aiosmtplib.protocol import SMTPProtocol
@@ -17,53 +15,15 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from email_service.messages import NO_RESPONSE, Attempt, ClaimedMessage, Outcome
+from email_service.relay_url import Relay
 
 REACH_SECONDS = 20.0
 RESPONSE_SECONDS = 600.0
 """As RFC 5321 recommends: a relay may deliver the message before it responds."""
 
-_URL = re.compile(
-    r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?/?"
-)
-_PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
 _FAILED = frozenset({Outcome.NOT_SENT, Outcome.DEFERRED, Outcome.REFUSED, Outcome.IN_DOUBT})
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """Address and credentials of an SMTP relay. With `tls` the connection uses TLS from the first byte."""
-
-    host: str
-    port: int
-    tls: bool = False
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    @property
-    def start_tls(self) -> bool | None:
-        """Whether to use STARTTLS: required with credentials, otherwise if offered (None), never on top of TLS."""
-        if self.tls:
-            return False
-        return True if self.user else None
-
-
-def parse_relay(url: str) -> Relay:
-    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, which never quotes the URL.
-
-    The default port is 465 for smtps, 587 with a user and 25 otherwise.
-    """
-    parts = _URL.fullmatch(url)
-    if not parts:
-        raise ValueError(
-            "must be smtp://host:port or smtps://host:port, optionally with user:password@ before the host"
-        )
-    tls, user = parts["scheme"] == "smtps", parts["user"]
-    port = parts["port"] or (_TLS_PORT if tls else _SUBMISSION_PORT if user else _PORT)
-    if not user:
-        return Relay(parts["host"], int(port), tls)
-    return Relay(parts["host"], int(port), tls, unquote(user), unquote(parts["password"]))
 
 
 class SmtpRelay:
