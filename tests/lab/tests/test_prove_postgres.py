@@ -50,6 +50,7 @@ async def test_postgres_has_committed_data_after_a_kill(folder: Path) -> None:
         assert numbers(server.url("shop")) == [1]
 
 
+@pytest.mark.long
 async def test_clients_find_the_new_primary_after_each_of_two_failovers(folder: Path, ports: list[int]) -> None:
     async with PostgresCluster(folder / "cluster", ports, "sync") as cluster:
         await cluster.create_database("shop")
@@ -91,6 +92,7 @@ async def test_a_failover_to_an_asynchronous_standby_loses_acknowledged_commits(
     assert left < acknowledged
 
 
+@pytest.mark.long
 async def test_a_failover_to_a_synchronous_standby_loses_no_acknowledged_commit(folder: Path, ports: list[int]) -> None:
     acknowledged, left = await commit_until_failover(folder, ports, "sync")
     assert acknowledged <= left

@@ -12,7 +12,9 @@ from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no-key"])
+@pytest.mark.parametrize(
+    "keyed", [pytest.param(True, id="key"), pytest.param(False, id="no-key", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
 async def test_an_order_survives_a_death(testbed: FaultTestbed, point: str, keyed: bool) -> None:
     victim = process_with(point)

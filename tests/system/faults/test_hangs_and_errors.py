@@ -12,7 +12,7 @@ from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 
 
-@pytest.mark.parametrize("action", ["hang", "error"])
+@pytest.mark.parametrize("action", [pytest.param("hang", marks=pytest.mark.long), "error"])
 @pytest.mark.parametrize("point", [*ORDER_PATH, *CHARGE, *SHIP])
 async def test_orders_with_and_without_a_key_survive_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
     # Active for the first two that reach it, which are the two orders.

@@ -62,7 +62,9 @@ async def network_to(testbed: FaultTestbed, *names: str, mode: Mode = "pass") ->
         yield network
 
 
-@pytest.mark.parametrize("mode", ["blackhole", "half-open", "reset"])
+@pytest.mark.parametrize(
+    "mode", ["blackhole", *(pytest.param(mode, marks=pytest.mark.long) for mode in ("half-open", "reset"))]
+)
 @pytest.mark.parametrize("name", ["payment", "shipping", "cart", "email"])
 async def test_orders_are_placed_despite_a_broken_network(testbed: FaultTestbed, name: str, mode: Mode) -> None:
     async with network_to(testbed, name) as network:

@@ -36,6 +36,7 @@ def test_invariants_hold_under_every_kind_of_fault(run_prove: RunProve) -> None:
         assert verdict["exercised"][name]["floor"] > 0
 
 
+@pytest.mark.long
 def test_the_short_run_of_the_readme_holds(run_prove: RunProve) -> None:
     status, output, _ = run_prove("--orders", "100", "--kills", "8")
     assert status == 0, output

@@ -7,7 +7,7 @@ import pytest
 
 RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 FAILOVERS = ("--orders", "250", "--kills", "4", "--pauses", "1", "--restarts", "1", "--failovers", "3")
 

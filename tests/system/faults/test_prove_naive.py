@@ -10,6 +10,7 @@ RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.long
 def test_the_naive_checkout_serves_patient_customers_without_faults(
     run_prove: RunProve, without_faults: list[str]
 ) -> None:
@@ -19,7 +20,7 @@ def test_the_naive_checkout_serves_patient_customers_without_faults(
 
 
 def test_invariants_do_not_hold_for_the_naive_checkout_under_kills(run_prove: RunProve) -> None:
-    options = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "0", "--naive", "--patient")
+    options = ("--orders", "120", "--seed", "7", "--kills", "12", "--pauses", "0", "--naive", "--patient")
     status, output, verdict = run_prove(*options)
     assert status == 1
     assert verdict["verdict"] == "violated"

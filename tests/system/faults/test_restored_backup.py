@@ -140,7 +140,9 @@ async def fill_cart_and_repeat(testbed: FaultTestbed, intent: Intent) -> OrderRe
     return await testbed.simulator.repeat_order(intent, QUIET_SECONDS)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=BACKUPS)
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
+)
 async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
     folder: Path = tmp_path_factory.mktemp("backup")
     async with fault_testbed(folder, request.param) as testbed:
