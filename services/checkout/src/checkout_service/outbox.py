@@ -153,9 +153,15 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            # A settlement that hangs must not block the ones after it; its items are sent again.
-            settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
-            await log_unexpected_errors(settling, "settling the outbox failed")
+            await log_unexpected_errors(self._settle_with_timeout(at_least), "settling the outbox failed")
+
+    async def _settle_with_timeout(self, at_least: int) -> None:
+        # A settlement that hangs must not block the ones after it; its items are sent again.
+        try:
+            async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
+                await self.settle(at_least)
+        except TimeoutError:
+            log.warning("settling the outbox takes too long")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
