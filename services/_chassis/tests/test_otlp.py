@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -145,27 +144,21 @@ async def test_while_a_collector_hangs_the_queue_is_bounded_and_the_rest_is_coun
     assert dropped(collector)["traces"] == 15
 
 
-async def test_a_collector_that_hangs_does_not_hold_up_the_end_of_a_process(collector: Collector) -> None:
-    collector.may_answer.clear()
-    telemetry = start()
-    telemetry.tracer.start_span("a span").end()
-    structlog.get_logger().info("an event")
-    ending = threading.Thread(target=telemetry.shutdown)
-    ending.start()
-    ending.join(20)
-    assert not ending.is_alive()
-
-
-@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
-def test_a_process_whose_collector_is_down_ends_with_status_0_within_its_grace_period(protocol: str) -> None:
+@pytest.mark.parametrize("is_down", [False, True], ids=["hangs", "is down"])
+def test_a_process_without_its_collector_ends_with_status_0_within_its_grace_period(
+    collector: Collector, is_down: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (
-        "import structlog; from chassis.telemetry import logging, otlp; telemetry = otlp.configure('cart');"
+        "import structlog, sys, time; from chassis.telemetry import logging, otlp; telemetry = otlp.configure('cart');"
         "logging.configure('cart', logger=telemetry.logger); structlog.get_logger().info('an event');"
-        "telemetry.tracer.start_span('x').end(); telemetry.shutdown()"
+        "telemetry.tracer.start_span('x').end(); started = time.monotonic();"
+        "telemetry.shutdown(); sys.stderr.write(str(time.monotonic() - started))"
     )
-    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
-    ran = subprocess.run([sys.executable, "-c", program], env=environment, timeout=30, check=True, capture_output=True)
-    assert ran.stderr == b""
+    collector.may_answer.clear()
+    if is_down:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    ran = subprocess.run([sys.executable, "-c", program], timeout=60, check=True, capture_output=True)
+    assert float(ran.stderr) < 8  # three seconds on a machine that is not busy; exporters give up after ten
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,6 @@ class FailureReasons(logging.Filter):
         for name in self._LOGGERS:
             logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's own, which hides repetitions
 
-    def uninstall(self) -> None:
-        for name in self._LOGGERS:
-            logging.getLogger(name).removeFilter(self)
-
     @override
     def filter(self, record: logging.LogRecord) -> bool:
         for value in record.args if isinstance(record.args, tuple) else ():

@@ -3,8 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,10 +13,12 @@ from uuid import uuid4
 
 from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from chassis.telemetry import semconv
@@ -35,29 +38,18 @@ _SHUTDOWN_SECONDS = 3.0
 
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
-    reasons = FailureReasons()
-    reasons.install()
     resource = _resource(service_name)
     dropped = Counter(semconv.TELEMETRY_DROPPED)
+    reasons = FailureReasons()
+    reasons.install()
+    traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
+    exporters = open_exporters(settings.otel_exporter_otlp_protocol)
     histograms: dict[str, Histogram] = {}
-    spans, metrics, logs = open_exporters(settings.otel_exporter_otlp_protocol)
-
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    drops = DropCounter("traces", dropped, reasons)
-    tracers.add_span_processor(CountedSpans(spans, drops, **_span_limits(settings)))
-    loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    drops = DropCounter("logs", dropped, reasons)
-    loggers.add_log_record_processor(CountedLogRecords(logs, drops, **_log_limits(settings)))
-    drops = DropCounter("metrics", dropped, reasons)
-    reader = PeriodicExportingMetricReader(ExporterWithHistograms(metrics, resource, histograms, drops))
+    tracers = _tracer_provider(settings, resource, exporters.spans, traces)
+    loggers = _logger_provider(settings, resource, exporters.logs, logs)
+    reader = PeriodicExportingMetricReader(ExporterWithHistograms(exporters.metrics, resource, histograms, metrics))
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
-
-    def shutdown() -> None:
-        stop_observing()
-        _shut_down([(tracers.shutdown, spans), (loggers.shutdown, logs), (meters.shutdown, metrics)])
-        reasons.uninstall()
-
     telemetry = Telemetry(
         tracers.get_tracer(SCOPE),
         meters.get_meter(SCOPE),
@@ -67,11 +59,48 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
         propagation=settings.otel_propagators,
         follows_parents=isinstance(tracers.sampler, ParentBased),
         is_exported=True,
-        shutdown=shutdown,
+        shutdown=lambda: _shut_down(
+            stop_observing,
+            {tracers.shutdown: exporters.spans, loggers.shutdown: exporters.logs, meters.shutdown: exporters.metrics},
+        ),
     )
     telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
     stop_observing = observe_process(telemetry)
     return telemetry
+
+
+def _tracer_provider(
+    settings: OtlpSettings, resource: Resource, exporter: SpanExporter, drops: DropCounter
+) -> TracerProvider:
+    """Return a provider with the sampler and the limits of spans that the SDK reads from the environment."""
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(
+        CountedSpans(
+            exporter,
+            drops,
+            max_queue_size=settings.otel_bsp_max_queue_size,
+            # The SDK rejects batches that are larger than the queue, here and below.
+            max_export_batch_size=min(settings.otel_bsp_max_export_batch_size, settings.otel_bsp_max_queue_size),
+            schedule_delay_millis=settings.otel_bsp_schedule_delay,
+        )
+    )
+    return provider
+
+
+def _logger_provider(
+    settings: OtlpSettings, resource: Resource, exporter: LogRecordExporter, drops: DropCounter
+) -> LoggerProvider:
+    provider = LoggerProvider(resource, shutdown_on_exit=False)
+    provider.add_log_record_processor(
+        CountedLogRecords(
+            exporter,
+            drops,
+            max_queue_size=settings.otel_blrp_max_queue_size,
+            max_export_batch_size=min(settings.otel_blrp_max_export_batch_size, settings.otel_blrp_max_queue_size),
+            schedule_delay_millis=settings.otel_blrp_schedule_delay,
+        )
+    )
+    return provider
 
 
 def _resource(service_name: str) -> Resource:
@@ -83,49 +112,46 @@ def _resource(service_name: str) -> Resource:
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
 
-def open_exporters(protocol: str) -> tuple[Any, Any, Any]:
-    """Return OpenTelemetry's exporters of spans, metrics and logs for `grpc` or `http/protobuf`."""
-    package = f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}"
-    names = (
-        ("trace_exporter", "OTLPSpanExporter"),
-        ("metric_exporter", "OTLPMetricExporter"),
-        ("_log_exporter", "OTLPLogExporter"),
+@dataclass(frozen=True)
+class Exporters:
+    """The exporters of a process."""
+
+    spans: SpanExporter
+    metrics: MetricExporter
+    logs: LogRecordExporter
+
+
+def open_exporters(protocol: str) -> Exporters:
+    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read the endpoint and so on themselves."""
+
+    def load(module: str, name: str) -> Any:
+        # Imported by name, so that the other protocol's modules take no memory.
+        return getattr(
+            import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}"), name
+        )()
+
+    return Exporters(
+        spans=load("trace_exporter", "OTLPSpanExporter"),
+        metrics=load("metric_exporter", "OTLPMetricExporter"),
+        logs=load("_log_exporter", "OTLPLogExporter"),
     )
-    # Imported by name, so that the other protocol's modules take no memory.
-    spans, metrics, logs = (getattr(import_module(f"{package}.{module}"), name)() for module, name in names)
-    return spans, metrics, logs
 
 
-def _span_limits(settings: OtlpSettings) -> dict[str, Any]:
-    return {
-        "max_queue_size": settings.otel_bsp_max_queue_size,
-        "schedule_delay_millis": settings.otel_bsp_schedule_delay,
-        # The SDK rejects batches that are larger than the queue.
-        "max_export_batch_size": min(settings.otel_bsp_max_export_batch_size, settings.otel_bsp_max_queue_size),
-    }
-
-
-def _log_limits(settings: OtlpSettings) -> dict[str, Any]:
-    return {
-        "max_queue_size": settings.otel_blrp_max_queue_size,
-        "schedule_delay_millis": settings.otel_blrp_schedule_delay,
-        "max_export_batch_size": min(settings.otel_blrp_max_export_batch_size, settings.otel_blrp_max_queue_size),
-    }
-
-
-def _shut_down(signals: Sequence[tuple[Callable[[], object], Any]]) -> None:
+def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
     """Export what is left of all signals at the same time, within three seconds.
 
     The SDK would wait up to 30 s for one signal after the other if a collector hangs.
 
     Args:
-        signals: for each the shutdown of its provider, and its exporter.
+        stop_observing: ends the metrics of the process.
+        exporters: by the function that shuts down their provider.
     """
+    stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
-    threads = [threading.Thread(target=shut_down, daemon=True) for shut_down, _ in signals]
+    threads = {threading.Thread(target=shut_down, daemon=True): exporter for shut_down, exporter in exporters.items()}
     for thread in threads:
         thread.start()
-    for thread, (_, exporter) in zip(threads, signals, strict=True):
+    for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             exporter.shutdown()  # ends the call that hangs, and what still waits is refused
