@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from employee_api.http.docs.guide import every_error
+from employee_api.http.docs.page import every_error
 from employee_api.http.problems import error_anchor
 from employee_api.settings import AuthMode
 from shop_lab.world.browser import accessibility_violations, open_tab, overflow, running_browser
@@ -55,7 +55,7 @@ async def test_the_errors_of_every_package_are_explained(api_on_sqlite: Api) -> 
 
 
 def test_errors_are_explained_where_python_removes_docstrings() -> None:
-    program = "from employee_api.http.docs.guide import errors_section; print(errors_section())"
+    program = "from employee_api.http.docs.page import error_sections; print(error_sections())"
     shown = subprocess.run([sys.executable, "-OO", "-c", program], capture_output=True, text=True, check=True).stdout
     assert "The operation requires a session, and the request has no valid one." in shown
 

@@ -18,7 +18,6 @@ from chassis.http import server as http_server
 from chassis.http.server import HttpService
 from chassis.settings import load
 from chassis.sql import database
-from chassis.sql.settings import load_database_url
 from chassis.telemetry import logging
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
@@ -38,25 +37,13 @@ _CONNECT_SECONDS = 1.5
 
 
 def main() -> None:
-    try:
-        _run(_parse_arguments())
-    except database.DatabaseUnusable as error:
-        sys.exit(str(error))
-
-
-def _run(arguments: argparse.Namespace) -> None:
-    if arguments.command == "migrate":
-        _migrate(load_database_url(EmployeeApiSettings))
-    elif arguments.command == "add-user":
+    arguments = _parse_arguments()
+    if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
-    else:
+    else:  # the command `migrate`, too
         http_server.run(
             "employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS
         )
-
-
-def _migrate(url: str) -> None:
-    database.migrate(url, MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -82,9 +69,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
     """Serve until the drain is over."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
-    url = settings.database_url.get_secret_value()
-    _migrate(url)
-    engine = database.engine(url, service.telemetry)
+    engine = database.engine(settings.database_url.get_secret_value(), service.telemetry)
     password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
     service.add_readiness_check(partial(check_database, engine))
     try:
@@ -96,7 +81,10 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
 
 def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:
     logging.configure("employee-api", level=settings.log_level)
-    _migrate(settings.database_url.get_secret_value())
+    try:
+        database.migrate(settings.database_url.get_secret_value(), MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
+    except database.DatabaseUnusable as error:
+        sys.exit(str(error))
     password = getpass() if sys.stdin.isatty() else os.fsdecode(sys.stdin.buffer.readline()).rstrip("\r\n")
     fields = {"name": arguments.name, "email": arguments.email, "role": arguments.role, "password": password}
     try:

@@ -11,7 +11,7 @@ SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
 
-# By it programs, and scanners for leaked secrets, recognize an API token.
+# Lets programs, and scanners for leaked secrets, recognize an API token.
 API_TOKEN_PREFIX = "shop_"  # noqa: S105 - no secret
 
 
@@ -44,7 +44,7 @@ class Access(Enum):
 class Actor:
     """The user whose session or API token a request carries, with their current role.
 
-    `scopes` are those of the API token, and None for a session.
+    `scopes` limit an API token; None for a session.
     """
 
     id: uuid.UUID

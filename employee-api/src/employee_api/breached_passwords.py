@@ -23,7 +23,7 @@ class BreachedPasswords:
         """Return whether the file has the password. Raises OSError."""
         with self._path.open("rb") as file:
             hashed = _has_hashes(file)
-            # The format is that of published lists.
+            # Published lists contain SHA-1.
             wanted = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest() if hashed else password
             return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
 

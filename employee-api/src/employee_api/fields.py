@@ -41,7 +41,7 @@ Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
-    """Return the error of a validator that tells clients the rule, such as "must be a UUID".
+    """Return the error of a validator whose rule is shown to clients, such as "must be a UUID".
 
     The text of any other error is not shown: it may contain the value.
     """

@@ -15,7 +15,7 @@ _MAX_DEVICES = 50
 
 
 class DeviceRepository(Repository):
-    """A device's token gives no access: with it, failed logins of others don't delay those of its user."""
+    """A device's token gives no access: it exempts its user from the delays that failed logins of others cause."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return what identifies the device, if it is a known one of the user with this e-mail."""

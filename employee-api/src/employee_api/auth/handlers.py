@@ -103,7 +103,7 @@ class LoginHandlers:
 
 @dataclass(frozen=True)
 class SessionHandlers:
-    """Sessions and API tokens: one's own, and those of others for management."""
+    """Users see and end their own sessions and API tokens; management does so for everyone."""
 
     sessions: SessionRepository
     tokens: ApiTokenRepository

@@ -32,8 +32,8 @@ class LimitedAttempt:
 class LoginLimiter:
     """Counts failed logins, and makes further attempts wait when there were too many; it never locks an account.
 
-    An attempt from a known device is counted only for this device: no one else can make its user wait. The counts are
-    in the database; the attempts in flight are those of this process.
+    An attempt from a known device is counted only for this device: no one else can make its user wait. The database has
+    the counts, for all replicas; each process has the attempts in flight.
     """
 
     def __init__(self, counts: FailureCounts, clock: Clock, *, per_email: int, per_address: int) -> None:

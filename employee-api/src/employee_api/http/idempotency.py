@@ -62,7 +62,7 @@ class StoredResponses(Repository):
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or else that of `respond`, whose changes must be made in `transaction`s.
+        """Return the stored response, or call `respond`, which must make every change in a `transaction`.
 
         Raises IdempotencyKeyReused if the key was used with other input, and the errors of `respond`.
         """

@@ -47,7 +47,7 @@ class Authorizer(Protocol):
     async def authorize(self, request: Request, operation: "Operation") -> Actor | None:
         """Return the user of the request's session or API token, if any.
 
-        Raises the errors of the operation's access when enforced, and those of SELF always.
+        Raises the errors of the operation's access when enforced; for SELF in every mode.
         """
 
     def refuse(self, error: DomainError, operation: str) -> None:
@@ -115,17 +115,17 @@ class Call(Generic[InputT]):
 
 @dataclass(frozen=True)
 class Operation:
-    """A method on a path. Input and output are those of its handler's annotations, the name is the handler's.
+    """A method on a path. The handler's name is its name, and the handler's annotations are its input and output.
 
     Attributes:
         reads: makes the input from its model, where that is not the query of a GET, or else a JSON body.
         status: of success.
-        headers: the names of the headers of its success, besides those of every response. With an `ETag` a GET takes
+        headers: the headers of its success, besides the ones that every response has. With an `ETag` a GET takes
             `If-None-Match`.
         csv_example: an example of the file, if the handler returns one instead of JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
-        failures: the errors it can raise in any mode, besides those of invalid input. With PreconditionFailed it takes
+        failures: the errors it can raise in any mode, besides invalid input. With PreconditionFailed it takes
             `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
         served: whether the application serves it, or the chassis.

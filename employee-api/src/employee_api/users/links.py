@@ -86,7 +86,7 @@ async def use_link(
         token: the link's token.
         now: the time of use.
         require_manager: whether the link's creator must still have access with a management role. Then links from a
-            time without authorization are not usable, nor those of users who have left.
+            time without authorization, or from users who have left, are not usable.
     """
     usable = _usable(purpose, token, now)
     names = ("id", "role", "dept", "user_id", "creator_id")

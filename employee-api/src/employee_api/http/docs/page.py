@@ -1,36 +1,72 @@
 """Renders the page: it needs no script, and fetches nothing."""
 
+import ast
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from string import Template
+from typing import cast
 
-from employee_api.http.docs.guide import errors_section, limits_section, sign_in_section
-from employee_api.http.docs.html import element, text
-from employee_api.http.docs.operations import operation_section, schema_section
+from chassis.errors import DomainError
+from employee_api.fields import MAX_PAGE_SIZE
+from employee_api.http.docs.html import code, element, paragraphs, text
+from employee_api.http.docs.operations import COOKIES, SERVER, operation_section, schema_section
+from employee_api.http.inputs import MAX_BODY_BYTES
 from employee_api.http.openapi_parts import Json
+from employee_api.http.problems import error_anchor, http_status
 from employee_api.settings import AuthMode
 
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
-_STYLE = Path(__file__).with_name("style.css").read_text()
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-<style>{style}</style></head>
-<body><header><h1>{title}</h1><p>{description}</p><nav>{navigation}</nav></header><main>{content}</main></body></html>
-"""
+_FOLDER = Path(__file__).parent
+_MODES = {
+    AuthMode.OFF: (
+        "This server runs with `AUTH_MODE=off`: it has no sessions, and every client may use every operation, except "
+        "those on one's own account, which need a session."
+    ),
+    AuthMode.OBSERVE: (
+        "This server runs with `AUTH_MODE=observe`: it refuses no request for its credentials, and records which "
+        "requests it would refuse with `AUTH_MODE=enforce`. Sign in all the same, so that nothing changes for you then."
+    ),
+    AuthMode.ENFORCE: "This server runs with `AUTH_MODE=enforce`: most operations require a session.",
+}
 
 
 def page(document: Json, mode: AuthMode) -> str:
     """Return the HTML page of an OpenAPI document, with a guide to the API in this mode."""
-    info = document["info"]
-    content = [sign_in_section(document, mode), *_tag_sections(document), limits_section(), errors_section()]
-    schemas = [schema_section(name, schema) for name, schema in document["components"]["schemas"].items()]
-    content.append(element("section", element("h2", "Schemas", id="schemas"), *schemas))
-    return _PAGE.format(
+    info, schemas = document["info"], document["components"]["schemas"].items()
+    return _template("page.html").substitute(
         title=text(info["title"]),
-        style=_STYLE,
+        style=_read("style.css"),
         description=text(info["description"]),
         navigation=_navigation(document),
-        content="".join(content),
+        mode=text(_MODES[mode]),
+        sign_in="" if mode is AuthMode.OFF else _template("sign_in.html").substitute(cookies=COOKIES, server=SERVER),
+        operations="".join(_tag_sections(document)),
+        max_body=MAX_BODY_BYTES // 1024,
+        max_page=MAX_PAGE_SIZE,
+        errors=error_sections(),
+        schemas="".join(schema_section(name, schema) for name, schema in schemas),
     )
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> Template:
+    return Template(_read(name))
+
+
+def _navigation(document: Json) -> str:
+    sections = [
+        ("#sign-in", "Sign in"),
+        *((f"#tag-{tag['name']}", tag["name"].capitalize()) for tag in document["tags"]),
+        ("#limits", "Limits"),
+        ("#errors", "Errors"),
+        ("#schemas", "Schemas"),
+        ("/openapi.json", "OpenAPI 3.1"),
+    ]
+    return " ".join(element("a", text(name), href=target) for target, name in sections)
 
 
 def _tag_sections(document: Json) -> list[str]:
@@ -49,13 +85,33 @@ def _tag_sections(document: Json) -> list[str]:
     ]
 
 
-def _navigation(document: Json) -> str:
-    sections = [
-        ("#sign-in", "Sign in"),
-        *((f"#tag-{tag['name']}", tag["name"].capitalize()) for tag in document["tags"]),
-        ("#limits", "Limits"),
-        ("#errors", "Errors"),
-        ("#schemas", "Schemas"),
-        ("/openapi.json", "OpenAPI 3.1"),
-    ]
-    return " ".join(element("a", text(name), href=target) for target, name in sections)
+def error_sections() -> str:
+    """Return a section for each error, where the `type` of a problem document leads to."""
+    errors = sorted(every_error(), key=lambda error: (http_status(error), error.reason))
+    return "".join(
+        element(
+            "section",
+            element("h3", code(error.reason), f" {int(http_status(error))}"),
+            paragraphs(f"“{error.message}”", _docstring(type(error))),
+            id=error_anchor(error.reason),
+        )
+        for error in errors
+    )
+
+
+def every_error() -> list[DomainError]:
+    """Return an example of each error of the API: of each class with a message of its own."""
+    own = [kind for kind in _descendants(DomainError) if kind.__module__.startswith("employee_api.")]
+    examples: list[Callable[[], DomainError]] = [kind for kind in own if "__init__" in vars(kind)]
+    return [example() for example in examples]
+
+
+def _docstring(kind: type[DomainError]) -> str:
+    # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
+
+
+def _descendants(kind: type[DomainError]) -> set[type[DomainError]]:
+    children = kind.__subclasses__()
+    return set(children).union(*map(_descendants, children))
