@@ -59,12 +59,7 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
             *OrderPages(pages, clients.orders, clients.confirmations, clients.traces).routes(),
             Route("/static/{name:path}", static.serve),
         ],
-        exception_handlers={
-            DomainError: errors.domain_error,
-            PartDown: errors.part_down,
-            HTTPException: errors.http_error,
-            Exception: errors.unexpected_error,
-        },
+        exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
     # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
     return ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)

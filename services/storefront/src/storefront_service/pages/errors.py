@@ -56,26 +56,21 @@ class ErrorPages:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
 
-    async def domain_error(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
-        status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-        return await self._page(request, status, _described(error, status))
-
-    async def part_down(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, PartDown)  # noqa: S101 - narrows what Starlette passes
-        response = await self._page(request, 503, _STILL_WORKS[error.part])
-        response.headers["retry-after"] = "5"
+    async def respond(self, request: Request, error: Exception) -> Response:
+        """Respond to any error of a page."""
+        match error:
+            case PartDown():
+                response = await self._page(request, 503, _STILL_WORKS[error.part])
+                response.headers["retry-after"] = "5"
+            case HTTPException():  # from Starlette: unknown path, wrong method
+                response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
+                response.headers.update(error.headers or {})
+            case DomainError():
+                status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
+                response = await self._page(request, status, _described(error, status))
+            case _:  # logged by the chassis
+                response = await self._page(request, 500, _TEXTS[500])
         return response
-
-    async def http_error(self, request: Request, error: Exception) -> Response:
-        # Raised by Starlette: unknown path, wrong method.
-        assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
-        response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
-        response.headers.update(error.headers or {})
-        return response
-
-    async def unexpected_error(self, request: Request, _error: Exception) -> Response:
-        return await self._page(request, 500, _TEXTS[500])
 
     async def forbidden(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a form that another site sent."""
