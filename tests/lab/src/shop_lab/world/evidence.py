@@ -109,6 +109,10 @@ class OrderEvidence:
     justified_flags: frozenset[str] = frozenset()
 
     @property
+    def name(self) -> str:
+        return f"order {self.intent.number}"
+
+    @property
     def is_flagged(self) -> bool:
         """Whether operators see that they must settle the order."""
         return self.journal_record is not None and self.journal_record.is_flagged
@@ -164,3 +168,7 @@ class Evidence:
     has_journal: bool = True
     journal_loses_commits: bool = False
     product_names: Mapping[str, str] = field(default_factory=dict)
+
+    def excuses(self, order: OrderEvidence) -> bool:
+        """Return whether an order may be incomplete because the journal has lost it."""
+        return self.journal_loses_commits and order.needs_reconciliation

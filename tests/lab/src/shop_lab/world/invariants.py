@@ -1,13 +1,10 @@
 """The invariants I1 to I11, which must hold after a run whatever faults were injected."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from chassis.rpc.wire import money_from_wire
-from chassis.values.money import Money, total
-from shop.order_pb2 import OrderResult
-from shop_lab.world.evidence import NEEDS_REFUND, CartEvidence, ClientOutcome, Evidence, OrderEvidence
+from shop_lab.world.evidence import NEEDS_REFUND, ClientOutcome, Evidence, OrderEvidence
+from shop_lab.world.sums import carts_add_up, sums_agree
 
 PROGRESS_SHARE = 0.95
 _SETTLED = frozenset({"SHIPPED", "DONE"})
@@ -73,14 +70,10 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
     }
 
 
-def _is_excused(evidence: Evidence, order: OrderEvidence) -> bool:
-    return evidence.journal_loses_commits and order.needs_reconciliation
-
-
 def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         if len(order.charges) > 1:
-            yield f"{_name(order)} was charged {len(order.charges)} times"
+            yield f"{order.name} was charged {len(order.charges)} times"
     for one, other in _carts_charged_twice(evidence):
         if not _is_explained_by_loss(evidence, one, other):
             yield f"orders {one.intent.number} and {other.intent.number} of the same cart contents were both charged"
@@ -106,14 +99,14 @@ def _is_explained_by_loss(evidence: Evidence, one: OrderEvidence, other: OrderEv
 
 def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        is_excused = _is_excused(evidence, order)
+        is_excused = evidence.excuses(order)
         is_complete = bool(order.charges) == bool(order.shipments) or order.is_flagged or is_excused
         if not is_complete or len(order.shipments) > 1:
-            yield f"{_name(order)}: {len(order.charges)} charges, {len(order.shipments)} shipments"
+            yield f"{order.name}: {len(order.charges)} charges, {len(order.shipments)} shipments"
         if not is_excused:
             yield from _wrongly_flagged(order)
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
-            yield f"{_name(order)}: the cart was emptied but nothing was shipped"
+            yield f"{order.name}: the cart was emptied but nothing was shipped"
     if evidence.quiet_seconds is None:
         yield "orders were still unfinished long after the last fault"
 
@@ -124,29 +117,29 @@ def _wrongly_flagged(order: OrderEvidence) -> Iterator[str]:
     if state is None:
         return
     if state not in order.justified_flags:
-        yield f"{_name(order)} is {state}, although no peer has refused to settle it"
+        yield f"{order.name} is {state}, although no peer has refused to settle it"
     if not order.charges:
-        yield f"{_name(order)} is {state}, but was not charged"
+        yield f"{order.name} is {state}, but was not charged"
     if state == NEEDS_REFUND and order.shipments:
-        yield f"{_name(order)} is {state}, but was shipped"
+        yield f"{order.name} is {state}, but was shipped"
 
 
 def _shipped_only_if_charged(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         if order.shipments and not order.charges:
-            yield f"{_name(order)} was shipped but not charged"
+            yield f"{order.name} was shipped but not charged"
 
 
 def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         order_ids = {confirmation.order_id for confirmation in order.confirmations}
         expected = 0 if order.is_flagged else 1
-        if order.shipments and len(order_ids) != expected and not _is_excused(evidence, order):
-            yield f"{_name(order)} was shipped and has confirmations for {len(order_ids)} order ids, not {expected}"
+        if order.shipments and len(order_ids) != expected and not evidence.excuses(order):
+            yield f"{order.name} was shipped and has confirmations for {len(order_ids)} order ids, not {expected}"
         if len(order.confirmations) > len(order_ids):
-            yield f"{_name(order)} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
+            yield f"{order.name} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
         if order.confirmations and not order.shipments:
-            yield f"{_name(order)} was confirmed by e-mail but not shipped"
+            yield f"{order.name} was confirmed by e-mail but not shipped"
         yield from _missing_from_confirmations(order, evidence.product_names)
 
 
@@ -160,105 +153,31 @@ def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) 
             expected += [product for product in products if names.get(product, product) not in confirmation.text]
         for text in expected:
             if text not in confirmation.text:
-                yield f"{_name(order)}: its confirmation does not contain {text}"
+                yield f"{order.name}: its confirmation does not contain {text}"
 
 
 def _responses_are_true(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        if _is_excused(evidence, order):
+        if evidence.excuses(order):
             continue
-        yield from (f"{_name(order)}: {contradiction}" for contradiction in order.response.contradictions)
+        yield from (f"{order.name}: {contradiction}" for contradiction in order.response.contradictions)
         placed = order.response.order
         if placed is None:
             continue
         state = order.journal_record and order.journal_record.state
         if evidence.has_journal and state not in _SETTLED:
-            yield f"{_name(order)} got an OK response but its state in the journal is {state}"
+            yield f"{order.name} got an OK response but its state in the journal is {state}"
         if order.repeated is not None and order.repeated.order != placed:
-            yield f"{_name(order)}: a repeated request returned {order.repeated.reason or 'a different order'}"
+            yield f"{order.name}: a repeated request returned {order.repeated.reason or 'a different order'}"
         if [placed.shipping_tracking_id] != [shipment.tracking_id for shipment in order.shipments]:
-            yield f"{_name(order)}: the tracking id in the response is not that of the shipment"
+            yield f"{order.name}: the tracking id in the response is not that of the shipment"
 
 
 def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         is_refused = order.response.outcome is ClientOutcome.REFUSED
-        if is_refused and (order.charges or order.shipments) and not (order.is_flagged or _is_excused(evidence, order)):
-            yield f"{_name(order)} was refused ({order.response.reason}) but charged or shipped"
-
-
-def _carts_add_up(evidence: Evidence) -> Iterator[str]:
-    bought = _bought_by_user(evidence)
-    excused = {order.intent.user_id for order in evidence.orders if _is_excused(evidence, order)}
-    for cart in evidence.carts:
-        user_id = cart.customer.user_id
-        if user_id in excused:
-            continue
-        if cart.contents is None:
-            yield f"the cart of {user_id} could not be read"
-        elif not _same_quantities(cart.contents, _expected_contents(cart, bought[user_id])):
-            added = f"added: {dict(cart.added)}, during the order: {dict(cart.added_late)}"
-            yield f"the cart of {user_id} contains {dict(cart.contents)}; {added}"
-
-
-def _bought_by_user(evidence: Evidence) -> dict[str, Counter[str]]:
-    """Return the shipped items. Those of an order that is left to operators remain in its cart."""
-    bought = {order.intent.user_id: Counter[str]() for order in evidence.orders}
-    for order in evidence.orders:
-        for shipment in () if order.is_flagged else order.shipments:
-            bought[order.intent.user_id].update(shipment.items)
-    return bought
-
-
-def _expected_contents(cart: CartEvidence, bought: Counter[str]) -> Counter[str]:
-    """Return what was added, minus what was bought."""
-    expected = Counter(cart.added)
-    expected.update(cart.added_late)
-    expected.subtract(bought)
-    return expected
-
-
-def _same_quantities(left: Mapping[str, int], right: Mapping[str, int]) -> bool:
-    return all(left.get(product, 0) == right.get(product, 0) for product in {*left, *right})
-
-
-def _sums_agree(evidence: Evidence) -> Iterator[str]:
-    charged: Counter[str] = Counter()
-    ordered: Counter[str] = Counter()
-    for order in evidence.orders:
-        expected = _expected_charge(evidence, order)
-        if expected is None and _is_excused(evidence, order):
-            continue
-        for charge in order.charges:
-            charged[charge.currency_code] += charge.total_nanos
-        if order.charges and expected is None:
-            yield f"{_name(order)} was charged but its total is unknown"
-        if expected is not None and order.charges:
-            ordered[expected.currency_code] += expected.total_nanos
-        if expected is not None and set(order.charges) - {expected}:
-            yield f"{_name(order)} costs {expected} but was charged {', '.join(map(str, order.charges))}"
-    for code, nanos in charged.items():
-        if nanos != ordered[code]:
-            yield f"charges add up to {Money(code, nanos)}, orders to {Money(code, ordered[code])}"
-
-
-def _expected_charge(evidence: Evidence, order: OrderEvidence) -> Money | None:
-    """Return the total in the response, without one the total in the journal, None if there is neither.
-
-    An order that the journal had lost may have been recorded again with other contents than were charged: it is left to
-    operators, and its total in the journal means nothing.
-    """
-    if order.response.order is not None:
-        return order_total(order.response.order)
-    if order.journal_record is None or _is_excused(evidence, order):
-        return None
-    return order.journal_record.total
-
-
-def order_total(order: OrderResult) -> Money:
-    """Return the sum of an order's lines and its shipping cost."""
-    parts = [order.shipping_cost, *(line.cost for line in order.items)]
-    return total(order.shipping_cost.currency_code, map(money_from_wire, parts))
+        if is_refused and (order.charges or order.shipments) and not (order.is_flagged or evidence.excuses(order)):
+            yield f"{order.name} was refused ({order.response.reason}) but charged or shipped"
 
 
 def _progress(evidence: Evidence) -> Iterator[str]:
@@ -277,10 +196,6 @@ def _no_unexpected_error(evidence: Evidence) -> Iterator[str]:
     yield from evidence.unexpected_errors
 
 
-def _name(order: OrderEvidence) -> str:
-    return f"order {order.intent.number}"
-
-
 INVARIANTS = (
     Invariant(
         "I1", "at most one captured charge per order, and per cart that two requests order", _charged_at_most_once
@@ -290,8 +205,8 @@ INVARIANTS = (
     Invariant("I4", "every shipped order has one confirmation, which matches the response", _shipped_and_confirmed),
     Invariant("I5", "an OK response is true, and a repeated request returns the same", _responses_are_true),
     Invariant("I6", "no charge after a definite refusal", _refused_without_charge),
-    Invariant("I7", "a cart contains what was added and not bought", _carts_add_up),
-    Invariant("I8", "charges equal the totals of the orders, to the nano", _sums_agree),
+    Invariant("I7", "a cart contains what was added and not bought", carts_add_up),
+    Invariant("I8", "charges equal the totals of the orders, to the nano", sums_agree),
     Invariant("I9", "95 % of the customers who do not give up get a definite response", _progress),
     Invariant("I10", "the calls on each cart and key are linearizable", _linearizable),
     Invariant("I11", "no service has an unexpected error", _no_unexpected_error),
