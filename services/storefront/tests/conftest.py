@@ -2,7 +2,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shop_lab.world.storefront import Backends, Storefront, Visitor, storefront
+from shop_lab.world.storefront import Storefront, Visitor, storefront
+from shop_lab.world.storefront_backends import Backends
 
 
 @pytest.fixture

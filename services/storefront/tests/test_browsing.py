@@ -3,7 +3,8 @@ import asyncio
 import pytest
 
 from chassis.errors import Unavailable
-from shop_lab.world.storefront import Backends, Visitor
+from shop_lab.world.storefront import Visitor
+from shop_lab.world.storefront_backends import Backends
 
 DOWN = Unavailable("down")
 OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}

@@ -6,7 +6,8 @@ from chassis.errors import Unavailable
 from shop_internal import orders_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import Fault
-from shop_lab.world.storefront import Backends, Storefront, Visitor
+from shop_lab.world.storefront import Storefront, Visitor
+from shop_lab.world.storefront_backends import Backends
 
 MAIL = """From: Shop <orders@shop.example>
 To: ada@example.com

@@ -1,0 +1,216 @@
+"""The services that a storefront under test calls: real servicers that can fail or hang, and a fake checkout."""
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from typing_extensions import override
+
+from ad_service.service import AdService
+from ad_service.store import parse_ads
+from cart_service.domain import Addition, CartStore
+from cart_service.service import CartLines, CartService
+from cart_service.store import MemoryCartStore
+from chassis.errors import DomainError, NotFound
+from chassis.rpc.calls import metadata_value
+from chassis.rpc.serving import ServicerContext
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.datafile import DataFile
+from currency_service.service import CurrencyService
+from currency_service.store import parse_rates
+from product_catalog_service.service import CatalogMessages, ProductCatalogService
+from product_catalog_service.store import parse_catalog
+from recommendation_service.domain import Catalog, CatalogSource, Product
+from recommendation_service.service import RecommendationService
+from shop import (
+    ad_pb2_grpc,
+    cart_pb2,
+    cart_pb2_grpc,
+    checkout_pb2,
+    checkout_pb2_grpc,
+    currency_pb2_grpc,
+    money_pb2,
+    order_pb2,
+    product_catalog_pb2_grpc,
+    recommendation_pb2_grpc,
+)
+from shop_internal import cart_lines_pb2_grpc, mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
+from shop_kit.serving import serve
+from shop_lab.world.fake_peers import FakePeer, Fault
+
+SERVICES = Path(__file__).parents[5] / "services"
+
+
+class Peer(FakePeer):
+    """A servicer of a real service that fails or hangs on request."""
+
+    def __init__(self, servicer: object) -> None:
+        super().__init__()
+        self._servicer = servicer
+
+    def __getattr__(self, method: str) -> Callable[[Any, ServicerContext], Awaitable[Any]]:
+        handle = getattr(self._servicer, method)
+
+        async def call(request: Any, context: ServicerContext) -> Any:
+            await self.begin(method)
+            return await handle(request, context)
+
+        return call
+
+    def fail(self, error: DomainError) -> None:
+        """Make every method raise an error."""
+        for method in (name for name in dir(self._servicer) if name[0].isupper()):
+            self.faults[method] = Fault(error)
+
+    def hang(self) -> None:
+        """Make every method wait for longer than any caller."""
+        for method in (name for name in dir(self._servicer) if name[0].isupper()):
+            self.hold(method)
+
+
+class _Products(CatalogSource):
+    def __init__(self, path: Path) -> None:
+        parsed = parse_catalog(path.read_bytes())
+        self._catalog = Catalog(Product(product.id, product.categories) for product in parsed.products)
+
+    @override
+    async def current(self) -> Catalog:
+        return self._catalog
+
+
+class FakeCheckout(
+    checkout_pb2_grpc.CheckoutServiceServicer,
+    orders_pb2_grpc.OrderJournalServicer,
+    mail_records_pb2_grpc.MailRecordsServicer,
+):
+    """Places orders of one pan for 55 USD, once per key, and records them.
+
+    Attributes:
+        requests: the orders that were placed, without repeats.
+        error: raised instead of placing an order; it gets the order's id if `error_names_order`.
+        state: of new orders.
+        mail: the MIME message of every order.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[checkout_pb2.PlaceOrderRequest] = []
+        self.error: DomainError | None = None
+        self.error_names_order = False
+        self.state = orders_pb2.ORDER_STATE_DONE
+        self.mail = ""
+        self.orders: dict[str, orders_pb2.GetOrderResponse] = {}
+        self._by_key: dict[str, str] = {}
+
+    @override
+    async def PlaceOrder(
+        self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
+    ) -> checkout_pb2.PlaceOrderResponse:
+        key = metadata_value(context, "idempotency-key") or ""
+        if self.error is not None and not self.error_names_order:
+            raise self.error
+        order_id = self._by_key.get(key)
+        if order_id is None:
+            order_id = self._by_key[key] = self.record(request.user_id)
+            self.requests.append(request)
+        else:
+            context.set_trailing_metadata((("order-replayed", "true"),))
+        if self.error is not None:
+            self.error.metadata["order_id"] = order_id
+            raise self.error
+        return checkout_pb2.PlaceOrderResponse(order=self.orders[order_id].result)
+
+    def record(self, user_id: str) -> str:
+        """Record an order of a user and return its id."""
+        order_id, at = str(uuid.uuid4()), Timestamp()
+        at.GetCurrentTime()
+        cost = money_pb2.Money(currency_code="USD", units=55)
+        self.orders[order_id] = orders_pb2.GetOrderResponse(
+            order=orders_pb2.Order(
+                order_id=order_id, state=self.state, user_id=user_id, total=cost, attempt=1, epoch=1, created_at=at
+            ),
+            history=[orders_pb2.OrderEvent(at=at, step="inserted", state=self.state, attempt=1, epoch=1)],
+            result=order_pb2.OrderResult(
+                order_id=order_id,
+                shipping_cost=money_pb2.Money(currency_code="USD"),
+                items=[order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="cast-iron-pan", quantity=1), cost=cost)],
+            ),
+        )
+        return order_id
+
+    @override
+    async def ListOrders(
+        self, request: orders_pb2.ListOrdersRequest, _context: ServicerContext
+    ) -> orders_pb2.ListOrdersResponse:
+        found = [found.order for found in self.orders.values() if found.order.user_id == request.user_id]
+        return orders_pb2.ListOrdersResponse(orders=found)
+
+    @override
+    async def GetOrder(
+        self, request: orders_pb2.GetOrderRequest, _context: ServicerContext
+    ) -> orders_pb2.GetOrderResponse:
+        if request.order_id not in self.orders:
+            raise NotFound("there is no order with this id", reason="ORDER_NOT_FOUND")
+        return self.orders[request.order_id]
+
+    @override
+    async def GetMail(
+        self, request: mail_records_pb2.GetMailRequest, _context: ServicerContext
+    ) -> mail_records_pb2.GetMailResponse:
+        if not self.mail:
+            raise NotFound("there is no such mail", reason="MAIL_NOT_FOUND")
+        mail = mail_records_pb2.Mail(order_id=request.order_id, state=mail_records_pb2.MAIL_STATE_SENT)
+        return mail_records_pb2.GetMailResponse(mail=mail, message=self.mail)
+
+
+@dataclass
+class Backends:
+    """The services that the storefront calls."""
+
+    carts: CartStore
+    catalog: Peer
+    currency: Peer
+    cart: Peer
+    recommendation: Peer
+    ad: Peer
+    checkout: FakeCheckout = field(default_factory=FakeCheckout)
+
+    def __post_init__(self) -> None:
+        self.checkout_peer = Peer(self.checkout)
+        self.cart_lines = Peer(CartLines(self.carts))
+
+    @classmethod
+    def create(cls) -> "Backends":
+        carts = MemoryCartStore(3600)
+        data = {path.name: path for path in SERVICES.glob("*/src/*/data/*")}
+        catalog = DataFile(data["products.json"], lambda raw: CatalogMessages(parse_catalog(raw)))
+        return cls(
+            catalog=Peer(ProductCatalogService(catalog)),
+            currency=Peer(CurrencyService(DataFile(data["rates.xml"], parse_rates))),
+            carts=carts,
+            cart=Peer(CartService(carts, Telemetry())),
+            recommendation=Peer(RecommendationService(_Products(data["products.json"]))),
+            ad=Peer(AdService(DataFile(data["ads.json"], parse_ads))),
+        )
+
+    async def add_to_cart(self, user_id: str, product_id: str) -> None:
+        """Add a product to a cart, sold or not."""
+        await self.carts.add(Addition(user_id, product_id, 1))
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        async with serve(
+            (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
+            (currency_pb2_grpc.add_CurrencyServiceServicer_to_server, self.currency),
+            (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
+            (cart_lines_pb2_grpc.add_CartLinesServicer_to_server, self.cart_lines),
+            (recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, self.recommendation),
+            (ad_pb2_grpc.add_AdServiceServicer_to_server, self.ad),
+            (checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, self.checkout_peer),
+            (orders_pb2_grpc.add_OrderJournalServicer_to_server, self.checkout_peer),
+            (mail_records_pb2_grpc.add_MailRecordsServicer_to_server, self.checkout_peer),
+        ) as address:
+            yield address
