@@ -20,7 +20,7 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-# Placing an order takes as long as its slowest dependency; other calls take milliseconds.
+# An order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
 
 T = TypeVar("T")
@@ -92,5 +92,5 @@ def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
 
 
 async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:
-    """Return whether the response to PlaceOrder repeats that of an order which was placed before."""
+    """Return whether PlaceOrder repeated the response of an earlier request."""
     return ("order-replayed", "true") in tuple(await call.trailing_metadata() or ())

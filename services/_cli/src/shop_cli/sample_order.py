@@ -1,4 +1,4 @@
-"""The order of commands that are given no details: its address, and a card that is never charged."""
+"""Default details of orders: an address, and a card that is never charged."""
 
 import re
 from datetime import UTC, datetime

@@ -24,7 +24,7 @@ cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 _CATALOG_SECONDS = 2.0
 _MAX_PROPOSED = 3
 
-Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: that of the catalog.")]
+Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: the catalog's.")]
 
 
 class ProductNotFound(NotFound):

@@ -30,9 +30,7 @@ Duration = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option(
-        help="URL of the storefront. Default: $STOREFRONT_ADDR, else that of the running shop, else its local port."
-    ),
+    typer.Option(help="URL of the storefront. Default: $STOREFRONT_ADDR, else the running shop, else the local port."),
 ]
 Seed = Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")]
 

@@ -1,4 +1,4 @@
-"""The trace of one call that a command makes: chosen before the call, shown after it."""
+"""The trace of an order: its id is chosen before the call, and the trace is shown after it."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.2
 
 
 class OrderTrace:
-    """The trace of an order that is about to be placed in the running shop. Raises NoShop if none runs."""
+    """The trace of an order that is about to be placed. Raises NoShop if no shop runs."""
 
     def __init__(self) -> None:
         control_room_client.require_run()

@@ -13,7 +13,7 @@ from shop_internal import orders_pb2
 
 orders = typer.Typer(
     no_args_is_help=True,
-    help="Inspect orders: list them, find stuck ones, show their history; requeue their dead letters.",
+    help="List and watch orders, find stuck ones, show their history, requeue their dead letters.",
 )
 
 _POLL_SECONDS = 0.5

@@ -56,5 +56,5 @@ def _print_products(found: Iterable[product_catalog_pb2.Product], *, as_json: bo
     if as_json:
         print_json(*found)
         return
-    rows = ((each.id, each.name, amount(each.price_usd), ", ".join(each.categories)) for each in found)
+    rows = ((item.id, item.name, amount(item.price_usd), ", ".join(item.categories)) for item in found)
     print_table(["Id", "Name", "Price ", "Categories"], rows)

@@ -1,7 +1,7 @@
-"""Who may use the control room: browsers that opened the link with the token, and programs that send it.
+"""Access to the control room: for browsers that opened the link with the token, and programs that send it.
 
-The server listens on loopback, where every user and every web page of this machine can reach it. So each request needs
-the token; its Host must be this machine's, against DNS rebinding; and a change needs the page's own origin.
+The server listens on loopback, where every user and every web page of this machine can reach it. So a request needs the
+token and a Host of this machine, against DNS rebinding; a change also needs the page's own origin.
 """
 
 import base64

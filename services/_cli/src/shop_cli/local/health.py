@@ -14,7 +14,7 @@ _OPTIONS = (
     # Each check opens its own channel: a shared one would back off after a failed connection.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
-    # Of the watches: a process that was frozen from outside does not respond.
+    # For `wait_for_change`: a process that was frozen from outside does not respond.
     ("grpc.keepalive_time_ms", int(_CHECK_SECONDS * 1000)),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -22,10 +22,10 @@ _OPTIONS = (
 
 
 async def is_serving(program: Program, address: str) -> bool:
-    """Return whether the program at `host:port` reports that it is ready. No response in time means not ready."""
+    """Return whether the program at `host:port` reports that it is ready, in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            # Cheaper than a gRPC channel while the process starts, and refused immediately.
+            # While the process starts, this is refused at once and costs less than a gRPC channel.
             await _connect(address)
             return await (_grpc_is_serving if program.protocol == "grpc" else _http_is_serving)(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
@@ -33,7 +33,7 @@ async def is_serving(program: Program, address: str) -> bool:
 
 
 async def wait_for_change(program: Program, address: str) -> None:
-    """Wait until a program that is ready may not be any more; return within 20 s if it no longer responds.
+    """Wait until a serving program may have stopped serving; return within 20 s if it no longer responds.
 
     A gRPC service reports changes itself, which costs it far less than regular checks.
     """

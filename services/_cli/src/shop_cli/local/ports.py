@@ -1,9 +1,8 @@
 """Free ports for shops that run side by side, and a clear error for a port that is in use.
 
-Binding to port 0 and closing the socket does not reserve a port: until the service binds it, any outgoing connection
-of this machine may be given the same one. So ports come from below the range of outgoing connections, and each is
-locked by a UDP socket of the same number while it is in use: services only use TCP, and the kernel releases the lock
-however its owner ends.
+Binding to port 0 and closing the socket does not reserve a port: until the service binds it, the kernel may give it to
+any outgoing connection. So ports come from below the range of outgoing connections, and a UDP socket of the same number
+is the lock of a port: services use only TCP, and the kernel releases the lock however its owner ends.
 """
 
 import random

@@ -27,7 +27,7 @@ class Postgres(Store):
     """A server with its data in its folder.
 
     Args:
-        folder: created if it is missing; also that of the Unix socket.
+        folder: created if it is missing; contains the Unix socket as well.
         port: on loopback; None for the Unix socket only.
         settings: of the server.
     """

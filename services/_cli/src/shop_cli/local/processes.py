@@ -29,7 +29,7 @@ from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
 STOP_SECONDS = 25.0
-# Variables that a developer may have set for another program, or that differ between services.
+# Variables that differ between services, or that a developer may have set for another program.
 _NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
 _DEFAULTS = {
@@ -50,8 +50,8 @@ class Process(ChildProcess):
         environment: all its environment variables but HOST, PORT and INTERNAL_PORT.
         folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
-        internal_port: that of its internal services, if it has any; 0 for a free one.
-        python: the interpreter that runs the program; this process's own by default.
+        internal_port: the port of its internal services, if it has any; 0 for a free one.
+        python: the interpreter that runs the program; by default this process's.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Process(ChildProcess):
         return self.running and not self.paused and await health.is_serving(self.program, self.address)
 
     async def wait_for_change(self) -> None:
-        """Wait until a process that is ready may not be any more, other than by `pause`; see `health`."""
+        """Wait until a serving process may have stopped serving, other than by `pause`; see `health`."""
         await health.wait_for_change(self.program, self.address)
 
 
@@ -117,10 +117,10 @@ class Shop:
     Args:
         programs: the programs to run.
         folder: where they write their data, below `.shop/`.
-        ports: by program name; see `workspace.default_ports` for those of internal services.
+        ports: by program name, of internal services by `internal_name`.
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
-        python: the interpreter of all processes, such as that of another checkout; this process's own by default.
+        python: the interpreter of all processes, for example of another checkout; by default this process's.
     """
 
     def __init__(

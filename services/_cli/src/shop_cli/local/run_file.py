@@ -1,4 +1,4 @@
-"""The running shop of a folder: its lock, and a file with its addresses, by which commands find it."""
+"""The running shop of a folder: its lock, and the file with its addresses that commands read."""
 
 import fcntl
 import json
@@ -33,7 +33,7 @@ class Run:
     Attributes:
         pid: of the process that runs the services.
         folder: where they write their data, below `.shop/`.
-        addresses: `host:port` by name of the program; those of internal services by `internal_name`.
+        addresses: `host:port` by name of the program, of internal services by `internal_name`.
         control_room: its URL, "" until it serves.
         token: the password of the control room.
     """
@@ -82,7 +82,7 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Return the running shop of the closest folder at or above the current one, else that of the workspace, if any."""
+    """Return the shop that runs in the closest folder at or above the current one, else in the workspace, if any."""
     for folder in (Path.cwd(), *Path.cwd().parents, root()):
         if run := read_run(folder):
             return run
@@ -90,7 +90,7 @@ def find_run() -> Run | None:
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return the shop that runs in a folder; None if none does, even if a killed one left its file."""
+    """Return the shop that runs in a folder; None if there is none, even if a killed one left its file."""
     with suppress(OSError, ValueError, TypeError):
         run = Run(**json.loads((folder / DATA / _RUN).read_text()))
         with (folder / DATA / _LOCK).open("a+") as lock:
@@ -99,7 +99,7 @@ def read_run(folder: Path) -> Run | None:
 
 
 def _lock_soon(file: IO[str]) -> bool:
-    """Lock a file as `_try_lock` does; wait a moment for a command that only looks for the running shop."""
+    """Lock a file; retry for a moment, because commands that look for a running shop lock it briefly."""
     for _ in range(_TRIES):
         if _try_lock(file):
             return True
@@ -108,7 +108,7 @@ def _lock_soon(file: IO[str]) -> bool:
 
 
 def _try_lock(file: IO[str]) -> bool:
-    """Lock a file until it is closed; return False if another process has it."""
+    """Lock a file until it is closed; return False if another process holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

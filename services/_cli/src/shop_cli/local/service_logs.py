@@ -1,4 +1,4 @@
-"""The log files of services: one JSON object per line, or the text of whatever else a process has printed."""
+"""The log files of services: one JSON object per line, or any other text that a process has printed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Of each file at most this much is read, from its end.
+# How much of a file is read, from its end.
 _MAX_BYTES = 4 * 1024 * 1024
 _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
 
@@ -34,7 +34,7 @@ class LogLine:
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
-    """Return the last lines of a log, at most `limit`, oldest first; with `trace_id` only those of the trace.
+    """Return the last lines of a log, at most `limit`, oldest first; with `trace_id` only lines of the trace.
 
     A missing file has no lines.
     """

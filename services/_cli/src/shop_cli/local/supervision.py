@@ -22,7 +22,7 @@ async def process_states(shop: Shop) -> dict[str, str]:
 
 
 class Monitor:
-    """Observes the states of a shop's processes while `run` runs.
+    """Tracks the states of a shop's processes while `run` runs.
 
     Attributes:
         states: the state of each process by name, as `process_states` returns it.
@@ -39,17 +39,17 @@ class Monitor:
         return all(state == "serving" for state in self.states.values())
 
     async def run(self) -> None:
-        """Observe the states until cancelled: check often while a process is not serving, otherwise await a change."""
+        """Update the states until cancelled: poll a process that is not serving, else wait for a change."""
         async with asyncio.TaskGroup() as tasks:
             for process in self._shop:
                 tasks.create_task(self._observe(process), name=f"observe {process.name}")
 
     def check_now(self, name: str) -> None:
-        """Check the state of a process soon, because it was changed."""
+        """Check the state of a process now, because something changed it."""
         self._checks[name].set()
 
     async def wait_for_change(self) -> None:
-        """Wait until a process has been started again, or has another state."""
+        """Wait until a process was restarted or its state changed."""
         await self._changed.wait()
 
     async def _observe(self, process: Process) -> None:

@@ -13,7 +13,7 @@ from chassis.errors import FailedPrecondition, NotFound
 
 Protocol = Literal["grpc", "http"]
 
-MAX_PORT_OFFSET = 10_000  # more would lift some default port above 65,535
+MAX_PORT_OFFSET = 10_000  # a larger one would raise a default port above 65,535
 
 
 class WorkspaceNotFound(FailedPrecondition):
@@ -38,7 +38,7 @@ class Program:
         port: its default port on a developer's machine.
         protocol: what it serves, and how its readiness is checked.
         internal_port: the default port of its internal services on a developer's machine; None if it has none.
-        secrets: variables that each need a random value of its own; the chart's `secrets`.
+        secrets: variables that need a random value; the chart's `secrets`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Program:
 
 
 def root() -> Path:
-    """Return the workspace's folder: the closest one at or above the current folder, else above this package's.
+    """Return the workspace's folder, the closest one at or above the current folder or else this package.
 
     Raise WorkspaceNotFound if there is none.
     """
@@ -94,7 +94,9 @@ def default_ports(programs: Sequence[Program]) -> dict[str, int]:
     Ports for internal services come last, by `internal_name`.
     """
     ports = {program.name: program.port for program in programs}
-    internal = {internal_name(each.name): each.internal_port for each in programs if each.internal_port is not None}
+    internal = {
+        internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None
+    }
     return {**ports, **internal}
 
 
@@ -108,7 +110,7 @@ def find(programs: Sequence[Program], name: str) -> Program:
     for program in programs:
         if program.name == name:
             return program
-    raise UnknownService(f"unknown service {name!r}: expected one of {', '.join(each.name for each in programs)}")
+    raise UnknownService(f"unknown service {name!r}: expected one of {', '.join(program.name for program in programs)}")
 
 
 def _read(path: Path) -> Program | None:

@@ -11,7 +11,7 @@ _COMMANDS = """\
 
 
 def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
-    """Print the links of a running shop, and commands to try. `folder`: that of its data, unless the repository's."""
+    """Print the links of a running shop, and commands to try. `folder`: where its data is, None for the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     if storefront:
         console.print(f"  the shop          {storefront}", markup=False, soft_wrap=True)
