@@ -1,7 +1,7 @@
 """What follows placed orders: confirmations and removals from carts, many in one internal call, or one by one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 import checkout_service.outbox
@@ -26,7 +27,7 @@ from checkout_service.outbox import Outbox
 from checkout_service.peers import carts
 from checkout_service.peers.carts import CartClient
 from checkout_service.peers.confirmations import EmailClient
-from checkout_service.ports import CartClearer, ConfirmationSender, Entry, Journal
+from checkout_service.ports import CartClearer, ConfirmationSender, Entry, Journal, Sent
 from checkout_service.queue_workers import PollTimer
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
@@ -297,3 +298,31 @@ async def test_no_commit_settles_more_than_twenty_items(journal: Journal, placed
             await outbox.send_now(entry, outbox.start_removal(entry.order))
         await outbox.close()
     assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
+
+
+async def test_a_settlement_that_hangs_does_not_block_the_next_one(
+    journal: Journal, placed: Placed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(checkout_service.outbox, "_SETTLE_WITHIN_SECONDS", 0.05)
+    outbox = outbox_of(journal, Accepting())
+    settled: list[Sent] = []
+    hangs = iter([True])
+
+    async def settle(sent: Collection[Sent]) -> list[str]:
+        if next(hangs, False):
+            await asyncio.Event().wait()
+        settled.extend(sent)
+        return []
+
+    with mock.patch.object(journal, "settle", settle), capture_logs() as lines:
+        running = asyncio.create_task(outbox.run())
+        for email in (A, B):
+            entry = placed(email)
+            await outbox.send_now(entry, outbox.start_removal(entry.order))
+            await asyncio.sleep(0.1)
+        await wait_until(lambda: settled)
+        running.cancel()
+    assert [line["event"] for line in lines if line["log_level"] in {"warning", "error"}] == [
+        "settling the outbox takes too long"
+    ]
