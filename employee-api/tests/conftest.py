@@ -9,7 +9,7 @@ from alembic.config import Config
 from psycopg import sql
 from sqlalchemy import make_url
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
 from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
 
@@ -23,7 +23,7 @@ def clock() -> Clock:
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file to copy, which is faster than migrating one for each test."""
     file = tmp_path_factory.mktemp("sqlite") / "employee-api.db"
-    database.migrate(f"sqlite:///{file}", MIGRATIONS)
+    migrate(f"sqlite:///{file}", MIGRATIONS)
     return file
 
 
@@ -41,7 +41,7 @@ def migrated_postgres(postgres_process: str) -> Iterator[str]:
     with psycopg.connect(postgres_process, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     url = make_url(postgres_process).set(database=name).render_as_string(hide_password=False)
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     yield url
     with psycopg.connect(postgres_process, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from chassis.sql import database
+from chassis.sql.engine import open_engine
 from employee_api.database import is_away
 from employee_api.settings import DatabaseAwayStatus, EmployeeApiSettings
 from shop_kit.settings import load_settings
@@ -55,7 +55,7 @@ async def test_an_export_while_the_database_is_away_is_a_503(clock: Clock) -> No
 
 
 async def test_a_locked_sqlite_file_is_a_503(sqlite_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr("chassis.sql.engine.BUSY_TIMEOUT_SECONDS", 0)
     async with api_starter(sqlite_url, clock)(auth_mode="observe") as api:
         with contextlib.closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -122,6 +122,6 @@ def test_the_status_is_read_from_the_environment(value: str) -> None:
 
 
 def test_a_new_connection_of_a_request_has_five_seconds() -> None:
-    url = database.engine("postgresql://user@one/name").url
+    url = open_engine("postgresql://user@one/name").url
     assert url.query["connect_timeout"] == "5"
-    assert database.engine("postgresql://user@one/name?connect_timeout=2").url.query["connect_timeout"] == "2"
+    assert open_engine("postgresql://user@one/name?connect_timeout=2").url.query["connect_timeout"] == "2"

@@ -6,7 +6,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import column, create_engine, insert, inspect, literal_column, make_url, table
 
-from chassis.sql import database
+from chassis.sql.engine import open_engine
+from chassis.sql.migrate import migrate
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
 from employee_api.users.repository import NewUser, UserRepository
@@ -37,17 +38,17 @@ def tables(url: str) -> set[str]:
 
 
 def test_migrating_creates_every_table(empty_url: str) -> None:
-    database.migrate(empty_url, MIGRATIONS)
+    migrate(empty_url, MIGRATIONS)
     assert tables(empty_url) == TABLES
 
 
 def test_the_migrations_agree_with_the_models(empty_url: str, alembic: Config) -> None:
-    database.migrate(empty_url, MIGRATIONS)
+    migrate(empty_url, MIGRATIONS)
     command.check(alembic)
 
 
 def test_every_migration_can_be_reverted_and_applied_again(empty_url: str, alembic: Config) -> None:
-    database.migrate(empty_url, MIGRATIONS)
+    migrate(empty_url, MIGRATIONS)
     command.downgrade(alembic, "base")
     assert tables(empty_url) == set()
     command.upgrade(alembic, "head")
@@ -74,14 +75,14 @@ def test_white_space_around_stored_emails_is_removed_from_their_keys(empty_url: 
 
 def test_replicas_may_migrate_concurrently(empty_url: str) -> None:
     with ThreadPoolExecutor(4) as replicas:
-        list(replicas.map(lambda _: database.migrate(empty_url, MIGRATIONS), range(4)))
+        list(replicas.map(lambda _: migrate(empty_url, MIGRATIONS), range(4)))
     assert tables(empty_url) == TABLES
 
 
 def test_migrating_again_preserves_stored_rows(empty_url: str) -> None:
     async def add_and_count(email: str) -> int:
-        database.migrate(empty_url, MIGRATIONS)
-        engine = database.engine(empty_url)
+        migrate(empty_url, MIGRATIONS)
+        engine = open_engine(empty_url)
         users = UserRepository(engine, utc_now, random.SystemRandom())
         await users.add(NewUser("Ada", email, "hash", "ceo", ""), None)
         count = len(await users.list_all())

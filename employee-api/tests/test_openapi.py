@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 
 from chassis.http.server import HttpService
-from chassis.sql import database
+from chassis.sql.engine import open_engine
 from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
@@ -113,7 +113,7 @@ class Target:
 
 @contextmanager
 def target(sqlite_url: str, mode: str) -> Iterator[Target]:
-    engine, hasher = database.engine(sqlite_url), password_hasher()
+    engine, hasher = open_engine(sqlite_url), password_hasher()
     service = HttpService(EmployeeApiSettings(auth_mode=AuthMode(mode)), Telemetry())
     service.add_readiness_check(partial(check_database, engine))
     api = app.build(EmployeeApiSettings(auth_mode=AuthMode(mode)), engine, hasher, service.telemetry)

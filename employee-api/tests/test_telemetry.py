@@ -10,8 +10,7 @@ import structlog
 from opentelemetry.trace import SpanKind
 from sqlalchemy import text
 
-from chassis.sql import database
-from chassis.sql.engine_telemetry import MeasuredPool
+from chassis.sql.engine import MeasuredPool, open_engine
 from chassis.telemetry import logging as chassis_logging
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -100,7 +99,7 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(start_api: StartA
 
 
 async def test_a_statement_of_a_cancelled_request_ends_its_span(postgres_url: str, recorded: Recorded) -> None:
-    engine = database.engine(postgres_url, recorded.telemetry)
+    engine = open_engine(postgres_url, recorded.telemetry)
     with recorded.telemetry.tracer.start_as_current_span("call"):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3), engine.connect() as connection:

@@ -13,7 +13,7 @@ from sqlmodel import col
 from starlette.responses import HTMLResponse
 
 from chassis.http.server import HttpService, HttpServiceSettings, serving
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from employee_api.database import MIGRATIONS
 from employee_api.models import Task
@@ -70,7 +70,7 @@ async def foreign_port() -> AsyncIterator[int]:
 async def running_api(folder: Path, **settings: Any) -> AsyncIterator[tuple[Api, int]]:
     """Serve the API with a user `ceo@x`; yield it and its port."""
     url = f"sqlite:///{folder / 'employee-api.db'}"
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     start = api_starter(url, Clock())
     async with start() as without_authorization:
         await without_authorization.add_user(role="ceo", email="ceo@x")

@@ -17,7 +17,8 @@ from chassis.errors import DomainError
 from chassis.http import server as http_server
 from chassis.http.server import HttpService
 from chassis.settings import load
-from chassis.sql import database
+from chassis.sql.engine import open_engine
+from chassis.sql.migrate import DatabaseUnusable, migrate
 from chassis.telemetry import logging
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
@@ -69,7 +70,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
     """Serve until the drain is over."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
-    engine = database.engine(settings.database_url.get_secret_value(), service.telemetry)
+    engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)
     password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
     service.add_readiness_check(partial(check_database, engine))
     try:
@@ -82,8 +83,8 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
 def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> None:
     logging.configure("employee-api", level=settings.log_level)
     try:
-        database.migrate(settings.database_url.get_secret_value(), MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
-    except database.DatabaseUnusable as error:
+        migrate(settings.database_url.get_secret_value(), MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
+    except DatabaseUnusable as error:
         sys.exit(str(error))
     password = getpass() if sys.stdin.isatty() else os.fsdecode(sys.stdin.buffer.readline()).rstrip("\r\n")
     fields = {"name": arguments.name, "email": arguments.email, "role": arguments.role, "password": password}
@@ -94,7 +95,7 @@ def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> N
 
 
 async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
-    engine = database.engine(settings.database_url.get_secret_value())
+    engine = open_engine(settings.database_url.get_secret_value())
     try:
         users = UserRepository(engine, utc_now, random.SystemRandom())
         new_users = app.new_user_preparer(settings, PasswordHasher(1))

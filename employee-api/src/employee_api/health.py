@@ -6,7 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis.errors import Unavailable
-from chassis.sql import database
+from chassis.sql.engine import is_current
 from employee_api.database import MIGRATIONS
 from employee_api.http.operations import Call
 from employee_api.schemas import Output
@@ -38,7 +38,7 @@ async def readyz(_call: Call[None]) -> Health:
 async def check_database(engine: AsyncEngine) -> None:
     """Raise NotReady while the database does not answer or lacks a migration."""
     try:
-        current = await database.is_current(engine, MIGRATIONS)
+        current = await is_current(engine, MIGRATIONS)
     except SQLAlchemyError as error:
         raise NotReady from error
     if not current:

@@ -12,7 +12,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis.sql import database
+from chassis.sql.engine import is_current, open_engine
+from chassis.sql.migrate import DatabaseUnusable, migrate, stored_revision
+from chassis.sql.url import libpq_url, sqlite_path, validate_url
 
 FIRST = """
 revision = "0001"
@@ -67,8 +69,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def opened(url: str, migrations: Path) -> AsyncIterator[AsyncEngine]:
-    database.migrate(url, migrations)
-    engine = database.engine(url)
+    migrate(url, migrations)
+    engine = open_engine(url)
     yield engine
     await engine.dispose()
 
@@ -79,14 +81,14 @@ async def texts(engine: AsyncEngine) -> list[str]:
 
 
 async def test_migrating_runs_every_migration_in_order(opened: AsyncEngine, url: str) -> None:
-    assert database.stored_revision(url) == "0002"
+    assert stored_revision(url) == "0002"
     assert await texts(opened) == ["migrated"]
 
 
 async def test_concurrent_migrations_run_once(url: str, migrations: Path) -> None:
     with ThreadPoolExecutor(4) as replicas:
-        list(replicas.map(lambda _: database.migrate(url, migrations), range(4)))
-    engine = database.engine(url)
+        list(replicas.map(lambda _: migrate(url, migrations), range(4)))
+    engine = open_engine(url)
     assert await texts(engine) == ["migrated"]
     await engine.dispose()
 
@@ -94,33 +96,33 @@ async def test_concurrent_migrations_run_once(url: str, migrations: Path) -> Non
 async def test_a_failed_migration_is_rolled_back(url: str, migrations: Path, opened: AsyncEngine) -> None:
     (migrations / "versions" / "0003_failing.py").write_text(FAILING)
     with pytest.raises(Exception, match="nowhere"):
-        database.migrate(url, migrations)
-    assert database.stored_revision(url) == "0002"
+        migrate(url, migrations)
+    assert stored_revision(url) == "0002"
     assert await texts(opened) == ["migrated"]
 
 
 async def test_a_database_of_a_newer_release_is_not_changed(url: str, migrations: Path, opened: AsyncEngine) -> None:
     async with opened.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
-    database.migrate(url, migrations)
-    assert database.stored_revision(url) == "0099"
-    assert await database.is_current(opened, migrations)
+    migrate(url, migrations)
+    assert stored_revision(url) == "0099"
+    assert await is_current(opened, migrations)
 
 
 async def test_a_database_is_not_current_while_a_migration_is_pending(migrations: Path, opened: AsyncEngine) -> None:
-    assert await database.is_current(opened, migrations)
+    assert await is_current(opened, migrations)
     (migrations / "versions" / "0003_more.py").write_text('revision = "0003"\ndown_revision = "0002"\n')
-    assert not await database.is_current(opened, migrations)
+    assert not await is_current(opened, migrations)
 
 
 def test_an_empty_database_has_no_revision(url: str) -> None:
-    assert database.stored_revision(url) is None
+    assert stored_revision(url) is None
 
 
 def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> None:
     (migrations / "versions" / "0002_other.py").write_text('revision = "0002b"\ndown_revision = "0001"\n')
     with pytest.raises(ValueError, match="one newest revision"):
-        database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
+        migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
 
 
 @pytest.mark.parametrize(
@@ -132,21 +134,21 @@ def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> 
     ],
 )
 def test_every_form_of_a_postgresql_url_is_accepted(url: str) -> None:
-    assert database.libpq_url(url) == "postgresql://user:secret@host:1/name?sslmode=require"
+    assert libpq_url(url) == "postgresql://user:secret@host:1/name?sslmode=require"
 
 
 async def test_a_server_is_found_among_several_hosts(postgres_url: str, migrations: Path, tmp_path: Path) -> None:
     parts = psycopg.conninfo.conninfo_to_dict(postgres_url)
     hosts = f"host={tmp_path},{parts['host']}&port=1,{parts.get('port', 5432)}&password={parts.get('password', '')}"
     url = f"postgresql://{parts['user']}@/{parts['dbname']}?{hosts}&target_session_attrs=read-write"
-    database.migrate(url, migrations)
-    engine = database.engine(url)
-    assert await database.is_current(engine, migrations)
+    migrate(url, migrations)
+    engine = open_engine(url)
+    assert await is_current(engine, migrations)
     await engine.dispose()
 
 
 def test_several_hosts_and_ports_are_passed_on_to_the_driver() -> None:
-    engine = database.engine("postgresql://user:secret@one:1,two:2/name?target_session_attrs=read-write")
+    engine = open_engine("postgresql://user:secret@one:1,two:2/name?target_session_attrs=read-write")
     _, arguments = engine.dialect.create_connect_args(engine.url)
     assert {name: arguments[name] for name in ("host", "port", "dbname", "target_session_attrs")} == {
         "host": "one,two",
@@ -158,9 +160,9 @@ def test_several_hosts_and_ports_are_passed_on_to_the_driver() -> None:
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])
 def test_any_other_url_is_rejected_without_quoting_it(url: str) -> None:
-    assert database.sqlite_path(url) is None
+    assert sqlite_path(url) is None
     with pytest.raises(ValueError, match="begins with sqlite:/// or postgresql://") as rejected:
-        database.engine(url)
+        open_engine(url)
     assert "secret" not in str(rejected.value)
 
 
@@ -192,7 +194,7 @@ async def test_errors_do_not_contain_parameter_values(opened: AsyncEngine) -> No
 
 
 async def test_a_sqlite_file_uses_wal_and_enforces_foreign_keys(tmp_path: Path) -> None:
-    engine = database.engine(f"sqlite:///{tmp_path}/notes.db")
+    engine = open_engine(f"sqlite:///{tmp_path}/notes.db")
     async with engine.connect() as connection:
         journal = (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one()
         foreign_keys = (await connection.exec_driver_sql("PRAGMA foreign_keys")).scalar_one()
@@ -202,10 +204,10 @@ async def test_a_sqlite_file_uses_wal_and_enforces_foreign_keys(tmp_path: Path) 
 
 def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Path, migrations: Path) -> None:
     url = f"sqlite:///{tmp_path}/notes.db"
-    database.migrate(url, migrations)
+    migrate(url, migrations)
     code = (
-        "import sys; from pathlib import Path; from chassis.sql import database;"
-        f"database.migrate({url!r}, Path({str(migrations)!r}));"
+        "import sys; from pathlib import Path; from chassis.sql.migrate import migrate;"
+        f"migrate({url!r}, Path({str(migrations)!r}));"
         "print([name for name in ('alembic', 'sqlalchemy', 'psycopg') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -225,16 +227,16 @@ def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Pa
 )
 def test_a_malformed_postgresql_url_is_rejected_without_quoting_it(url: str) -> None:
     with pytest.raises(ValueError, match="percent-encoded|not a number") as rejected:
-        database.validate_url(url)
+        validate_url(url)
     assert not re.search("sec|ret|host", str(rejected.value))
 
 
 @pytest.mark.parametrize("url", ["sqlite:///x.db", "postgresql://u:a%40b@one:1,[::1]:2/n?host=/x,y", "postgresql:///n"])
 def test_a_well_formed_url_is_accepted(url: str) -> None:
-    database.validate_url(url)
+    validate_url(url)
 
 
 def test_a_file_that_is_not_a_database_is_an_error(tmp_path: Path, migrations: Path) -> None:
     (tmp_path / "notes.db").write_text("not a database, but long enough to be recognized as none" * 100)
-    with pytest.raises(database.DatabaseUnusable, match=r"^DATABASE_URL: .*notes.db: file is not a database$"):
-        database.migrate(f"sqlite:///{tmp_path}/notes.db", migrations)
+    with pytest.raises(DatabaseUnusable, match=r"^DATABASE_URL: .*notes.db: file is not a database$"):
+        migrate(f"sqlite:///{tmp_path}/notes.db", migrations)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psycopg
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 
 MIGRATION = """
 from alembic import op
@@ -64,7 +64,7 @@ def test_migrating_waits_for_a_database_that_is_starting(postgres_url: str, tmp_
         ).start()
         login = f"{server.get('user', 'postgres')}:{server.get('password', '')}"
         url = f"postgresql://{login}@127.0.0.1:{listener.getsockname()[1]}/{server['dbname']}"
-        database.migrate(url, tmp_path)
+        migrate(url, tmp_path)
         listener.shutdown(socket.SHUT_RDWR)
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM orders").fetchone() == (0,)

@@ -2,18 +2,18 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from chassis.sql import group_commit
-from chassis.sql.sqlite import ANSWER_WITHIN_SECONDS, SqliteWriter, connect
+from chassis.sql.database import Database, listed, open_database
+from chassis.sql.sqlite import ANSWER_WITHIN_SECONDS, connect
 from shop_kit.waiting import wait_until
 
 CREATE = "CREATE TABLE numbers (number INTEGER)"
-INSERT = "INSERT INTO numbers VALUES (1)"
+INSERT = ("INSERT INTO numbers VALUES (1)", dict[str, object]())
 
 
 @pytest.fixture
@@ -22,21 +22,22 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    async with open_database(f"sqlite:///{path}", unavailable=OSError) as opened:
+        await opened.write((CREATE, {}))
+        yield opened
+
+
+@pytest.fixture
 def another_process(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
 
-def insert(connection: sqlite3.Connection) -> int:
-    return connection.execute(INSERT).rowcount
-
-
-async def test_what_has_returned_is_in_the_file(path: Path, another_process: sqlite3.Connection) -> None:
-    writer = SqliteWriter(path)
-    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
-    await asyncio.gather(writer.run(insert, INSERT), writer.run(insert, INSERT))
+async def test_what_has_returned_is_in_the_file(database: Database, another_process: sqlite3.Connection) -> None:
+    await asyncio.gather(database.write(INSERT), database.write(INSERT))
     assert another_process.execute("SELECT count(*) FROM numbers").fetchone() == (2,)
-    await writer.close()
+    assert (await database.read("SELECT count(*) AS numbers FROM numbers", {}))[0]["numbers"] == 2
 
 
 def test_a_file_is_opened_while_another_process_creates_its_tables(path: Path) -> None:
@@ -52,41 +53,38 @@ def test_a_file_is_opened_while_another_process_creates_its_tables(path: Path) -
 
 
 async def test_a_lock_of_another_process_delays_the_write_but_not_the_event_loop(
-    path: Path, another_process: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    database: Database, another_process: sqlite3.Connection
 ) -> None:
-    monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))
-    writer = SqliteWriter(path)
-    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
     another_process.execute("BEGIN IMMEDIATE")
     started = time.monotonic()
-    write = asyncio.create_task(writer.run(insert, INSERT, brief=True))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    write = asyncio.create_task(database.write(INSERT))
+    assert await database.read("SELECT number FROM numbers", {}) == []
     assert time.monotonic() - started < ANSWER_WITHIN_SECONDS / 2
     assert not write.done()
     another_process.execute("ROLLBACK")
-    assert await write == 1
-    await writer.close()
+    assert await write == [[]]
 
 
-async def test_only_brief_work_is_done_on_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "QUICK_SECONDS", float("inf"))
-    writer = SqliteWriter(path)
-    threads = [
-        await writer.run(lambda _: threading.current_thread().name, "SELECT 1", brief=brief) for brief in (True, False)
-    ]
-    await writer.close()
-    assert threads == ["MainThread", "commit"]
+@pytest.mark.parametrize("method", ["read", "report"])
+async def test_queries_write_nothing(database: Database, method: str) -> None:
+    with pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+        await getattr(database, method)(*INSERT)
 
 
-async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path) -> None:
-    writer = SqliteWriter(path)
-    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
+async def test_times_and_lists_are_written_as_on_postgresql(database: Database) -> None:
+    query = """
+        SELECT value->>'name' AS name, date_part('epoch', to_timestamp(:at)) AS at FROM json_each(:items)
+        ORDER BY key FOR UPDATE SKIP LOCKED
+    """
+    rows = await database.read(query, {"at": 1_790_000_000.7, "items": listed([{"name": "a"}, {"name": "b"}])})
+    assert [tuple(row[name] for name in ("name", "at")) for row in rows] == [("a", 1_790_000_000), ("b", 1_790_000_000)]
+
+
+async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path, database: Database) -> None:
     before = size_of(path)
     for _ in range(100):
-        await writer.run(insert, INSERT)
+        await database.write(INSERT)
     await wait_until(lambda: size_of(path) > before)
-    await writer.close()
 
 
 def size_of(path: Path) -> int:

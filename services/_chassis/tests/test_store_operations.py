@@ -2,12 +2,10 @@
 
 import asyncio
 import sqlite3
-import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-import asyncpg
 import psycopg
 import pytest
 from opentelemetry import context as otel_context
@@ -16,11 +14,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
 from chassis.rpc.cache import TtlCache
-from chassis.sql import group_commit
+from chassis.sql.database import Database, UniqueViolation
 from chassis.sql.group_commit import GroupCommit
-from chassis.sql.postgres import Postgres, open_postgres
-from chassis.sql.postgres_connection import Connection
-from chassis.sql.sqlite import SqliteWriter
+from chassis.sql.postgres import PostgresDatabase, open_postgres
+from chassis.sql.sqlite import open_sqlite
 from chassis.telemetry import semconv
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.store_operations import record_wait, sql_operation
@@ -29,23 +26,19 @@ from shop_kit.waiting import wait_until
 
 SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id SERIAL PRIMARY KEY, text TEXT)"
-INSERT = "INSERT INTO notes (text) VALUES ($1)"
+INSERT = "INSERT INTO notes (text) VALUES (:text)"
 
 
 @pytest.fixture
-async def postgres(recorded: Recorded, postgres_url: str) -> AsyncIterator[Postgres]:
+async def postgres(recorded: Recorded, postgres_url: str) -> AsyncIterator[PostgresDatabase]:
     with psycopg.connect(postgres_url) as connection:
         connection.execute(CREATE)
-    async with open_postgres(postgres_url, recorded.telemetry) as server:
+    async with open_postgres(postgres_url, recorded.telemetry, OSError) as server:
         yield server
 
 
-async def insert(connection: Connection) -> None:
-    await connection.fetch(INSERT, SECRET)
-
-
-async def fail(connection: Connection) -> None:
-    await connection.fetch("INSERT INTO notes (id) VALUES ($1), ($1)", 7)
+async def insert(database: Database) -> None:
+    await database.write((INSERT, {"text": SECRET}))
 
 
 @contextmanager
@@ -97,10 +90,10 @@ def test_statements_are_described_by_operation_and_table(texts: Sequence[str], n
 
 
 async def test_a_statement_on_postgresql_is_a_client_span_below_its_call(
-    recorded: Recorded, postgres: Postgres, postgres_url: str
+    recorded: Recorded, postgres: PostgresDatabase, postgres_url: str
 ) -> None:
     with sampled_call(recorded) as call:
-        await postgres.run(insert, INSERT)
+        await insert(postgres)
     (span,) = [span for span in children(recorded, call) if span.kind is SpanKind.CLIENT]
     parts = psycopg.conninfo.conninfo_to_dict(postgres_url)
     assert (span.name, span.status.status_code) == ("INSERT notes", StatusCode.UNSET)
@@ -115,29 +108,26 @@ async def test_a_statement_on_postgresql_is_a_client_span_below_its_call(
     assert durations(recorded) == {(("db.system.name", "postgresql"), ("db.operation.name", "INSERT")): 1}
 
 
-async def test_a_failed_statement_says_why_without_its_values(recorded: Recorded, postgres: Postgres) -> None:
-    with sampled_call(recorded) as call, pytest.raises(asyncpg.UniqueViolationError):
-        await postgres.run(fail, INSERT)
+async def test_a_failed_statement_says_why_without_its_values(recorded: Recorded, postgres: PostgresDatabase) -> None:
+    with sampled_call(recorded) as call, pytest.raises(UniqueViolation):
+        await postgres.write(("INSERT INTO notes (id) VALUES (:id), (:id)", {"id": 7}))
     (span,) = [span for span in children(recorded, call) if span.kind is SpanKind.CLIENT]
     attributes = span.attributes or {}
-    assert (attributes["error.type"], attributes["db.response.status_code"]) == ("UniqueViolationError", "23505")
+    assert (attributes["error.type"], attributes["db.response.status_code"]) == ("UniqueViolation", "23505")
     assert (span.status.status_code, span.status.description, len(span.events)) == (StatusCode.ERROR, None, 0)
-    assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["UniqueViolationError"]
+    assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["UniqueViolation"]
 
 
-async def test_a_statement_that_exceeds_its_limit_is_a_timeout(recorded: Recorded, postgres: Postgres) -> None:
-    async def sleep(connection: Connection) -> None:
-        await connection.execute("SELECT pg_sleep(60)")
-
-    with sampled_call(recorded), pytest.raises(TimeoutError):
-        await postgres.run(sleep, "SELECT pg_sleep", within_seconds=0.3)
+async def test_a_statement_that_exceeds_its_limit_is_a_timeout(recorded: Recorded, postgres: PostgresDatabase) -> None:
+    with sampled_call(recorded), pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+        await postgres.read("SELECT pg_sleep(60)", {}, within_seconds=0.3)
     assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["TimeoutError"]
 
 
 async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded: Recorded) -> None:
-    async with open_postgres("postgresql://127.0.0.1:1/none", recorded.telemetry) as server:
-        with sampled_call(recorded) as call, pytest.raises(TimeoutError):
-            await server.run(insert, INSERT, within_seconds=0.2)
+    async with open_postgres("postgresql://127.0.0.1:1/none", recorded.telemetry, OSError) as server:
+        with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+            await server.read("SELECT 1", {}, within_seconds=0.2)
     spans = children(recorded, call)
     assert {(span.name, span.kind) for span in spans} == {("pool.wait", SpanKind.INTERNAL)}
     assert all("error.type" in (span.attributes or {}) for span in spans)
@@ -145,22 +135,15 @@ async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded:
 
 
 async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
-    recorded: Recorded, postgres: Postgres
+    recorded: Recorded, postgres: PostgresDatabase
 ) -> None:
-    release = asyncio.Event()
-
-    async def occupy(connection: Connection) -> None:
-        await connection.execute("SELECT 1")
-        await release.wait()
-
-    holders = [asyncio.create_task(postgres.run(occupy, "SELECT 1")) for _ in range(8)]
-    await wait_until(lambda: postgres._use().used == 8 and not postgres._use().idle)
+    sleep = "SELECT pg_sleep(0.5)"
+    holders = [asyncio.create_task(postgres.read(sleep, {})) for _ in range(8)]
+    await wait_until(lambda: postgres.use().used == 8 and not postgres.use().pending)
     with sampled_call(recorded) as call:
-        waiting = asyncio.create_task(postgres.run(insert, INSERT))
-        await wait_until(lambda: postgres._use().pending)
-        use = postgres._use()
-        await asyncio.sleep(0.01)
-        release.set()
+        waiting = asyncio.create_task(insert(postgres))
+        await wait_until(lambda: postgres.use().pending)
+        use = postgres.use()
         await asyncio.gather(waiting, *holders)
     assert (use.used, use.idle, use.maximum, use.pending) == (8, 0, 8, 1)
     wait, statement = sorted(children(recorded, call), key=lambda span: span.start_time or 0)
@@ -176,38 +159,29 @@ def test_only_a_wait_of_over_a_millisecond_is_a_span(recorded: Recorded, seconds
 
 
 async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
-    recorded: Recorded, postgres: Postgres
+    recorded: Recorded, postgres: PostgresDatabase
 ) -> None:
-    await postgres.run(insert, INSERT)
+    await insert(postgres)
     with unsampled_call():
-        await postgres.run(insert, INSERT)
+        await insert(postgres)
     assert recorded.spans() == []
     assert list(durations(recorded).values()) == [2]
 
 
 async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_before(
-    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recorded: Recorded, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(group_commit, "QUICK_SECONDS", -1.0)  # all work is done on the thread, which may block
-    writer = SqliteWriter(tmp_path / "notes.db", recorded.telemetry)
-    await writer.run(lambda connection: connection.execute(CREATE), CREATE)
-    reached, free = threading.Event(), threading.Event()
-
-    def block(_connection: sqlite3.Connection) -> None:
-        reached.set()
-        free.wait()
-
-    first = asyncio.create_task(writer.run(block, "SELECT 1 FROM notes"))
-    await asyncio.to_thread(reached.wait)
-    with sampled_call(recorded) as call:
-        second = asyncio.create_task(
-            writer.run(lambda connection: connection.execute("INSERT INTO notes VALUES (1, ?)", [SECRET]), INSERT)
-        )
-        await wait_until(lambda: writer._commits._pending)
-        await asyncio.sleep(0.02)
-        free.set()
-        await asyncio.gather(first, second)
-    await writer.close()
+    async with open_sqlite(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
+        await database.write(("CREATE TABLE notes (text TEXT)", {}))
+        with closing(sqlite3.connect(tmp_path / "notes.db", isolation_level=None)) as another_process:
+            another_process.execute("BEGIN IMMEDIATE")
+            first = asyncio.create_task(insert(database))
+            await asyncio.sleep(0)
+            with sampled_call(recorded) as call:
+                second = asyncio.create_task(insert(database))
+                await asyncio.sleep(0.05)
+                another_process.execute("ROLLBACK")
+                await asyncio.gather(first, second)
     (statement,) = children(recorded, call)
     assert dict(statement.attributes or {}) == {
         "db.system.name": "sqlite",
@@ -224,10 +198,9 @@ async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_bef
 
 
 async def test_an_error_of_sqlite_has_its_own_name(recorded: Recorded, tmp_path: Path) -> None:
-    writer = SqliteWriter(tmp_path / "notes.db", recorded.telemetry)
-    with sampled_call(recorded) as call, pytest.raises(sqlite3.OperationalError):
-        await writer.run(lambda connection: connection.execute("INSERT INTO absent VALUES (1)"), INSERT)
-    await writer.close()
+    async with open_sqlite(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
+        with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+            await insert(database)
     (span,) = children(recorded, call)
     assert (span.attributes or {})["error.type"] == "SQLITE_ERROR"
 

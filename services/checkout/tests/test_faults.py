@@ -28,8 +28,8 @@ def _small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit databases to a few orders."""
     connect = sqlite.connect
 
-    def limited(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
-        connection = connect(path, **functions)
+    def limited(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
+        connection = connect(path, query_only=query_only)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 

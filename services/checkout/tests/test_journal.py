@@ -8,23 +8,21 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
 
 from chassis.errors import FieldViolation
-from chassis.sql import database
+from chassis.sql.database import NOW, StatementFailed, open_database
+from chassis.sql.url import sqlite_path
 from chassis.telemetry import semconv
 from chassis.values.money import MAX_UNITS, Money
 from checkout_service.domain import OPEN, RELEASED_CART, Refusal, State, Transition
-from checkout_service.journal import sql, sqlite, statements
-from checkout_service.journal.opening import open_journal
+from checkout_service.journal import sql, statements
+from checkout_service.journal.opening import open_journal, unavailable
 from checkout_service.journal.sql import SqlJournal
-from checkout_service.journal.sqlite import open_sqlite_database
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent
 from shop_kit.serving import Recorded
 
@@ -45,7 +43,7 @@ def run_sql(journal_url: str) -> Callable[[str], None]:
     """Run a statement on the journal's database, whichever it is."""
 
     def run(statement: str) -> None:
-        path = database.sqlite_path(journal_url)
+        path = sqlite_path(journal_url)
         if path is None:
             with psycopg.connect(journal_url, autocommit=True) as connection:
                 connection.execute(statement)
@@ -159,7 +157,7 @@ async def test_an_update_that_fails_half_way_changes_nothing(
     new = new_order()
     await journal.insert(new)
     run_sql("ALTER TABLE outbox RENAME TO renamed")
-    with pytest.raises((JournalUnavailable, asyncpg.UndefinedTableError)):
+    with pytest.raises((JournalUnavailable, StatementFailed)):
         await journal.update(new.claim, SHIPPED)
     run_sql("ALTER TABLE renamed RENAME TO outbox")
     found = await journal.read(new.order.order_id)
@@ -430,12 +428,13 @@ async def test_sqlite_asks_for_the_time_once_for_each_statement(
     tmp_path: Path, new_order: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[float] = []
+    clock = time.time
 
     def now() -> float:
-        calls.append(time.time())
+        calls.append(clock())
         return calls[-1]
 
-    monkeypatch.setattr(sqlite, "time", SimpleNamespace(time=now))
+    monkeypatch.setattr(time, "time", now)
     async with open_journal(f"sqlite:///{tmp_path / 'journal.db'}", worker="one") as journal:
         order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
         sent = [Sent(order_id, kind, "sent") for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
@@ -548,8 +547,8 @@ async def test_the_history_has_every_step_in_order(journal: Journal, new_order: 
 
 
 async def test_the_clock_of_sqlite_has_a_resolution_below_a_millisecond(tmp_path: Path) -> None:
-    async with open_sqlite_database(tmp_path / "journal.db") as opened:
-        times = [row["now"] for _ in range(50) for row in await opened.read("SELECT {now} AS now", {})]
+    async with open_database(f"sqlite:///{tmp_path}/journal.db", unavailable=unavailable) as opened:
+        times = [row["now"] for _ in range(50) for row in await opened.read(f"SELECT {NOW} AS now", {})]
     assert sorted(set(times)) == times
 
 
@@ -557,15 +556,15 @@ async def test_operators_queries_do_not_delay_orders_on_sqlite(tmp_path: Path, m
     may_end = threading.Event()
 
     def unix_time() -> float:
-        if threading.current_thread().name.startswith("journal-report"):
+        if threading.current_thread().name.startswith("report"):
             may_end.wait(60)
         return 1.0
 
     monkeypatch.setattr(time, "time", unix_time)
-    async with sqlite.open_sqlite_database(tmp_path / "journal.db") as opened:
-        report = asyncio.create_task(opened.report("SELECT {now} AS now", {}))
+    async with open_database(f"sqlite:///{tmp_path}/journal.db", unavailable=unavailable) as opened:
+        report = asyncio.create_task(opened.report(f"SELECT {NOW} AS now", {}))
         async with asyncio.timeout(30):
-            assert (await opened.read("SELECT {now} AS now", {}))[0]["now"] == 1.0
+            assert (await opened.read(f"SELECT {NOW} AS now", {}))[0]["now"] == 1.0
         assert not report.done()
         may_end.set()
         await report
@@ -573,7 +572,7 @@ async def test_operators_queries_do_not_delay_orders_on_sqlite(tmp_path: Path, m
 
 async def test_a_writer_in_another_process_does_not_delay_queries(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    async with open_sqlite_database(path) as opened:
+    async with open_database(f"sqlite:///{path}", unavailable=unavailable) as opened:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             other.execute("CREATE TABLE unfinished (number INTEGER)")

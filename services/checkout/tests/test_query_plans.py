@@ -5,22 +5,21 @@ hundred thousand orders and the statistics of a million; its tables then seem te
 """
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import psycopg
 import pytest
 
-from chassis.sql import database
-from chassis.sql.postgres import open_postgres
+from chassis.sql.database import listed, open_database
+from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions, without_row_locks
 from checkout_service.domain import State
-from checkout_service.journal import postgres, sqlite, statements
-from checkout_service.journal.opening import MIGRATIONS
+from checkout_service.journal import statements
+from checkout_service.journal.opening import MIGRATIONS, unavailable
 from checkout_service.journal.statements import Claims
 
 Explain: TypeAlias = Callable[[str], list[dict[str, Any]]]
@@ -42,7 +41,7 @@ PARAMETERS: dict[str, Any] = {
     "at": 1_790_000_000.0,
     "key": "7",
     "limit": 50,
-    "items": json.dumps([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
+    "items": listed([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
 }
 COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"
 """Counts all rows of a table that is as long as the backlog."""
@@ -52,13 +51,14 @@ IN_ORDER = dict.fromkeys(("LIST", "LIST_DONE"), "ix_orders_created_at")
 
 def texts() -> dict[str, str]:
     found = {name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)}
-    found = {name: text for name, text in found.items() if not name.startswith("_")}
+    found = {name: text for name, text in found.items() if not name.startswith("_") and name != "NOW"}
     for name, claims in vars(statements).items():
         if isinstance(claims, Claims):
-            found |= {f"{name}.{field}": text for field, text in asdict(claims).items()}
+            found |= {f"{name}.{field}": getattr(claims, field) for field in CLAIMS}
     return found
 
 
+CLAIMS = ("correct_leases", "claim_expired", "correct_due_times", "claim_outbox")
 TEXTS = texts()
 
 
@@ -66,13 +66,13 @@ TEXTS = texts()
 def sqlite_plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], list[str]]]:
     """Return the steps of a statement's plan on SQLite."""
     path: Path = tmp_path_factory.mktemp("plans") / "journal.db"
-    database.migrate(f"sqlite:///{path}", MIGRATIONS)
+    migrate(f"sqlite:///{path}", MIGRATIONS)
     with closing(sqlite3.connect(path)) as connection:
-        connection.create_function("unix_time", 0, lambda: 1.0)
+        add_functions(connection)
 
         def explain(text: str) -> list[str]:
-            rendered = sqlite.DIALECT.render(text)
-            return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {rendered}", PARAMETERS)]
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {without_row_locks(text)}", PARAMETERS)
+            return [row[3] for row in plan]
 
         yield explain
 
@@ -108,7 +108,7 @@ def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iter
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     try:
-        database.migrate(postgres_url_of(server, name), MIGRATIONS)
+        migrate(postgres_url_of(server, name), MIGRATIONS)
         url = psycopg.conninfo.make_conninfo(server, dbname=name)
         with psycopg.connect(url, autocommit=True) as connection:
             for statement in statements_before:
@@ -121,10 +121,9 @@ def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iter
 
 
 async def explain(url: str, text: str) -> list[dict[str, Any]]:
-    async with open_postgres(url) as connections:
-        rendered = postgres.join(statements.UPDATE, text) if postgres.is_dependent(text) else postgres.join(text)
-        ((plan,),) = await connections.fetch(f"EXPLAIN (FORMAT JSON) {rendered}", PARAMETERS)
-        return list(nodes(json.loads(plan)[0]["Plan"]))
+    async with open_database(url, unavailable=unavailable) as connections:
+        (row,) = await connections.read(f"EXPLAIN (FORMAT JSON) {text}", PARAMETERS)
+        return list(nodes(row["QUERY PLAN"][0]["Plan"]))
 
 
 def postgres_url_of(url: str, name: str) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from chassis.sql import database
+from chassis.sql.database import Database, Parameters, Row, Statement
+from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions, fetch
 from chassis.values.money import Money
 from checkout_service import commands, saga
 from checkout_service.domain import (
@@ -34,8 +35,6 @@ from checkout_service.domain import (
     Transition,
     order_id_of,
 )
-from checkout_service.journal import sqlite
-from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped, Unsupported
@@ -57,6 +56,9 @@ class Broken(AssertionError):
     """An invariant is violated."""
 
 
+_OF_CLAIM = " AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
+
+
 class MemoryDatabase(Database):
     """SQLite in memory, with a simulated clock and without threads.
 
@@ -67,10 +69,8 @@ class MemoryDatabase(Database):
         self.seconds = 0.0
         self.checks_claim = True
         self.commits = 0
-        self._render = cache(replace(sqlite.DIALECT, now="(schedule_now())").render)
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.row_factory = sqlite3.Row
-        self._connection.create_function("schedule_now", 0, lambda: self.seconds)
+        add_functions(self._connection, lambda: self.seconds)
         for statement in schema:
             self._connection.execute(statement)
 
@@ -82,7 +82,11 @@ class MemoryDatabase(Database):
         return rows
 
     @override
-    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
+        return self._run(text, parameters)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
         return self._run(text, parameters)
 
     def clear(self) -> None:
@@ -100,8 +104,8 @@ class MemoryDatabase(Database):
 
     def _run(self, text: str, parameters: Parameters) -> list[Row]:
         if not self.checks_claim:
-            text = text.replace("{held}", "order_id = :order_id")
-        return self._connection.execute(self._render(text), parameters).fetchall()
+            text = text.replace(_OF_CLAIM, "")
+        return fetch(self._connection, text, parameters)
 
 
 @dataclass
@@ -465,7 +469,7 @@ def run(memory: MemoryDatabase, schedule: bytes, *, without: str = "") -> None:
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> MemoryDatabase:
     path: Path = tmp_path_factory.mktemp("schema") / "checkout.db"
-    database.migrate(f"sqlite:///{path}", MIGRATIONS)
+    migrate(f"sqlite:///{path}", MIGRATIONS)
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rootpage").fetchall()
     connection.close()

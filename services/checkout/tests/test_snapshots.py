@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from chassis.rpc.wire import money_to_wire
-from chassis.sql import database
+from chassis.sql.migrate import migrate
+from chassis.sql.url import sqlite_path
 from chassis.values.money import Money
 from checkout_service import queue_workers
 from checkout_service.domain import Address, Order, OrderLine, State
@@ -83,9 +84,9 @@ UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tr
 
 def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
-    database.migrate(url, migrations)
+    migrate(url, migrations)
     columns = ", ".join(row)
-    path = database.sqlite_path(url)
+    path = sqlite_path(url)
     if path is None:
         values = ", ".join(f"%({name})s" for name in row)
         with psycopg.connect(url) as connection:
@@ -134,7 +135,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
     """Older releases could order a cart twice, under two keys."""
     first_release = tmp_path / "first release"
     shutil.copytree(MIGRATIONS, first_release, ignore=shutil.ignore_patterns("000[2-9]*"))
-    database.migrate(journal_url, first_release)
+    migrate(journal_url, first_release)
     newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
     for row in (OLD_ROW, OLD_ROW | newer):
         insert(journal_url, row, first_release)

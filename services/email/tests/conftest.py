@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from email_service.spool.opening import open_spool
-from email_service.spool.sql import Spool
+from email_service.spool.sql import Spool, open_spool
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
 from email_service.relay_url import Relay
 from email_service.smtp_relay import SmtpRelay
-from email_service.spool.opening import open_spool
-from email_service.spool.sql import Spool
+from email_service.spool.sql import Spool, open_spool
 from shop_kit.waiting import wait_until
 from shop_lab.world.smtp_relay import Inbox, relay
 

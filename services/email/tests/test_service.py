@@ -17,17 +17,18 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.server import Service, serving
 from chassis.rpc.status import from_rpc_error
 from chassis.settings import load
+from chassis.sql.database import open_database
+from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
-from email_service.messages import ClaimedMessage, MessageState, NewMessage
+from email_service.messages import ClaimedMessage, MessageState, NewMessage, SpoolUnavailable
 from email_service.mime import Sender
 from email_service.operators import MailRecords
 from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
-from email_service.spool.opening import open_spool
-from email_service.spool.sql import Spool
+from email_service.spool.sql import MIGRATIONS, Spool, open_spool
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -312,14 +313,17 @@ async def test_a_batch_has_0_to_100_confirmations(sqlite_url: str) -> None:
 async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepted_later(sqlite_url: str) -> None:
     batch = [confirmation(f"o-{number}") for number in range(50)]
     order_ids = [request.order.order_id for request in batch]
-    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
-        database = cast("Any", spool)._database
-        (pages,) = (await database.run("PRAGMA page_count", {}))[0]
-        await database.run(f"PRAGMA max_page_count = {pages + 2}", {})
+    migrate(sqlite_url, MIGRATIONS)
+    async with (
+        open_database(sqlite_url, unavailable=SpoolUnavailable) as database,
+        accepting(Spool(database)) as running,
+    ):
+        ((row,),) = await database.write(("PRAGMA page_count", {}))
+        await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await running.accept(*batch)
         assert await running.stored(*order_ids) == []
-        await database.run("PRAGMA max_page_count = 1000000", {})
+        await database.write(("PRAGMA max_page_count = 1000000", {}))
         assert not await running.accept(*batch)
         assert await running.stored(*order_ids) == order_ids
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -329,7 +333,7 @@ async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepte
 async def test_a_batch_is_one_commit(sqlite_url: str) -> None:
     executed: list[str] = []
     async with open_spool(sqlite_url) as spool, accepting(spool) as running:
-        cast("Any", spool)._database._writer._connection.set_trace_callback(executed.append)
+        cast("Any", spool)._database._writer.set_trace_callback(executed.append)
         await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
     assert executed.count("COMMIT") == 1
 

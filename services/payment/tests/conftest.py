@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Ledger
-from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from payment_service.ledger.sql import MIGRATIONS, open_ledger
 from shop_kit.databases import execute
 
 VALID_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
@@ -20,7 +20,7 @@ VALID_REQUEST = ChargeRequest("EUR", 12, 340_000_000, VALID_CARD)
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/payment.db"
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     return url
 
 
@@ -29,7 +29,7 @@ def ledger_url(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_url"))
     url = str(request.getfixturevalue("postgres_url"))
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     return url
 
 

@@ -11,7 +11,7 @@ from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.values.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
-from payment_service.ledger.opening import open_ledger
+from payment_service.ledger.sql import open_ledger
 from shop_kit.serving import Recorded as RecordedTelemetry
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)

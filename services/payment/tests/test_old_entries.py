@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
+from chassis.sql.url import sqlite_path
 from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, PaymentProcessor, State
-from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from payment_service.ledger.sql import MIGRATIONS, open_ledger
 from shop_kit.databases import execute
 
 MakeRequest = Callable[..., ChargeRequest]
@@ -27,7 +28,7 @@ INSERT = """
 
 
 def insert_old_entry(url: str) -> None:
-    literal = f"x'{CARD_HMAC.hex()}'" if database.sqlite_path(url) else f"'\\x{CARD_HMAC.hex()}'::bytea"
+    literal = f"x'{CARD_HMAC.hex()}'" if sqlite_path(url) else f"'\\x{CARD_HMAC.hex()}'::bytea"
     execute(url, INSERT.format(card_hmac=literal))
 
 
@@ -40,7 +41,7 @@ def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     versions = tmp_path / "migrations" / "versions"
     versions.mkdir(parents=True)
     shutil.copy(MIGRATIONS / "versions" / "0001_charges.py", versions)
-    database.migrate(url, versions.parent)
+    migrate(url, versions.parent)
     insert_old_entry(url)
     return url
 
@@ -65,5 +66,5 @@ async def test_an_entry_that_an_old_replica_writes_during_a_rollout_is_repeatabl
 
 
 def test_the_last_four_digits_of_old_cards_are_erased(old_url: str) -> None:
-    database.migrate(old_url, MIGRATIONS)
+    migrate(old_url, MIGRATIONS)
     assert execute(old_url, "SELECT last_four FROM charges") == [(None,)]

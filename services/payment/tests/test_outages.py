@@ -14,11 +14,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from chassis.sql import database
+from chassis.sql.database import open_database
+from chassis.sql.migrate import migrate
+from chassis.sql.url import sqlite_path
 from chassis.values.money import Money
 from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, State
-from payment_service.ledger.opening import MIGRATIONS, open_ledger
-from payment_service.ledger.sqlite import open_sqlite_ledger
+from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
 
 PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "0a1b2c3d", "visa")
 
@@ -27,13 +28,12 @@ async def test_a_full_disk_refuses_charges_and_loses_none(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     path = file_of(sqlite_url)
-    async with open_sqlite_ledger(path) as ledger:
-        pages = await ledger._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0], "PRAGMA")
-        await ledger._run(
-            lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall(), "PRAGMA"
-        )
+    async with open_database(sqlite_url, unavailable=LedgerUnavailable) as database:
+        ledger = SqlLedger(database)
+        ((row,),) = await database.write(("PRAGMA page_count", {}))
+        await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
         recorded = await record_until_full(ledger)
-        await ledger._run(lambda connection: connection.execute("PRAGMA max_page_count = 1000000").fetchall(), "PRAGMA")
+        await database.write(("PRAGMA max_page_count = 1000000", {}))
         await ledger.record(Entry("when the disk has space", State.CHARGED, PAYMENT))
     assert [key for key, _, _ in stored(sqlite_url)] == [*recorded, "when the disk has space"]
     with closing(sqlite3.connect(path)) as connection:
@@ -54,7 +54,7 @@ async def record_until_full(ledger: Ledger) -> list[str]:
 
 
 def file_of(url: str) -> Path:
-    path = database.sqlite_path(url)
+    path = sqlite_path(url)
     assert path is not None
     return path
 
@@ -73,11 +73,9 @@ async def test_a_file_locked_by_another_process_is_unavailable(
 
 
 async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> None:
-    async with open_sqlite_ledger(file_of(sqlite_url)) as ledger:
-        batch = (
-            ledger.record(Entry("key", State.CHARGED, PAYMENT)),
-            ledger._run(lambda sql: sql.execute("nonsense"), "nonsense"),
-        )
+    async with open_database(sqlite_url, unavailable=LedgerUnavailable) as database:
+        ledger = SqlLedger(database)
+        batch = (ledger.record(Entry("key", State.CHARGED, PAYMENT)), database.write(("nonsense", {})))
         failed = await asyncio.gather(*batch, return_exceptions=True)
         assert [type(error) for error in failed] == [LedgerUnavailable, LedgerUnavailable]
         assert await ledger.find("key") is None
@@ -111,7 +109,7 @@ class Server:
 def server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="shop-restarts-", ignore_cleanup_errors=True) as folder:
         running = Server(Path(folder))
-        database.migrate(running.url, MIGRATIONS)
+        migrate(running.url, MIGRATIONS)
         yield running
         running.remove()
 
@@ -143,7 +141,7 @@ async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: S
 
 
 async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) -> None:
-    database.migrate(postgres_url, MIGRATIONS)
+    migrate(postgres_url, MIGRATIONS)
     async with open_ledger(postgres_url) as ledger:
         await asyncio.gather(*(ledger.find(str(number)) for number in range(16)))
         with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -16,7 +16,7 @@ from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
 from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
-from payment_service.ledger.opening import open_ledger
+from payment_service.ledger.sql import open_ledger
 from payment_service.service import PaymentLedger, PaymentService
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 from chassis.values.money import Money
 from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
-from shipping_service.manifest.opening import MIGRATIONS, open_manifest
+from shipping_service.manifest.sql import MIGRATIONS, open_manifest
 from shop_kit.databases import execute
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
@@ -41,7 +41,7 @@ def rate_card() -> RateCard:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/shipping.db"
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     return url
 
 
@@ -50,7 +50,7 @@ def manifest_url(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_url"))
     url = str(request.getfixturevalue("postgres_url"))
-    database.migrate(url, MIGRATIONS)
+    migrate(url, MIGRATIONS)
     return url
 
 

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from opentelemetry.trace import SpanKind
 
-from chassis.sql import database
+from chassis.sql.database import open_database
+from chassis.sql.url import sqlite_path
 from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded
-from shipping_service.manifest.opening import open_manifest
-from shipping_service.manifest.sqlite import SqliteManifest
+from shipping_service.manifest.sql import SqlManifest, open_manifest
 from shop_kit.serving import Recorded as RecordedTelemetry
 
 MakeParcel = Callable[..., Parcel]
@@ -79,13 +79,10 @@ async def test_a_working_manifest_passes_its_check(manifest: Manifest) -> None:
 async def test_a_full_disk_refuses_shipments_and_loses_none(
     sqlite_url: str, parcel: MakeParcel, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with open_manifest(sqlite_url) as manifest:
-        assert isinstance(manifest, SqliteManifest)
-        pages = await manifest._run(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0], "PRAGMA")
-        await manifest._run(
-            lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 2}").fetchall(), "PRAGMA"
-        )
-        recorded = await record_until_full(manifest, parcel)
+    async with open_database(sqlite_url, unavailable=ManifestUnavailable) as database:
+        ((row,),) = await database.write(("PRAGMA page_count", {}))
+        await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
+        recorded = await record_until_full(SqlManifest(database), parcel)
     assert [key for key, _ in stored(sqlite_url)] == recorded
 
 
@@ -106,7 +103,7 @@ async def test_a_file_locked_by_another_process_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
-    path = database.sqlite_path(sqlite_url)
+    path = sqlite_path(sqlite_url)
     assert path is not None
     async with open_manifest(sqlite_url) as manifest:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

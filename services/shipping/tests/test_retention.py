@@ -1,6 +1,5 @@
 """Old entries of the manifest are deleted, on SQLite and on PostgreSQL."""
 
-import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,13 +11,14 @@ import psycopg
 import pytest
 
 from chassis.rpc import server
-from chassis.sql import database
-from chassis.sql.postgres import open_postgres
+from chassis.sql.database import open_database
+from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions
+from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from shipping_service.__main__ import Settings, build
-from shipping_service.domain import Entry, Manifest, Parcel, ShipmentFenced, Shipper
-from shipping_service.manifest import postgres, sqlite
-from shipping_service.manifest.opening import MIGRATIONS
+from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Parcel, ShipmentFenced, Shipper
+from shipping_service.manifest.sql import DELETE_OLD, MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.databases import execute
@@ -94,18 +94,19 @@ async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_ur
 
 
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
-    path = database.sqlite_path(sqlite_url)
+    path = sqlite_path(sqlite_url)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
         parameters = {"older_than_seconds": DAY, "limit": 200}
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sqlite.DELETE_OLD}", parameters)]
+        add_functions(connection)
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {DELETE_OLD}", parameters)]
     assert [step for step in plan if "ix_shipments_recorded_at (recorded_at<?)" in step]
-    assert [step for step in plan if step.startswith("SCAN") or "TEMP B-TREE" in step] == []
+    assert [step for step in plan if step.startswith("SCAN shipments") or "TEMP B-TREE" in step] == []
 
 
 async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
     """A hundred thousand entries of a year and a half, of which a third is old."""
-    database.migrate(postgres_url, MIGRATIONS)
+    migrate(postgres_url, MIGRATIONS)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(
             "INSERT INTO shipments SELECT md5(n::text), 'FENCED', 'x', NULL, now() - n * interval '470 seconds'"
@@ -113,9 +114,9 @@ async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> No
         )
         connection.execute("ANALYZE shipments")
     parameters = {"older_than_seconds": 365 * DAY, "limit": 200}
-    async with open_postgres(postgres_url) as server:
-        ((plan,),) = await server.fetch(f"EXPLAIN (FORMAT JSON) {postgres.DELETE_OLD}", parameters)
-    scans = [node for node in nodes(json.loads(plan)[0]["Plan"]) if "Scan" in node["Node Type"]]
+    async with open_database(postgres_url, unavailable=ManifestUnavailable) as database:
+        (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {DELETE_OLD}", parameters)
+    scans = [node for node in nodes(row["QUERY PLAN"][0]["Plan"]) if "Scan" in node["Node Type"]]
     assert [node for node in scans if "recorded_at" in node.get("Index Cond", "")]
     assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
 

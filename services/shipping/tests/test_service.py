@@ -9,13 +9,13 @@ import grpc
 import pytest
 
 from chassis.failpoints import Failpoints
-from chassis.sql import database
 from chassis.sql.retention import Retention
+from chassis.sql.url import sqlite_path
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Manifest, Shipper
 from shipping_service.failpoints import FAILPOINTS
-from shipping_service.manifest.opening import open_manifest
+from shipping_service.manifest.sql import open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
@@ -133,7 +133,7 @@ async def test_a_manifest_that_cannot_be_written_is_unavailable(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
-    path = database.sqlite_path(sqlite_url)
+    path = sqlite_path(sqlite_url)
     assert path is not None
     async with open_manifest(sqlite_url) as manifest, serving(manifest) as shipping:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chassis.sql.postgres import open_postgres
+from chassis.sql.database import open_database
 from chassis.sql.sqlite import connect
 
 FULL = 2
@@ -16,6 +16,6 @@ def test_a_commit_to_sqlite_is_flushed(tmp_path: Path) -> None:
 
 
 async def test_a_commit_to_postgresql_is_flushed(postgres_url: str) -> None:
-    async with open_postgres(postgres_url) as server:
-        ((level,),) = await server.fetch("SHOW synchronous_commit", {})
-    assert level == "on"
+    async with open_database(postgres_url, unavailable=OSError) as server:
+        (row,) = await server.read("SHOW synchronous_commit", {})
+    assert row["synchronous_commit"] == "on"

@@ -16,7 +16,7 @@ import structlog
 import uvloop
 
 from chassis.settings import ServerSettings, load
-from chassis.sql import database
+from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, DatabaseUnusable, migrate, needs_migration
 from chassis.sql.settings import load_database_url
 from chassis.sql.volume import observe_volume
 from chassis.telemetry import logging, otlp
@@ -40,7 +40,7 @@ def run_process(
     serve: Callable[[SettingsT, Telemetry], Coroutine[Any, Any, None]],
     *,
     migrations: Path | None = None,
-    connect_seconds: float = database.CONNECT_TIMEOUT_SECONDS,
+    connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
     """Run `serve` in a configured process; exit with one line per OSError that it raises.
 
@@ -55,8 +55,8 @@ def run_process(
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:
-            database.migrate(load_database_url(settings_type), migrations, connect_seconds=connect_seconds)
-        except database.DatabaseUnusable as error:
+            migrate(load_database_url(settings_type), migrations, connect_seconds=connect_seconds)
+        except DatabaseUnusable as error:
             sys.exit(str(error))
         return
     settings = load(settings_type)
@@ -84,8 +84,8 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
     SQLAlchemy and Alembic would take 22 MiB of this one until it ends.
     """
     try:
-        pending = database.needs_migration(url, migrations, connect_seconds=connect_seconds)
-    except database.DatabaseUnusable as error:
+        pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
+    except DatabaseUnusable as error:
         sys.exit(str(error))
     if pending and subprocess.run([sys.executable, *sys.orig_argv[1:], "migrate"], check=False).returncode:  # noqa: S603
         sys.exit(1)

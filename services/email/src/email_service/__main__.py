@@ -19,8 +19,7 @@ from email_service.queue_runner import QueueRunner
 from email_service.relay_url import Relay, parse_relay
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
-from email_service.spool.opening import MIGRATIONS, open_spool
-from email_service.spool.sql import Spool
+from email_service.spool.sql import MIGRATIONS, Spool, open_spool
 from shop import email_pb2_grpc, product_catalog_pb2_grpc
 from shop_internal import confirmations_pb2_grpc, letter_spool_pb2_grpc, mail_records_pb2_grpc
 

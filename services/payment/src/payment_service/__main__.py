@@ -11,7 +11,7 @@ from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry import semconv
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
-from payment_service.ledger.opening import MIGRATIONS, open_ledger
+from payment_service.ledger.sql import MIGRATIONS, open_ledger
 from payment_service.service import PaymentLedger, PaymentService
 from shop import payment_pb2_grpc
 from shop_internal import payment_ledger_pb2_grpc

@@ -11,7 +11,7 @@ from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from chassis.values.datafile import DataFile
 from shipping_service.domain import Shipper
-from shipping_service.manifest.opening import MIGRATIONS, open_manifest
+from shipping_service.manifest.sql import MIGRATIONS, open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import shipping_pb2_grpc

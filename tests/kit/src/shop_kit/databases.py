@@ -6,12 +6,12 @@ from typing import Any
 
 import psycopg
 
-from chassis.sql import database
+from chassis.sql.url import sqlite_path
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
     """Execute a statement in a transaction of its own and return its rows."""
-    path = database.sqlite_path(url)
+    path = sqlite_path(url)
     if path is None:
         with psycopg.connect(url) as server:
             cursor = server.execute(statement.encode())

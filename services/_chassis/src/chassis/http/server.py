@@ -27,7 +27,7 @@ from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
 from chassis.process import ReadinessCheck, run_process, serve_until_stopped
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
-from chassis.sql.database import CONNECT_TIMEOUT_SECONDS
+from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()

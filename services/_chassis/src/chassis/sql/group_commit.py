@@ -1,7 +1,6 @@
 """Group commit: work that arrives during a flush to disk is batched into the next flush.
 
-A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one. Brief
-work that arrives alone, on a disk that flushes quickly, is done on the event loop: see the decision in the README.
+A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one.
 """
 
 import asyncio
@@ -16,9 +15,6 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 
-QUICK_SECONDS = 0.001
-"""Work is done on the event loop while the flush before took no longer."""
-
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 
@@ -28,7 +24,6 @@ class _Pending(Generic[WorkT, ResultT]):
     """Work with its result. Times are readings of time.perf_counter; `started` is 0 until its batch starts."""
 
     work: WorkT
-    brief: bool
     result: asyncio.Future[ResultT]
     arrived: float = field(default_factory=time.perf_counter)
     started: float = 0.0
@@ -39,15 +34,13 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches, one after the other, in order of arrival: on a thread, or on the event loop if `at_once`.
+    """Runs work in batches on a thread, one after the other, in order of arrival.
 
     Args:
         commit: performs and flushes a batch; returns one result for each item. If it raises, every caller of the batch
             gets the error.
         store: name of what is written, in metrics.
         telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
-        at_once: does the same for a single brief work, but raises BlockingIOError instead of waiting for a lock; by
-            default all work is done on the thread.
     """
 
     def __init__(
@@ -55,13 +48,9 @@ class GroupCommit(Generic[WorkT, ResultT]):
         commit: Callable[[Sequence[WorkT]], Sequence[ResultT]],
         store: str = "",
         telemetry: Telemetry | None = None,
-        *,
-        at_once: Callable[[Sequence[WorkT]], Sequence[ResultT]] | None = None,
     ) -> None:
         telemetry = telemetry or Telemetry()
         self._commit = commit
-        self._at_once = at_once
-        self._last_seconds = 0.0
         self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.FLUSH_DURATION)
         self._sizes = telemetry.histogram(semconv.FLUSH_SIZE)
@@ -73,17 +62,14 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._thread = threading.Thread(target=self._commit_batches, name="commit", daemon=True)
         self._thread.start()
 
-    async def run(self, work: WorkT, *, brief: bool = False) -> ResultT:
-        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work.
-
-        `brief`: the work itself takes much less time than its flush, so that it may be done on the event loop.
-        """
+    async def run(self, work: WorkT) -> ResultT:
+        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
         loop = asyncio.get_running_loop()
-        pending: _Pending[WorkT, ResultT] = _Pending(work, brief, loop.create_future())
+        pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
         if self._idle.is_set():
             self._idle.clear()
-            loop.call_soon(self._commit_pending)
+            loop.call_soon(self._commit_pending)  # together with what other tasks of this turn of the loop add
         try:
             return await pending.result
         finally:
@@ -97,33 +83,22 @@ class GroupCommit(Generic[WorkT, ResultT]):
 
     def _commit_pending(self) -> None:
         batch, self._pending = self._pending, []
-        may_be_at_once = len(batch) == 1 and batch[0].brief and self._last_seconds <= QUICK_SECONDS
-        if self._at_once is not None and may_be_at_once:
-            outcome = self._perform(batch, self._at_once)
-            if not isinstance(outcome, BlockingIOError):
-                self._finish(batch, outcome)
-                return
         self._batches.put(batch)
 
     def _commit_batches(self) -> None:
         while (batch := self._batches.get()) is not None:
-            outcome = self._perform(batch, self._commit)
+            outcome = self._perform(batch)
             batch[0].result.get_loop().call_soon_threadsafe(self._finish, batch, outcome)
 
-    def _perform(
-        self, batch: _Batch[WorkT, ResultT], commit: Callable[[Sequence[WorkT]], Sequence[ResultT]]
-    ) -> _Outcome[ResultT]:
+    def _perform(self, batch: _Batch[WorkT, ResultT]) -> _Outcome[ResultT]:
         started = time.perf_counter()
         for pending in batch:
             pending.started = started
         try:
-            outcome: _Outcome[ResultT] = commit([pending.work for pending in batch])
-        except BlockingIOError as error:  # nothing was done
-            return error
+            outcome: _Outcome[ResultT] = self._commit([pending.work for pending in batch])
         except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
             outcome = error
-        self._last_seconds = time.perf_counter() - started
-        self._durations.record(self._last_seconds, self._labels)
+        self._durations.record(time.perf_counter() - started, self._labels)
         self._sizes.record(len(batch), self._labels)
         return outcome
 

@@ -1,234 +1,219 @@
-"""Connections to a PostgreSQL server that may restart at any time: work is retried until the server responds."""
+"""A PostgreSQL database whose server may restart at any time: statements are repeated until it responds."""
 
 import asyncio
+import os
 import re
+import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-import asyncpg
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+from typing_extensions import override
 
-from chassis.sql.postgres_connection import ERRORS, Connection, Record, connect
-from chassis.sql.url import PostgresUrl
+from chassis.sql.database import Database, Parameters, Statement, StatementFailed, UniqueViolation
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
+from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
-T = TypeVar("T")
-Parameters: TypeAlias = Mapping[str, Any]
+Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long work is retried before the server counts as unavailable."""
+"""How long statements are repeated before the server counts as unavailable."""
 
 _RETRY_SECONDS = 0.1
-_CONNECT_WITHIN_SECONDS = 1
-_CLOSE_WITHIN_SECONDS = 1
 _CONNECTIONS = 8
+_CLOSE_WITHIN_SECONDS = 1
+# The shortest that psycopg allows, for each server of a URL: a server that has vanished must not hide the next one.
+_CONNECT_WITHIN_SECONDS = 2
+# The server ends a statement that this process has given up, which may never reach it again.
+_SETTINGS = f"-c synchronous_commit=on -c statement_timeout={ANSWER_WITHIN_SECONDS}s"
 # Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
-# after a failover the old server may still accept connections.
+# after a failover the old server may still accept connections. 0A000 is a prepared statement whose table a migration
+# has changed.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
-_TRANSIENT_STATES = frozenset({"25006"})
+_TRANSIENT_STATES = frozenset({"25006", "0A000"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
+_LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
 
 @asynccontextmanager
-async def open_postgres(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Postgres"]:
-    """Open a pool of connections to the database at a libpq URL, whether or not the server responds yet."""
-    opened = Postgres(PostgresUrl.parse(url), telemetry or Telemetry())
+async def open_postgres(
+    url: str, telemetry: Telemetry | None, unavailable: Callable[[], Exception]
+) -> AsyncIterator["PostgresDatabase"]:
+    """Open a pool of connections to the database at a libpq URL; close it on leaving the context."""
+    opened = PostgresDatabase(url, telemetry or Telemetry(), unavailable)
+    await opened.open()
     try:
         yield opened
     finally:
         await opened.close()
 
 
-class Postgres:
-    """Runs statements and transactions on a pool of connections.
+class PostgresDatabase(Database):
+    """A PostgreSQL database, shared by several replicas."""
 
-    Statements have parameters by name, `:name`. A connection whose work fails is not used again: after a failover it
-    may lead to the old server. It is closed in the background, because a server that has vanished would delay that.
-    """
+    def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
+        self._unavailable = unavailable
+        parameters = conninfo_to_dict(url)
+        self._store = _store_telemetry(parameters, telemetry)
+        options = parameters.get("options") or os.environ.get("PGOPTIONS", "")
+        parameters |= {"options": f"{options} {_SETTINGS}", "connect_timeout": _CONNECT_WITHIN_SECONDS}
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            make_conninfo("", **parameters),
+            open=False,
+            min_size=0,
+            max_size=_CONNECTIONS,
+            # Each connection prepares a statement when it runs it first.
+            kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0},
+            reconnect_timeout=0,
+            reconnect_failed=_reconnect,
+        )
+        self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
+        self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
-    def __init__(self, url: PostgresUrl, telemetry: Telemetry) -> None:
-        self._url = url
-        self.store = _store_telemetry(url, telemetry)
-        self._idle: list[Connection] = []  # used last is used first
-        self._free = asyncio.Semaphore(_CONNECTIONS)
-        self._used = self._pending = 0
-        self._closing: set[asyncio.Task[None]] = set()
-        self._waits = PoolTelemetry(telemetry, self.store.name, self._use)
+    @override
+    async def write(self, *batch: Statement) -> Sequence[Sequence[DictRow]]:
+        return await self._run(batch, ANSWER_WITHIN_SECONDS)
 
-    async def fetch(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Record]:
-        """Run a statement as a transaction of its own and return its rows. Raise TimeoutError as `run` does."""
+    @override
+    async def read(
+        self, text: str, parameters: Parameters, *, within_seconds: float | None = None
+    ) -> Sequence[DictRow]:
+        (rows,) = await self._run([(text, parameters)], within_seconds or ANSWER_WITHIN_SECONDS)
+        return rows
 
-        async def work(connection: Connection) -> list[Record]:
-            return await _fetch(connection, text, parameters)
+    @override
+    async def report(self, text: str, parameters: Parameters) -> Sequence[DictRow]:
+        async with self._reports:
+            return await self.read(text, parameters)
 
-        return await self.run(work, text, within_seconds=within_seconds)
-
-    async def fetch_each(self, text: str, parameters: Sequence[Parameters], *, measured: bool = True) -> list[Record]:
-        """Run a statement with each of the parameters, in one transaction; return all rows, as `fetch` does."""
-        sql, names = positional(text)
-        values = [[each[name] for name in names] for each in parameters]
-
-        async def work(connection: Connection) -> list[Record]:
-            if len(values) == 1:
-                return await connection.fetch(sql, *values[0])
-            return await connection.fetchmany(sql, values)
-
-        return await self.run(work, text, measured=measured)
-
-    async def transaction(self, *batch: tuple[str, Parameters], texts: Sequence[str] = ()) -> list[list[Record]]:
-        """Run statements in one transaction; return the rows of each, as `fetch` does.
-
-        Args:
-            batch: the statements, with their parameters.
-            texts: what the span says that they are; by default the statements themselves.
-        """
-        described = texts or [text for text, _ in batch]
-
-        async def work(connection: Connection) -> list[list[Record]]:
-            if len(batch) == 1:
-                return [await _fetch(connection, *batch[0])]
-            await connection.execute("BEGIN")
-            results = [await _fetch(connection, text, parameters) for text, parameters in batch]
-            await connection.execute("COMMIT")
-            return results
-
-        return await self.run(work, *described)
-
-    async def run(
-        self,
-        work: Callable[[Connection], Awaitable[T]],
-        text: str,
-        *more: str,
-        within_seconds: float | None = None,
-        measured: bool = True,
-    ) -> T:
-        """Run the work on a connection. Raise TimeoutError when it does not finish in time.
-
-        Args:
-            work: restarted from its beginning whenever the connection is lost, so it must be safe to repeat.
-            text: the work's statement, for the span of each attempt.
-            more: further statements of the same transaction.
-            within_seconds: time limit over all attempts; ANSWER_WITHIN_SECONDS by default.
-            measured: False if its callers record it, each for itself.
-        """
-        operation = sql_operation(text, *more) if measured else None
-        async with asyncio.timeout(within_seconds or ANSWER_WITHIN_SECONDS) as limit:
-            while True:
-                try:
-                    return await self._attempt(work, operation, limit)
-                except ERRORS as error:
-                    if not _is_transient(error):
-                        _remove_values(error)
-                        raise
-                await asyncio.sleep(_RETRY_SECONDS)
+    async def open(self) -> None:
+        """Open the pool, which connects when the first statement needs it."""
+        await self._pool.open()
 
     async def close(self) -> None:
-        """Close all connections. Work that runs must have ended."""
-        self._discard_idle()
-        await asyncio.gather(*self._closing)
+        """Close all connections. Statements must have ended."""
+        await self._pool.close(timeout=_CLOSE_WITHIN_SECONDS)
 
-    async def _attempt(
-        self, work: Callable[[Connection], Awaitable[T]], operation: Operation | None, limit: asyncio.Timeout
-    ) -> T:
-        connection = await self._acquire()
-        reusable = False
-        try:
-            with self.store.measure(operation, limit) if operation else nullcontext():
-                result = await work(connection)
-            reusable = True
-            return result
-        finally:
-            self._used -= 1
-            self._free.release()
-            if reusable:
-                self._idle.append(connection)
-            else:
-                self._discard(connection)
-            if limit.expired():  # the server may have vanished, and the idle connections with it
-                self._discard_idle()
+    def use(self) -> PoolUse:
+        """Return the use of the pool."""
+        counts = self._pool.get_stats()
+        size, idle = counts["pool_size"], counts["pool_available"]
+        return PoolUse(size - idle, idle, counts["pool_max"], counts["requests_waiting"])
 
-    async def _acquire(self) -> Connection:
-        started = time.perf_counter()
-        self._pending += 1
-        try:
-            await self._free.acquire()
+    async def _run(self, batch: Sequence[Statement], within_seconds: float) -> list[list[DictRow]]:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_seconds
+        while True:
             try:
-                connection = await self._connection()
-            except BaseException:
-                self._free.release()
-                raise
+                return await self._attempt(batch, deadline)
+            except psycopg.Error as error:
+                if not _is_transient(error):
+                    raise _without_values(error) from None
+                problem = error
+            except TimeoutError as error:
+                # The server may have vanished, and what leads to it with it.
+                await self._pool.drain()
+                raise self._unavailable() from error
+            if clock() + _RETRY_SECONDS > deadline:
+                raise self._unavailable() from problem
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _attempt(self, batch: Sequence[Statement], deadline: float) -> list[list[DictRow]]:
+        loop = asyncio.get_running_loop()
+        connection = await self._acquire(deadline - loop.time())
+        # Not asyncio.timeout: psycopg waits for the server while it is cancelled, but notices a closed socket at once.
+        giving_up = loop.call_at(deadline, _hang_up, connection)
+        try:
+            with self._store.measure(sql_operation(*dict.fromkeys(text for text, _ in batch))):
+                try:
+                    return await _execute(connection, batch)
+                except psycopg.Error:
+                    if loop.time() < deadline:
+                        raise
+                    raise TimeoutError from None
+        except BaseException:
+            # After a failover it may lead to the old server.
+            await connection.close()
+            raise
+        finally:
+            giving_up.cancel()
+            await self._pool.putconn(connection)
+
+    async def _acquire(self, within_seconds: float) -> Connection:
+        started = time.perf_counter()
+        try:
+            connection = await self._pool.getconn(within_seconds)
         except BaseException as error:
             self._waits.record_wait(started, error)
             raise
-        finally:
-            self._pending -= 1
-        self._used += 1
         self._waits.record_wait(started)
         return connection
 
-    async def _connection(self) -> Connection:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.is_closed():
-                return connection
-        return await connect(self._url, timeout_seconds=_CONNECT_WITHIN_SECONDS)
 
-    def _discard_idle(self) -> None:
-        while self._idle:
-            self._discard(self._idle.pop())
+async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[list[DictRow]]:
+    if len(batch) == 1:
+        return [await _rows(await _send(connection, *batch[0]))]
+    # A pipeline sends all statements at once: one round trip, instead of one for each, BEGIN and COMMIT.
+    async with connection.pipeline(), connection.transaction():
+        cursors = [await _send(connection, text, parameters) for text, parameters in batch]
+    return [await _rows(cursor) for cursor in cursors]
 
-    def _discard(self, connection: Connection) -> None:
-        closing = asyncio.create_task(_close(connection), name="close a connection")
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
 
-    def _use(self) -> PoolUse:
-        return PoolUse(self._used, len(self._idle), _CONNECTIONS, self._pending)
+async def _send(connection: Connection, text: str, parameters: Parameters) -> psycopg.AsyncCursor[DictRow]:
+    return await connection.execute(in_psycopgs_style(text), parameters, binary=True)
+
+
+async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
+    return await cursor.fetchall() if cursor.description else []
 
 
 @cache
-def positional(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with positions instead of the parameters' names, and the names in their order."""
-    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
-    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
+def in_psycopgs_style(text: str) -> bytes:
+    """Return a statement with the parameters' names as psycopg expects them.
+
+    PostgreSQL expects a hundred rows of a list's subquery and reads the whole of a small table, a plan that a prepared
+    statement keeps while the table grows. Of an array it expects ten.
+    """
+    text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
+    return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()
 
 
-async def _fetch(connection: Connection, text: str, parameters: Parameters) -> list[Record]:
-    sql, names = positional(text)
-    return await connection.fetch(sql, *[parameters[name] for name in names])
+async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
+    """Connect again soon: the pool's own delays grow, and a server that is back would seem unavailable meanwhile."""
+    await asyncio.sleep(_RETRY_SECONDS)
+    if pool.get_stats()["requests_waiting"]:
+        await pool.check()  # opens a connection if there is none
 
 
-async def _close(connection: Connection) -> None:
-    """Cancel what a connection runs, and close it. asyncpg aborts it if the server does not respond."""
-    with suppress(Exception):
-        await connection.close(timeout=_CLOSE_WITHIN_SECONDS)
+def _hang_up(connection: Connection) -> None:
+    """Shut a connection's socket down."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
-def _is_transient(error: Exception) -> bool:
-    match error:
-        case asyncpg.ClientConfigurationError():
-            return False
-        case asyncpg.InvalidCachedStatementError():  # a migration has changed the table
-            return True
-        case asyncpg.PostgresError():
-            state = error.sqlstate or ""
-            return state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_STATES
-    return True
+def _is_transient(error: psycopg.Error) -> bool:
+    if error.sqlstate is None:  # a connection that was refused or lost; values that cannot be sent are DataErrors
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 
 
-def _remove_values(error: Exception) -> None:
-    """Remove from an error what quotes values of parameters and rows: errors are logged."""
-    if isinstance(error, asyncpg.PostgresError):
-        error.detail = None
-        if (error.sqlstate or "").startswith("22"):  # data exception; asyncpg's own for a value of a wrong type
-            error.args = ("a value cannot be converted or stored",)
+def _without_values(error: psycopg.Error) -> Exception:
+    """Return what is raised instead of an error that may quote values of parameters and rows."""
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return UniqueViolation(error.diag.constraint_name)
+    if isinstance(error, psycopg.DataError):
+        return StatementFailed("a value cannot be converted or stored")
+    return StatementFailed(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
-def _store_telemetry(url: PostgresUrl, telemetry: Telemetry) -> StoreTelemetry:
+def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:
     """Describe the database of a URL; of several servers by the names of all."""
-    hosts = ",".join(host for host, _ in url.servers if host)
-    port = url.servers[0][1] if len(url.servers) == 1 else None
-    return StoreTelemetry(telemetry, "postgresql", url.database or "", hosts or None, port)
+    hosts, ports = str(parameters.get("host") or ""), str(parameters.get("port") or "")
+    port = int(ports) if ports and "," not in hosts + ports else None
+    return StoreTelemetry(telemetry, "postgresql", str(parameters.get("dbname") or ""), hosts or None, port)

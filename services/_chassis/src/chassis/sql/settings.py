@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from chassis.settings import Parse, SecretStr, Settings, load_one
-from chassis.sql import database
+from chassis.sql.url import validate_url
 
 
 def _parse_database_url(url: str) -> SecretStr:
-    database.validate_url(url)
+    validate_url(url)
     return SecretStr(url)
 
 

@@ -1,113 +1,172 @@
-"""A SQLite file with a single writer: concurrent work shares one transaction and one flush to disk."""
+"""A SQLite file with a single writer: concurrent writes share one transaction and one flush to disk."""
 
+import asyncio
+import re
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
+from typing_extensions import override
+
+from chassis.sql.database import Database, Parameters, Row, Statement
 from chassis.sql.group_commit import GroupCommit
-from chassis.sql.write_ahead_log import use_write_ahead_log
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import StoreTelemetry, sql_operation
-
-T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
 
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
 
+_RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
 # 80 MB: if checkpoints fall behind, commits make them from here on.
 _LONGEST_LOG_PAGES = 20_000
+_ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
-def connect(path: Path, **functions: Callable[[], Any]) -> sqlite3.Connection:
-    """Open a file in autocommit mode, such that a commit returns when the data is on disk.
+@asynccontextmanager
+async def open_sqlite(
+    path: Path, telemetry: Telemetry | None, unavailable: Callable[[], Exception]
+) -> AsyncIterator["SqliteDatabase"]:
+    """Open a file; close it on leaving the context."""
+    opened = SqliteDatabase(path, telemetry or Telemetry(), unavailable)
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
-    Args:
-        path: the file.
-        functions: made available to SQL statements under their names.
+
+class SqliteDatabase(Database):
+    """A SQLite file. Writes run on a thread, reports on another one, reads on the event loop.
+
+    An index answers a read in less time than a hand-over to a thread takes, and no writer locks it out.
     """
+
+    def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
+        self._unavailable = unavailable
+        self._store = StoreTelemetry(telemetry, "sqlite", path.name)
+        self._writer = connect(path)
+        self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
+        self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
+        self._checkpoints = _Checkpoints(path)
+        self._commits: GroupCommit[Sequence[Statement], list[list[Row]]] = GroupCommit(
+            self._commit, self._store.name, telemetry
+        )
+
+    @override
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        with self._raising(), self._store.measure(sql_operation(*dict.fromkeys(text for text, _ in batch))):
+            return await self._commits.run(batch)
+
+    @override
+    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
+        with self._raising(), self._store.measure(sql_operation(text)):
+            return fetch(self._reader, text, parameters)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        loop = asyncio.get_running_loop()
+        with self._raising(), self._store.measure(sql_operation(text)):
+            return await loop.run_in_executor(self._reporting, fetch, self._reporter, text, parameters)
+
+    async def close(self) -> None:
+        """Finish pending writes and close the file."""
+        await self._commits.close()
+        self._reporting.shutdown()
+        self._checkpoints.close()
+        for connection in (self._writer, self._reader, self._reporter):
+            connection.close()
+
+    @contextmanager
+    def _raising(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:  # locked, full, damaged
+            raise self._unavailable() from error
+
+    def _commit(self, batches: Sequence[Sequence[Statement]]) -> list[list[list[Row]]]:
+        connection = self._writer
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            results = [[fetch(connection, text, parameters) for text, parameters in batch] for batch in batches]
+            connection.execute("COMMIT")
+        finally:
+            # After some errors, such as a full disk, SQLite has already rolled back.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self._checkpoints.count_commit()
+        return results
+
+
+def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
+    """Open a file in autocommit mode, such that a commit returns when the data is on disk."""
     connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     # KiB. The default of 2 MB fills up and stays, and orders are no faster with it: the kernel caches the file.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
-    for name, function in functions.items():
-        connection.create_function(name, 0, function)
+    connection.execute(f"PRAGMA query_only = {query_only:d}")
+    add_functions(connection)
     return connection
 
 
-class SqliteWriter:
-    """Writes to a file. A full disk, an I/O error and a lock timeout all raise sqlite3.OperationalError.
+def use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL, with which readers and the writer do not wait for each other.
 
-    Args:
-        path: the file.
-        telemetry: records operations and flushes; by default nothing.
-        functions: see `connect`.
+    Wait for processes that start at the same moment: SQLite itself does not, here.
     """
-
-    def __init__(self, path: Path, telemetry: Telemetry | None = None, **functions: Callable[[], Any]) -> None:
-        telemetry = telemetry or Telemetry()
-        self._connection = connect(path, **functions)
-        self.store = StoreTelemetry(telemetry, "sqlite", path.name)
-        self._waits = True
-        self._checkpoints = _Checkpoints(path)
-        self._commits: GroupCommit[Work[Any], Any] = GroupCommit(
-            self._commit, self.store.name, telemetry, at_once=self._commit_at_once
-        )
-
-    async def run(self, work: Work[T], text: str, *more: str, brief: bool = False) -> T:
-        """Run the work in a transaction and return its result once it is on disk.
-
-        If any work in the same transaction fails, all of it rolls back and every caller gets that error.
-
-        Args:
-            work: what to run.
-            text: the work's statement, or its main one, for the span.
-            more: further statements.
-            brief: the work reads and writes few rows, so that it may be done on the event loop.
-        """
-        with self.store.measure(sql_operation(text, *more)):
-            return cast("T", await self._commits.run(work, brief=brief))
-
-    async def close(self) -> None:
-        """Finish pending work and close the file."""
-        await self._commits.close()
-        self._checkpoints.close()
-        self._connection.close()
-
-    def _commit_at_once(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
-        """Commit, or raise BlockingIOError if another process holds the lock."""
+    deadline = time.monotonic() + ANSWER_WITHIN_SECONDS
+    while True:
         try:
-            self._begin(wait=False)
+            with closing(connection.cursor()) as cursor:
+                cursor.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            raise BlockingIOError from error
-        return self._run_and_commit(batch)
+            # The low byte is the primary code: the log may be under recovery.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
 
-    def _commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
-        self._begin(wait=True)
-        return self._run_and_commit(batch)
 
-    def _begin(self, *, wait: bool) -> None:
-        if wait is not self._waits:
-            self._connection.execute(f"PRAGMA busy_timeout = {ANSWER_WITHIN_SECONDS * 1000 if wait else 0}")
-            self._waits = wait
-        self._connection.execute("BEGIN IMMEDIATE")
+def add_functions(connection: sqlite3.Connection, clock: Callable[[], float] | None = None) -> None:
+    """Add PostgreSQL's functions of time. A time is seconds since 1970, or the text that CURRENT_TIMESTAMP returns."""
+    # SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
+    connection.create_function("clock_timestamp", 0, clock or time.time)
+    connection.create_function("date_part", 2, _date_part, deterministic=True)
+    connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
 
-    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:
-        try:
-            results = [work(self._connection) for work in batch]
-            self._connection.execute("COMMIT")
-            self._checkpoints.count_commit()
-        finally:
-            # After some errors, such as a full disk, SQLite has already rolled back.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        return results
+
+def _date_part(_epoch: str, moment: float | str) -> float:
+    if isinstance(moment, str):
+        return datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp()
+    return moment
+
+
+def _to_timestamp(seconds: float) -> str:
+    # In whole seconds, as CURRENT_TIMESTAMP is.
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
+
+
+def fetch(connection: sqlite3.Connection, text: str, parameters: Parameters) -> list[Row]:
+    """Run a statement and return its rows."""
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    rows: list[Any] = cursor.execute(without_row_locks(text), parameters).fetchall()
+    return rows
+
+
+@cache
+def without_row_locks(text: str) -> str:
+    """Return a statement without what locks rows on PostgreSQL."""
+    return _ROW_LOCK.sub("", text)
 
 
 class _Checkpoints:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from chassis.sql.database import sqlite_path
+from chassis.sql.url import sqlite_path
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 

@@ -8,9 +8,9 @@ import orjson
 import structlog
 
 from chassis.errors import FieldViolation
+from chassis.sql.database import Row
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.journal.database import Row
 from checkout_service.ports import Claim, Entry, Event
 
 log = structlog.get_logger()

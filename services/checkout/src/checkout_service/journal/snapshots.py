@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from chassis.sql.database import Row
 from chassis.values.money import Money
 from checkout_service.domain import Address, Order, OrderLine
 from checkout_service.journal import legacy
-from checkout_service.journal.database import Row
 
 VERSION = 2
 """Version 1 has the same fields; its orders were begun by a release that gave all attempts one shipment key."""

@@ -7,13 +7,12 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-import orjson
 from typing_extensions import override
 
+from chassis.sql.database import Database, Row, Statement, UniqueViolation, listed
 from chassis.values.paging import Position
 from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
-from checkout_service.journal.database import Database, Row, Statement, UniqueViolation
 from checkout_service.journal.rows import (
     claim_to_row,
     event_from_row,
@@ -83,7 +82,7 @@ class SqlJournal(Journal):
     async def insert(self, new: Entry) -> Entry | None:
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
-            inserted, _ = await self._database.write_order(
+            inserted, _ = await self._database.write(
                 self._statement(statements.INSERT, **new_order_to_row(new)),
                 self._events(claim, State.CHARGING, ("inserted", self._worker)),
             )
@@ -137,7 +136,7 @@ class SqlJournal(Journal):
         ]
         if after is State.SHIPPED:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim), state=after))
-        if (await self._database.write_order(*batch))[0]:
+        if (await self._database.write(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.
         found = await self.read(claim.order_id)
@@ -318,7 +317,7 @@ class SqlJournal(Journal):
             "stuck_seconds": STUCK_SECONDS,
         }
         if items is not None:
-            values["items"] = orjson.dumps(items).decode()
+            values["items"] = listed(items)
         return text, values
 
 

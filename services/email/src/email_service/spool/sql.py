@@ -1,9 +1,15 @@
 """The spool: a table of messages, in a SQLite file or in PostgreSQL."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+from chassis.sql.database import Database, Row, open_database
+from chassis.sql.migrate import migrate
+from chassis.sql.url import sqlite_path
+from chassis.telemetry.instruments import Telemetry
 from email_service.messages import (
     RETENTION_SECONDS,
     ClaimedMessage,
@@ -11,9 +17,11 @@ from email_service.messages import (
     MessageState,
     NewMessage,
     SpoolStatistics,
+    SpoolUnavailable,
 )
 from email_service.spool import statements
-from email_service.spool.database import Database, Row
+
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 CLAIM_SECONDS = 30.0
 """Longer than it takes to reach the relay. After it, another process claims the message of one that died."""
@@ -23,6 +31,16 @@ SENDING_SECONDS = 660.0
 
 _HORIZON_SECONDS = 7_200.0
 _DELETIONS = 1_000
+
+
+@asynccontextmanager
+async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
+    """Migrate the database and open the spool in it; see chassis.sql.url for the URLs."""
+    migrate(url, MIGRATIONS)
+    async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
+        if sqlite_path(url) is not None:  # a file is used by one process, so nothing is claimed when it starts
+            await opened.write((statements.RELEASE_CLAIMS, {}))
+        yield Spool(opened)
 
 
 class Spool:
@@ -39,31 +57,31 @@ class Spool:
             {"letter_id": message.message_id, "recipient": message.recipient, "message": message.content}
             for message in in_order
         ]
-        rows = await self._database.run_each(statements.ADD, parameters)
-        return {message.message_id: MessageState(row["state"]) for message, row in zip(in_order, rows, strict=True)}
+        added = await self._database.write(*((statements.ADD, values) for values in parameters))
+        return {message.message_id: MessageState(row["state"]) for message, (row,) in zip(in_order, added, strict=True)}
 
     async def claim(self, limit: int) -> Sequence[ClaimedMessage]:
         """Claim messages that are due. No other claim returns them for CLAIM_SECONDS."""
-        rows = await self._run(
+        rows = await self._write(
             statements.CLAIM, limit=limit, claim_seconds=CLAIM_SECONDS, horizon_seconds=_HORIZON_SECONDS
         )
         return [
-            ClaimedMessage(row["letter_id"], row["recipient"], bytes(row["message"]), row["attempt"], row["deferrals"])
+            ClaimedMessage(row["letter_id"], row["recipient"], row["message"], row["attempt"], row["deferrals"])
             for row in rows
         ]
 
     async def begin_sending(self, message: ClaimedMessage) -> bool:
         """Change a claimed message to SENDING. False: the claim was lost, and the message must not be sent."""
         parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
-        return bool(await self._run(statements.BEGIN_SENDING, **parameters))
+        return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
     async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "") -> None:
         """Change a claimed message to SENT, REFUSED or IN_DOUBT."""
-        await self._run(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
+        await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
         """Queue a claimed message again, due after a delay. Count a deferral if the relay deferred it."""
-        await self._run(
+        await self._write(
             statements.POSTPONE,
             **_claim_of(message),
             delay_seconds=delay_seconds,
@@ -73,40 +91,43 @@ class Spool:
 
     async def give_up_overdue(self) -> Sequence[str]:
         """Change messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
-        rows = await self._run(statements.GIVE_UP_OVERDUE, horizon_seconds=_HORIZON_SECONDS)
+        rows = await self._write(statements.GIVE_UP_OVERDUE, horizon_seconds=_HORIZON_SECONDS)
         return [row["letter_id"] for row in rows]
 
     async def delete_old(self) -> Mapping[MessageState, int]:
         """Delete some of the messages that have not changed for RETENTION_SECONDS; return their numbers by state."""
-        rows = await self._run(statements.DELETE_OLD, retention_seconds=RETENTION_SECONDS, limit=_DELETIONS)
+        rows = await self._write(statements.DELETE_OLD, retention_seconds=RETENTION_SECONDS, limit=_DELETIONS)
         return Counter(MessageState(row["state"]) for row in rows)
 
     async def requeue(self, message_id: str) -> bool:
         """Queue a message that is REFUSED or IN_DOUBT. Return whether it was."""
-        return bool(await self._run(statements.REQUEUE, letter_id=message_id))
+        return bool(await self._write(statements.REQUEUE, letter_id=message_id))
 
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
         """Return messages in a state other than SENT, without their content, the oldest change first."""
-        return [_record(row) for row in await self._run(statements.LIST, state=state.value, limit=limit)]
+        return [
+            _record(row) for row in await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
+        ]
 
     async def read(self, message_id: str) -> MessageRecord | None:
         """Return a message with its content, None if there is none."""
-        rows = await self._run(statements.READ, letter_id=message_id)
-        return _record(rows[0], bytes(rows[0]["message"] or b"")) if rows else None
+        rows = await self._database.read(statements.READ, {"letter_id": message_id})
+        return _record(rows[0], rows[0]["message"] or b"") if rows else None
 
     async def statistics(self) -> SpoolStatistics:
         """Count the unsent messages."""
-        rows = await self._run(statements.STATISTICS)
+        rows = await self._database.report(statements.STATISTICS, {})
         oldest = {MessageState(row["state"]): float(row["oldest_seconds"]) for row in rows}
         unsent = {MessageState(row["state"]): int(row["letters"]) for row in rows}
         return SpoolStatistics(unsent, max(0.0, oldest.get(MessageState.QUEUED, 0.0)))
 
     async def check(self) -> None:
         """Return if the spool can be read."""
-        await self._run(statements.CHECK)
+        await self._database.read(statements.CHECK, {})
 
-    async def _run(self, text: str, **parameters: Any) -> Sequence[Row]:
-        return await self._database.run(text, parameters)
+    async def _write(self, text: str, **parameters: Any) -> Sequence[Row]:
+        (rows,) = await self._database.write((text, parameters))
+        return rows
 
 
 def _claim_of(message: ClaimedMessage) -> dict[str, Any]:

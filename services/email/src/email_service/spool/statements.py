@@ -1,68 +1,68 @@
-"""The spool's SQL, common to SQLite and PostgreSQL. Each statement is a transaction, and may be repeated.
+# ruff: noqa: S608 - the fragments are constants
+"""The spool's SQL, on both databases: see `chassis.sql.database`. Each statement is a transaction, and repeatable."""
 
-`:name` is a parameter, `{now}` the database's clock in seconds since 1970, and `{skip_locked}` makes a SELECT skip rows
-that a concurrent transaction has selected. A time too far in the future was written under a clock that was wrong, and
-counts as passed.
-"""
+from chassis.sql.database import NOW
 
-_DUE = "(due_at <= {now} OR due_at > {now} + :horizon_seconds)"
+# A time too far in the future was written under a clock that was wrong, and counts as passed.
+_DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
-ADD = """
+ADD = f"""
     INSERT INTO letters (
         letter_id, state, recipient, message, attempt, deferrals, reason, due_at, accepted_at, changed_at
-    ) VALUES (:letter_id, 'QUEUED', :recipient, :message, 0, 0, '', {now}, {now}, {now})
+    ) VALUES (:letter_id, 'QUEUED', :recipient, :message, 0, 0, '', {NOW}, {NOW}, {NOW})
     ON CONFLICT (letter_id) DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state
 """
 
 CLAIM = f"""
     WITH due AS MATERIALIZED (
-        SELECT letter_id FROM letters WHERE state = 'QUEUED' AND {_DUE} ORDER BY due_at LIMIT :limit {{skip_locked}}
+        SELECT letter_id FROM letters WHERE state = 'QUEUED' AND {_DUE}
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
     )
-    UPDATE letters SET attempt = attempt + 1, due_at = {{now}} + :claim_seconds
+    UPDATE letters SET attempt = attempt + 1, due_at = {NOW} + :claim_seconds
     WHERE letter_id IN (SELECT letter_id FROM due) AND state = 'QUEUED'
     RETURNING letter_id, recipient, message, attempt, deferrals
-"""  # noqa: S608 - constants
+"""
 
-BEGIN_SENDING = """
-    UPDATE letters SET state = 'SENDING', changed_at = {now}, due_at = {now} + :sending_seconds
+BEGIN_SENDING = f"""
+    UPDATE letters SET state = 'SENDING', changed_at = {NOW}, due_at = {NOW} + :sending_seconds
     WHERE letter_id = :letter_id AND attempt = :attempt AND state IN ('QUEUED', 'SENDING') RETURNING letter_id
 """
 
-FINISH = """
+FINISH = f"""
     UPDATE letters SET
-        state = CAST(:state AS VARCHAR), reason = :reason, changed_at = {now},
+        state = CAST(:state AS VARCHAR), reason = :reason, changed_at = {NOW},
         recipient = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN '' ELSE recipient END,
         message = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN NULL ELSE message END
     WHERE letter_id = :letter_id AND attempt = :attempt AND state IN ('QUEUED', 'SENDING', 'IN_DOUBT')
     RETURNING letter_id
 """
 
-POSTPONE = """
+POSTPONE = f"""
     UPDATE letters SET
-        state = 'QUEUED', reason = :reason, due_at = {now} + :delay_seconds, deferrals = deferrals + :deferrals
+        state = 'QUEUED', reason = :reason, due_at = {NOW} + :delay_seconds, deferrals = deferrals + :deferrals
     WHERE letter_id = :letter_id AND attempt = :attempt AND state IN ('QUEUED', 'SENDING', 'IN_DOUBT')
     RETURNING letter_id
 """
 
 GIVE_UP_OVERDUE = f"""
-    UPDATE letters SET state = 'IN_DOUBT', reason = 'NO_RESPONSE', changed_at = {{now}}
+    UPDATE letters SET state = 'IN_DOUBT', reason = 'NO_RESPONSE', changed_at = {NOW}
     WHERE state = 'SENDING' AND {_DUE} RETURNING letter_id
-"""  # noqa: S608 - constants
+"""
 
 # After a restart of the only process no message is claimed, and no response is awaited. It returns nothing: without a
 # relay, the spool may have hundreds of thousands of messages.
-RELEASE_CLAIMS = """
-    UPDATE letters SET due_at = {now} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
+RELEASE_CLAIMS = f"""
+    UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """
 
-DELETE_OLD = """
+DELETE_OLD = f"""
     DELETE FROM letters WHERE letter_id IN (
-        SELECT letter_id FROM letters WHERE changed_at < {now} - :retention_seconds ORDER BY changed_at LIMIT :limit
+        SELECT letter_id FROM letters WHERE changed_at < {NOW} - :retention_seconds ORDER BY changed_at LIMIT :limit
     ) RETURNING state
 """
 
-REQUEUE = """
-    UPDATE letters SET state = 'QUEUED', reason = '', attempt = attempt + 1, due_at = {now}, changed_at = {now}
+REQUEUE = f"""
+    UPDATE letters SET state = 'QUEUED', reason = '', attempt = attempt + 1, due_at = {NOW}, changed_at = {NOW}
     WHERE letter_id = :letter_id AND state IN ('REFUSED', 'IN_DOUBT') RETURNING letter_id
 """
 
@@ -76,8 +76,8 @@ READ = """
     WHERE letter_id = :letter_id
 """
 
-STATISTICS = """
-    SELECT state, COUNT(*) AS letters, {now} - MIN(changed_at) AS oldest_seconds FROM letters
+STATISTICS = f"""
+    SELECT state, COUNT(*) AS letters, {NOW} - MIN(changed_at) AS oldest_seconds FROM letters
     WHERE state <> 'SENT' GROUP BY state
 """
 

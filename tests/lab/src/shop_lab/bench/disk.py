@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from chassis.sql.database import sqlite_path
+from chassis.sql.url import sqlite_path
 from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop

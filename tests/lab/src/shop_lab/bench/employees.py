@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
 from employee_api.exports.queries import Table, export_query
 from employee_api.exports.streaming import copy_query
@@ -73,7 +73,7 @@ async def postgres(folder: Path) -> AsyncIterator[str]:
     """Run a PostgreSQL server with filled tables; yield its URL."""
     async with await Postgres.create(folder / "postgres") as server:
         url = server.url("postgres")
-        await asyncio.to_thread(database.migrate, url, MIGRATIONS)
+        await asyncio.to_thread(migrate, url, MIGRATIONS)
         values = {"hash": await PasswordHasher(1).hash(PASSWORD), "users": USERS, "rows": ROWS}
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
             connection.execute(_FILL, values)

@@ -10,14 +10,15 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from typing_extensions import override
 
-from chassis.sql import database
+from chassis.sql.database import Database, Parameters, Row, Statement
+from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions, fetch
 from chassis.values.money import Money
 from checkout_service import commands, saga
 from checkout_service.domain import (
@@ -30,8 +31,6 @@ from checkout_service.domain import (
     State,
     order_id_of,
 )
-from checkout_service.journal import sqlite
-from checkout_service.journal.database import Database, Parameters, Row, Statement
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
@@ -50,31 +49,30 @@ class ReplicatedDatabase(Database):
     """SQLite in memory, with a standby and a clock that jumps over all leases at each read of it."""
 
     def __init__(self, schema: bytes) -> None:
-        self._render = cache(replace(sqlite.DIALECT, now="(jumping_now())").render)
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        self._connection.row_factory = sqlite3.Row
         self._seconds = 0.0
-        self._connection.create_function("jumping_now", 0, lambda: self._seconds)
+        add_functions(self._connection, lambda: self._seconds)
         self._connection.deserialize(schema)
         self._standby = schema
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         self._seconds += 1000
-        return [self._run(text, parameters) for text, parameters in batch]
+        return [fetch(self._connection, text, parameters) for text, parameters in batch]
 
     @override
-    async def read(self, text: str, parameters: Parameters) -> list[Row]:
-        return self._run(text, parameters)
+    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
+        return fetch(self._connection, text, parameters)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        return fetch(self._connection, text, parameters)
 
     def replicate(self) -> None:
         self._standby = self._connection.serialize()
 
     def fail_over(self) -> None:
         self._connection.deserialize(self._standby)
-
-    def _run(self, text: str, parameters: Parameters) -> list[Row]:
-        return self._connection.execute(self._render(text), parameters).fetchall()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +347,7 @@ def record_runs(count: int) -> list[list[Step]]:
     """Return the steps of that many runs, with the seeds 0, 1, 2 ..."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkout.db")
-        database.migrate(f"sqlite:///{path}", MIGRATIONS)
+        migrate(f"sqlite:///{path}", MIGRATIONS)
         connection = sqlite3.connect(path)
         schema = connection.serialize()
         connection.close()

@@ -45,7 +45,6 @@ OPERATORS = _only("--orders 160 --operators 4")
 MANY_REFUSALS = _only("--orders 400 --replaced 20")
 LATE = _only("--orders 160 --late 5")
 MANY_LATE = _only("--orders 400 --late 16")
-LATE_POSTGRES = _only("--database postgres --orders 160 --late 5")
 RESTARTS = _only("--database postgres --orders 160 --restarts 3")
 LOSSES = _only(
     "--database postgres --replication async --orders 400 --failovers 14"
@@ -99,20 +98,12 @@ DEVICES = (
         MANY_LATE,
     ),
     Device(
-        "one ledger entry per key, SQLite",
-        f"{_PAYMENT}/ledger/sqlite.py",
-        ") ON CONFLICT DO NOTHING\n",
-        ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state\n",
+        "one ledger entry per key",
+        f"{_PAYMENT}/ledger/sql.py",
+        ") ON CONFLICT DO NOTHING RETURNING",
+        ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state RETURNING",
         _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
         LATE,
-    ),
-    Device(
-        "one ledger entry per key, PostgreSQL",
-        f"{_PAYMENT}/ledger/postgres.py",
-        ") ON CONFLICT DO NOTHING RETURNING",
-        ") ON CONFLICT (charge_key) DO UPDATE SET state = EXCLUDED.state RETURNING",
-        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
-        LATE_POSTGRES,
     ),
     Device(
         "transaction ids derive from keys",
@@ -124,9 +115,9 @@ DEVICES = (
     ),
     Device(
         "only a charge is voided",
-        f"{_PAYMENT}/ledger/sqlite.py",
-        "WHERE charge_key = :charge_key AND state = 'CHARGED'",
-        "WHERE charge_key = :charge_key",
+        f"{_PAYMENT}/ledger/sql.py",
+        "WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING",
+        "WHERE charge_key = :charge_key RETURNING",
         _tests("payment", "test_ledger.py::test_only_a_charge_is_voided"),
         Prove(impossible="checkout voids no other entry"),
     ),
@@ -175,18 +166,17 @@ DEVICES = (
     ),
     Device(
         "one shipment or fence per key",
-        f"{_SHIPPING}/manifest/sqlite.py",
-        "VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING\n",
-        "VALUES (:shipment_key, :state, :tracking_id, :parcel)\n"
-        "    ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel\n",
+        f"{_SHIPPING}/manifest/sql.py",
+        "ON CONFLICT DO NOTHING RETURNING",
+        "ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel RETURNING",
         _tests("shipping", "test_manifest.py::test_the_first_entry_of_a_key_is_final"),
         REFUSALS,
     ),
     Device(
         "epoch, owner and attempt",
         f"{_CHECKOUT}/journal/statements.py",
-        '"held": "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
-        '"held": "order_id = :order_id"',
+        '_HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
+        '_HELD = "order_id = :order_id"',
         _tests("checkout", "test_journal.py::test_a_superseded_worker_changes_nothing"),
         STALLS,
     ),
@@ -217,7 +207,7 @@ DEVICES = (
     Device(
         "an order is settled under a lock",
         f"{_CHECKOUT}/journal/statements.py",
-        "ORDER BY order_id {for_update}",
+        "ORDER BY order_id FOR UPDATE",
         "ORDER BY order_id",
         _tests("checkout", "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order"),
         Prove(impossible="the sweep repairs it in time"),
@@ -377,8 +367,8 @@ DEVICES = (
     Device(
         "a dead letter is requeued",
         f"{_CHECKOUT}/journal/statements.py",
-        "UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {now}\n",
-        "UPDATE outbox SET failures = 0, due_at = {now}\n",
+        "UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {NOW}\n",
+        "UPDATE outbox SET failures = 0, due_at = {NOW}\n",
         _tests("checkout", "test_journal.py::test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed"),
         OPERATORS,
     ),
@@ -508,36 +498,29 @@ DEVICES = (
     ),
     Device(
         "synchronous_commit = on, PostgreSQL",
-        f"{_CHASSIS}/sql/postgres_connection.py",
-        '{"synchronous_commit": "on"}',
-        '{"synchronous_commit": "off"}',
+        f"{_CHASSIS}/sql/postgres.py",
+        "-c synchronous_commit=on",
+        "-c synchronous_commit=off",
         ("tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
         RESTARTS,
     ),
     Device(
-        "a row of a group belongs to one caller, PostgreSQL",
-        f"{_CHASSIS}/sql/statement_groups.py",
-        " and key not in group",
-        "",
-        _tests("_chassis", "test_statement_groups.py::test_of_several_statements_for_one_row_one_gets_the_row"),
-        Prove(impossible="a replica runs an order once, whoever asks for it, so that no statement meets an equal one"),
-    ),
-    Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sql/sqlite.py",
-        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
-        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
+        '        connection.execute("BEGIN IMMEDIATE")\n'
         "        try:\n"
-        "            results = [work(self._connection) for work in batch]\n"
-        '            self._connection.execute("COMMIT")\n',
-        '        while self._connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
-        '        self._connection.execute("BEGIN IMMEDIATE")\n\n'
-        "    def _run_and_commit(self, batch: Sequence[Work[Any]]) -> Sequence[Any]:\n"
-        "        results = [work(self._connection) for work in batch]\n"
-        '        __import__("threading").Timer(0.05, self._connection.execute, ["COMMIT"]).start()\n'
+        "            results = [[fetch(connection, text, parameters) for text, parameters in batch]"
+        " for batch in batches]\n"
+        '            connection.execute("COMMIT")\n'
+        "        finally:\n",
+        '        while connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
+        '        connection.execute("BEGIN IMMEDIATE")\n'
+        "        results = [[fetch(connection, text, parameters) for text, parameters in batch] for batch in batches]\n"
+        '        __import__("threading").Timer(0.05, connection.execute, ["COMMIT"]).start()\n'
         "        return results\n"
         "        try:\n"
-        "            pass\n",
+        "            pass\n"
+        "        finally:\n",
         _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
         MANY_KILLS,
     ),

@@ -11,7 +11,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from chassis.sql import database
+from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions
 
 Values = tuple[Any, ...]
 
@@ -68,7 +69,7 @@ def schema_of(migrations: Path) -> Schema:
     """Return the schema that a folder of migrations makes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "schema.db"
-        database.migrate(f"sqlite:///{path}", migrations)
+        migrate(f"sqlite:///{path}", migrations)
         with closing(sqlite3.connect(path)) as stored, closing(sqlite3.connect(":memory:")) as connection:
             stored.backup(connection)
             names = [
@@ -118,8 +119,8 @@ class _Memory:
         with closing(sqlite3.connect(":memory:")) as stored:
             stored.deserialize(schema.image)
             stored.backup(self.connection)
-        for name, arguments in (("record_change", -1), ("unix_time", 0)):
-            self.connection.create_function(name, arguments, partial(self._call, name))
+        self.connection.create_function("record_change", -1, partial(self._call, "record_change"))
+        add_functions(self.connection, partial(self._call, "clock"))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         return self.functions[name](*arguments)
@@ -147,13 +148,13 @@ class Disk:
         connection: to the committed rows; changes by it must go through `recording` and `append`.
     """
 
-    def __init__(self, schema: Schema, unix_time: Callable[[], float]) -> None:
+    def __init__(self, schema: Schema, clock: Callable[[], float]) -> None:
         self.schema = schema
         self.commits: list[tuple[Change, ...]] = []
         self.on_commit: Callable[[tuple[Change, ...]], None] = lambda _: None
         self.on_loss: Callable[[], None] = lambda: None
         self._memory = _Memory.open(schema)
-        self._memory.functions.update(record_change=self._record, unix_time=unix_time)
+        self._memory.functions.update(record_change=self._record, clock=clock)
         self.connection = self._memory.connection
         self._changed: dict[RowId, Values | None] | None = None
 

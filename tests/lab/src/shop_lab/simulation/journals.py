@@ -1,4 +1,4 @@
-"""The journal's database as checkout sees it: models of SQLite and of PostgreSQL over a simulated disk."""
+"""Databases as services see them: models of SQLite and of PostgreSQL over a simulated disk."""
 
 import asyncio
 import sqlite3
@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 from typing_extensions import override
 
-from checkout_service.journal import sqlite
-from checkout_service.journal.database import Database, Parameters, Row, Statement, UniqueViolation
-from checkout_service.ports import JournalUnavailable
+from chassis.sql.database import Database, Parameters, Row, Statement, UniqueViolation
+from checkout_service.journal.opening import unavailable
 from shop_lab.simulation.disk import Disk, RowId, Values, rows_of
 from shop_lab.simulation.network import on_behalf_of
 from shop_lab.simulation.processes import Process
@@ -25,7 +24,7 @@ _FOR_UPDATE = "/* FOR UPDATE */"
 
 @cache
 def _render(text: str) -> str:
-    return replace(sqlite.DIALECT, skip_locked=_SKIP_LOCKED, for_update=_FOR_UPDATE).render(text)
+    return text.replace("FOR UPDATE SKIP LOCKED", _SKIP_LOCKED).replace("FOR UPDATE", _FOR_UPDATE)
 
 
 class Latencies(Protocol):
@@ -44,7 +43,14 @@ class Latencies(Protocol):
 class SimulatedDatabase(Database):
     """Runs statements of one process; `_transact` is that of a dialect."""
 
-    def __init__(self, disk: Disk, process: Process, latencies: Latencies) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        process: Process,
+        latencies: Latencies,
+        unavailable: Callable[[], Exception] = unavailable,
+    ) -> None:
+        self._unavailable = unavailable
         self._disk = disk
         self._process = process
         self._latencies = latencies
@@ -66,7 +72,11 @@ class SimulatedDatabase(Database):
             await self._wait_for_connection(give_up_at)
 
     @override
-    async def read(self, text: str, parameters: Parameters) -> list[Row]:
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        return await self.read(text, parameters)
+
+    @override
+    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
         give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
         await self._pause("read")
         while self._latencies.is_down():
@@ -92,7 +102,7 @@ class SimulatedDatabase(Database):
 
     async def _wait_for_connection(self, give_up_at: float) -> None:
         if asyncio.get_running_loop().time() + _RETRY_SECONDS >= give_up_at:
-            raise JournalUnavailable("the journal does not answer")
+            raise self._unavailable()
         await asyncio.sleep(_RETRY_SECONDS)
         await self._process.running()
 
@@ -259,39 +269,3 @@ class PostgresModel(SimulatedDatabase):
             transaction.waits_for = None
             result = self._server.run_again(transaction, text, parameters, result)
         return result
-
-
-class SimulatedWriter:
-    """A chassis.sql.sqlite.SqliteWriter without threads, for the ledgers of other services."""
-
-    def __init__(self, disk: Disk, process: Process, latencies: Latencies) -> None:
-        self._disk = disk
-        self._process = process
-        self._latencies = latencies
-        self._steps: Counter[str] = Counter()
-
-    async def run(
-        self,
-        work: Callable[[sqlite3.Connection], Any],
-        *_texts: str,
-        brief: bool = False,
-    ) -> Any:
-        """Run the work in a transaction and return its result once it is on disk."""
-        return await asyncio.shield(_owned(self._run(work)))
-
-    async def close(self) -> None:
-        """Do nothing: the disk belongs to the shop."""
-
-    async def _run(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
-        await self._pause()
-        if self._latencies.is_down():
-            raise sqlite3.OperationalError("disk I/O error")
-        result = self._disk.transact(work)
-        await self._pause()
-        return result
-
-    async def _pause(self) -> None:
-        step = f"{self._process.name}({on_behalf_of.get()})/disk"
-        self._steps[step] += 1
-        await asyncio.sleep(self._latencies.seconds(f"{step}#{self._steps[step]}"))
-        await self._process.running()

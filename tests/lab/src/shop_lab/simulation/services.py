@@ -14,11 +14,11 @@ from cart_service.store import MemoryCartStore
 from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
 from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.sql.database import Database
 from chassis.sql.retention import Retention
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
-from checkout_service.journal.database import Database
 from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Journal
@@ -31,13 +31,12 @@ from email_service.service import Confirmations, EmailService
 from email_service.spool.sql import Spool
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
-from payment_service.ledger.opening import MIGRATIONS as LEDGER_MIGRATIONS
-from payment_service.ledger.sqlite import SqliteLedger
+from payment_service.ledger.sql import MIGRATIONS as LEDGER_MIGRATIONS
+from payment_service.ledger.sql import SqlLedger
 from payment_service.service import PaymentLedger, PaymentService
 from shipping_service.domain import Bracket, RateCard, Shipper, Zone
-from shipping_service.manifest.opening import MIGRATIONS as MANIFEST_MIGRATIONS
-from shipping_service.manifest.rows import entry_from_row
-from shipping_service.manifest.sqlite import SqliteManifest
+from shipping_service.manifest.sql import MIGRATIONS as MANIFEST_MIGRATIONS
+from shipping_service.manifest.sql import SqlManifest, entry_from_row
 from shipping_service.service import ShipmentManifest, ShippingService
 from shop import (
     cart_pb2_grpc,
@@ -150,10 +149,10 @@ def checkout_settings(replica: int) -> checkout.Settings:
 class Payment:
     """The payment service."""
 
-    def __init__(self, writer: Any) -> None:
+    def __init__(self, database: Database) -> None:
         brands = frozenset({Brand.VISA, Brand.MASTERCARD})
         self._processor = PaymentProcessor(
-            SqliteLedger(writer), HmacKeys.parse(HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
+            SqlLedger(database), HmacKeys.parse(HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
         )
 
     def register(self, service: SimulatedService) -> None:
@@ -179,7 +178,7 @@ def charges(ledger: Disk) -> list[Charge]:
 def shipments(manifest: Disk) -> list[tuple[str, Shipment]]:
     """Return the street and the shipment of every entry of shipping's manifest that is not a fence."""
     rows = manifest.query("SELECT shipment_key, parcel FROM shipments ORDER BY shipment_key")
-    entries = [entry_from_row(row["shipment_key"], row["parcel"]) for row in rows]
+    entries = [entry_from_row(row) for row in rows]
     return [
         (
             entry.parcel.address.street_address,
@@ -196,9 +195,9 @@ class _FixedRates:
     value = RateCard({}, Zone("all", [Bracket(1, Money.of("USD", 5, 0))], Money.of("USD", 1, 500_000_000)))
 
 
-def register_shipping(service: SimulatedService, writer: Any) -> None:
+def register_shipping(service: SimulatedService, database: Database) -> None:
     rates: Any = _FixedRates()
-    stored = SqliteManifest(writer)
+    stored = SqlManifest(database)
     shipper = Shipper(stored)
     shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
     retention = Retention(stored.delete_old, days=365, rows="entries")

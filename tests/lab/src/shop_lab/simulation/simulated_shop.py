@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from chassis import errors
+from payment_service.domain import LedgerUnavailable
+from shipping_service.domain import ManifestUnavailable
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, WallClock
 from shop_lab.simulation.disk import Disk
-from shop_lab.simulation.journals import PostgresModel, PostgresServer, SimulatedWriter, SqliteModel
+from shop_lab.simulation.journals import PostgresModel, PostgresServer, SqliteModel
 from shop_lab.simulation.network import CallFates, Chance, Fate, Network
 from shop_lab.simulation.plan import (
     CHECKOUTS,
@@ -32,8 +34,8 @@ _READ_ADDRESSES = frozenset({"product-catalog", "currency"})
 _RESTART_SECONDS = (0.05, 1.0)
 
 _STRANDED = """
-    SELECT 1 FROM orders WHERE state IN ('CHARGING', 'VOIDING') AND lease_until > unix_time() + 3000
-    UNION ALL SELECT 1 FROM outbox WHERE dead_at IS NULL AND due_at > unix_time() + 3000
+    SELECT 1 FROM orders WHERE state IN ('CHARGING', 'VOIDING') AND lease_until > clock_timestamp() + 3000
+    UNION ALL SELECT 1 FROM outbox WHERE dead_at IS NULL AND due_at > clock_timestamp() + 3000
 """
 """Further ahead than any worker sets them, and less than a clock jumps."""
 
@@ -175,9 +177,9 @@ class SimulatedShop:
         latencies = _PlannedLatencies(self, "checkout" if process.name in CHECKOUTS else process.name)
         match process.name:
             case "payment":
-                services.Payment(SimulatedWriter(self.ledger, process, latencies)).register(service)
+                services.Payment(SqliteModel(self.ledger, process, latencies, LedgerUnavailable)).register(service)
             case "shipping":
-                services.register_shipping(service, SimulatedWriter(self.manifest, process, latencies))
+                services.register_shipping(service, SqliteModel(self.manifest, process, latencies, ManifestUnavailable))
             case "cart":
                 services.register_cart(service, self.carts)
             case "email":

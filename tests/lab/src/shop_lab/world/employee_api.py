@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from chassis.http import server as http_server
 from chassis.http.server import HttpService
-from chassis.sql import database
+from chassis.sql.engine import open_engine
 from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.health import check_database
@@ -109,7 +109,7 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
     @asynccontextmanager
     async def start(*, telemetry: Telemetry | None = None, **settings: Any) -> AsyncIterator[Api]:
         telemetry = telemetry or Telemetry()
-        engine = database.engine(database_url, telemetry)
+        engine = open_engine(database_url, telemetry)
         hasher = password_hasher()
         loaded = load_settings(EmployeeApiSettings, settings)
         service = HttpService(loaded, telemetry)

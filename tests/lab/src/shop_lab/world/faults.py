@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
-from chassis.sql.database import sqlite_path
+from chassis.sql.url import sqlite_path
 from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.tcp_proxy import Mode, TcpProxy
 

@@ -13,7 +13,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, Generic, LiteralString, TypeVar
 
-from chassis.sql.database import libpq_url, sqlite_path
+from chassis.sql.url import libpq_url, sqlite_path
 from chassis.values.money import Money
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import Confirmation, JournalRecord, Shipment

@@ -1,0 +1,138 @@
+"""SQLAlchemy's engines, for the employee API: transactions, spans, durations and the pool's metrics.
+
+Only what uses SQLAlchemy imports this module.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, PoolProxiedConnection, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+from typing_extensions import override
+
+from chassis.sql.migrate import BUSY_TIMEOUT_SECONDS, STORED_REVISION, is_pending, sqlalchemy_url
+from chassis.sql.url import sqlite_path
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
+
+CONNECT_TIMEOUT_SECONDS = 5
+"""How long a request waits for a new connection, unless the URL has `connect_timeout`."""
+
+_CONNECTIONS = 5
+_MORE_CONNECTIONS = 10  # opened under load, and closed after use
+_MEASUREMENT = "_measurement"
+
+
+def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
+    """Create an engine: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL. It connects on first use.
+
+    On SQLite a transaction takes the write lock when it begins, so that it waits at that point instead of failing
+    later. Reads without a lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors do not contain the
+    parameter values of a statement.
+
+    Args:
+        url: see `chassis.sql.url`.
+        telemetry: records statements and the use of the pool; by default nothing.
+    """
+    path = sqlite_path(url)
+    options: dict[str, Any] = {
+        "poolclass": MeasuredPool,
+        "pool_size": _CONNECTIONS,
+        "max_overflow": _MORE_CONNECTIONS,
+        "hide_parameters": True,
+    }
+    if path is None:
+        target = sqlalchemy_url(url)
+        if "connect_timeout" not in target.query:
+            target = target.update_query_dict({"connect_timeout": str(CONNECT_TIMEOUT_SECONDS)})
+        created = create_async_engine(target, pool_pre_ping=True, **options)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        options["connect_args"] = {"timeout": BUSY_TIMEOUT_SECONDS}
+        created = create_async_engine(f"sqlite+aiosqlite:///{path}", **options)
+        event.listen(created.sync_engine, "connect", _set_up_sqlite)
+        event.listen(created.sync_engine, "begin", _begin_immediate)
+    _measure(created, telemetry or Telemetry())
+    return created
+
+
+async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
+    """Return whether every migration of this folder has run, for a readiness check."""
+    async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
+    return not is_pending(stored, migrations)
+
+
+class MeasuredPool(AsyncAdaptedQueuePool):
+    """A pool that records waits for its connections once `measure` was called."""
+
+    _telemetry: PoolTelemetry | None = None
+    _waiting = 0
+
+    def measure(self, telemetry: Telemetry, name: str) -> None:
+        """Record waits and use from now on."""
+        self._telemetry = PoolTelemetry(telemetry, name, self._use)
+
+    @override
+    def connect(self) -> PoolProxiedConnection:
+        started, problem = time.perf_counter(), None
+        self._waiting += 1
+        try:
+            return super().connect()
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            self._waiting -= 1
+            if self._telemetry is not None:
+                self._telemetry.record_wait(started, problem)
+
+    def _use(self) -> PoolUse:
+        return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS, self._waiting)
+
+
+def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
+    """Record every statement of an engine, and its pool if that is a MeasuredPool."""
+    url = engine.url
+    system, database = url.get_backend_name(), url.database or ""
+    namespace = Path(database).name if system == "sqlite" else database
+    hosts = url.host or url.query.get("host") or ""
+    address = hosts if isinstance(hosts, str) else ",".join(hosts)
+    store = StoreTelemetry(telemetry, system, namespace, address, url.port)
+    if isinstance(engine.pool, MeasuredPool):
+        engine.pool.measure(telemetry, store.name)
+
+    def begin(_connection: Any, _cursor: Any, statement: str, _parameters: Any, context: Any, _many: bool) -> None:
+        measurement = store.measure(sql_operation(statement))
+        setattr(context, _MEASUREMENT, measurement)
+        measurement.__enter__()
+
+    def finish(_connection: Any, _cursor: Any, _statement: str, _parameters: Any, context: Any, _many: bool) -> None:
+        getattr(context, _MEASUREMENT).__exit__(None, None, None)
+
+    def fail(context: ExceptionContext) -> None:
+        measurement = getattr(context.execution_context, _MEASUREMENT, None)
+        if measurement is not None:
+            measurement.__exit__(None, context.original_exception, None)
+
+    event.listen(engine.sync_engine, "before_cursor_execute", begin)
+    event.listen(engine.sync_engine, "after_cursor_execute", finish)
+    event.listen(engine.sync_engine, "handle_error", fail)
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    from chassis.sql.sqlite import use_write_ahead_log  # noqa: PLC0415 - loads sqlite3, which PostgreSQL does not need
+
+    connection.isolation_level = None
+    use_write_ahead_log(connection)
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_immediate(connection: Connection) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,122 @@
+# ruff: noqa: S608 - the fragments are constants
+"""The ledger: the table `charges`, in a SQLite file or in PostgreSQL.
+
+Each statement is a transaction of its own and repeatable, so that one whose reply is lost is repeated.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from chassis.sql.database import Database, Row, open_database
+from chassis.sql.migrate import migrate
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.money import Money
+from chassis.values.paging import Position
+from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Payment, Recorded, State
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_CHECK_WITHIN_SECONDS = 1
+
+_COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint"
+
+FIND = f"SELECT {_COLUMNS} FROM charges WHERE charge_key = :charge_key"
+
+RECORD = f"""
+    INSERT INTO charges ({_COLUMNS}, transaction_id) VALUES (
+        :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand, :reason,
+        :request_fingerprint, :transaction_id
+    ) ON CONFLICT DO NOTHING RETURNING charge_key
+"""
+
+VOID = f"""
+    UPDATE charges SET state = 'VOIDED', voided_at = CURRENT_TIMESTAMP
+    WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING {_COLUMNS}
+"""
+
+LIST_CAPTURED = """
+    SELECT charge_key, currency_code, units, nanos, date_part('epoch', recorded_at) AS recorded_seconds FROM charges
+    WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(:at), :key)
+    ORDER BY recorded_at, charge_key LIMIT :limit
+"""
+
+
+@asynccontextmanager
+async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Ledger]:
+    """Migrate the database and open the ledger in it; see chassis.sql.url for the URLs."""
+    migrate(url, MIGRATIONS)
+    async with open_database(url, telemetry, unavailable=LedgerUnavailable) as opened:
+        yield SqlLedger(opened)
+
+
+class SqlLedger(Ledger):
+    """A ledger in a database that has the tables of `migrations`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    async def record(self, entry: Entry) -> Recorded:
+        (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
+        if inserted:
+            return Recorded(entry, existing=False)
+        # The insert waited for a concurrent one of the same key to commit, and no row is ever deleted: the read finds
+        # that entry, unless a failover lost it in between.
+        found = await self.find(entry.key)
+        if found is None:
+            raise LedgerUnavailable
+        return Recorded(found, existing=True)
+
+    @override
+    async def find(self, key: str) -> Entry | None:
+        rows = await self._database.read(FIND, {"charge_key": key})
+        return _entry_from_row(rows[0]) if rows else None
+
+    @override
+    async def void(self, key: str) -> Entry | None:
+        (voided,) = await self._database.write((VOID, {"charge_key": key}))
+        return _entry_from_row(voided[0]) if voided else await self.find(key)
+
+    @override
+    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+        parameters = {"at": after.at, "key": after.key, "limit": limit}
+        return [_captured_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
+
+    @override
+    async def check(self) -> None:
+        await self._database.read(FIND, {"charge_key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
+
+
+def _entry_to_row(entry: Entry) -> dict[str, Any]:
+    payment = entry.payment
+    return {
+        "charge_key": entry.key,
+        "state": entry.state.value,
+        "currency_code": payment and payment.amount.currency_code,
+        "units": payment and payment.amount.units,
+        "nanos": payment and payment.amount.nanos,
+        "card_hmac": payment and payment.card_hmac,
+        "hmac_key_id": payment and payment.hmac_key_id,
+        "brand": payment and payment.brand,
+        "reason": entry.reason,
+        "request_fingerprint": payment and payment.request_fingerprint,
+        "transaction_id": entry.transaction_id,
+    }
+
+
+def _entry_from_row(row: Row) -> Entry:
+    payment = None
+    if row["card_hmac"] is not None:
+        amount = Money.of(row["currency_code"], row["units"], row["nanos"])
+        fingerprint = row["request_fingerprint"] or ""  # rows of older releases have none
+        payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint)
+    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"])
+
+
+def _captured_from_row(row: Row) -> CapturedCharge:
+    amount = Money.of(row["currency_code"], row["units"], row["nanos"])
+    return CapturedCharge(row["charge_key"], amount, row["recorded_seconds"])

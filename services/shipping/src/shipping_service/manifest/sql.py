@@ -1,0 +1,107 @@
+"""The manifest: the table `shipments`, in a SQLite file or in PostgreSQL.
+
+Each statement is a transaction of its own and repeatable, so that one whose reply is lost is repeated.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from typing_extensions import override
+
+from chassis.sql.database import NOW, Database, Row, open_database
+from chassis.sql.migrate import migrate
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.paging import Position
+from shipping_service.domain import Address, Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded, Shipment
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_CHECK_WITHIN_SECONDS = 1
+
+FIND = "SELECT shipment_key, parcel FROM shipments WHERE shipment_key = :shipment_key"
+
+RECORD = """
+    INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
+    VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING RETURNING shipment_key
+"""
+
+LIST = """
+    SELECT shipment_key, date_part('epoch', recorded_at) AS recorded_seconds FROM shipments
+    WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(:at), :key)
+    ORDER BY recorded_at, shipment_key LIMIT :limit
+"""
+
+DELETE_OLD = f"""
+    DELETE FROM shipments WHERE shipment_key IN (
+        SELECT shipment_key FROM shipments WHERE recorded_at < to_timestamp({NOW} - :older_than_seconds)
+        ORDER BY recorded_at LIMIT :limit
+    ) RETURNING shipment_key
+"""  # noqa: S608 - a constant
+
+
+@asynccontextmanager
+async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Manifest]:
+    """Migrate the database and open the manifest in it; see chassis.sql.url for the URLs."""
+    migrate(url, MIGRATIONS)
+    async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
+        yield SqlManifest(opened)
+
+
+class SqlManifest(Manifest):
+    """A manifest in a database that has the tables of `migrations`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    async def record(self, entry: Entry) -> Recorded:
+        (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
+        if inserted:
+            return Recorded(entry, existing=False)
+        # The insert waited for a concurrent one of the same key to commit: this read finds that entry, unless a
+        # failover lost it, or the retention deleted it, in between.
+        found = await self.find(entry.key)
+        if found is None:
+            raise ManifestUnavailable
+        return Recorded(found, existing=True)
+
+    @override
+    async def find(self, key: str) -> Entry | None:
+        rows = await self._database.read(FIND, {"shipment_key": key})
+        return entry_from_row(rows[0]) if rows else None
+
+    @override
+    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+        rows = await self._database.report(LIST, {"at": after.at, "key": after.key, "limit": limit})
+        return [Shipment(row["shipment_key"], row["recorded_seconds"]) for row in rows]
+
+    @override
+    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+        parameters = {"older_than_seconds": older_than_seconds, "limit": limit}
+        (deleted,) = await self._database.write((DELETE_OLD, parameters))
+        return len(deleted)
+
+    @override
+    async def check(self) -> None:
+        await self._database.read(FIND, {"shipment_key": ""}, within_seconds=_CHECK_WITHIN_SECONDS)
+
+
+def _entry_to_row(entry: Entry) -> dict[str, Any]:
+    return {
+        "shipment_key": entry.key,
+        "state": "FENCED" if entry.parcel is None else "SHIPPED",
+        "tracking_id": entry.tracking_id,
+        "parcel": None if entry.parcel is None else orjson.dumps(entry.parcel).decode(),
+    }
+
+
+def entry_from_row(row: Row) -> Entry:
+    """Return the entry in a row of shipment_key and parcel."""
+    if row["parcel"] is None:
+        return Entry(row["shipment_key"])
+    stored = orjson.loads(row["parcel"])
+    items = tuple(Item(**item) for item in stored["items"])
+    return Entry(row["shipment_key"], Parcel(Address(**stored["address"]), items))
