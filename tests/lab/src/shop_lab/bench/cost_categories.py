@@ -60,7 +60,6 @@ CATEGORIES = {
     "chassis/sql/sqlite.py": "asyncio, the loop, hops between threads",
     "chassis/sql/postgres": "database driver",
     "psycopg": "database driver",
-    "psycopg": "database driver",
     "valkey/": "database driver",
     "redis/": "database driver",
     "checkout_service/journal/": "journal on the loop's thread",
