@@ -26,7 +26,7 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
-_KINDS = {code: kind for kind, code in _CODES.items()}
+KINDS = {code: kind for kind, code in _CODES.items()}
 # What is recorded must be one of a few texts: a peer outside this project may send any reason.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
@@ -87,7 +87,7 @@ def _details(error: errors.DomainError) -> list[Message]:
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     """Return the domain error for a peer's status; codes without a kind become Internal (outcome unknown)."""
     details = _Details(error)
-    kind = _KINDS.get(error.code(), errors.Internal)
+    kind = KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
     reason, metadata = details.info.reason or error.code().name, details.info.metadata
     if kind is errors.InvalidArgument:

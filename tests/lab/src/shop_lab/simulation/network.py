@@ -14,7 +14,7 @@ import grpc
 
 from chassis import errors
 from chassis.rpc import calls
-from chassis.rpc.status import _KINDS, code_of
+from chassis.rpc.status import KINDS, code_of
 from shop_lab.simulation.processes import Process, current_process
 
 Metadata = Sequence[tuple[str, str]]
@@ -280,7 +280,7 @@ def _delay_of(call: _Call) -> float:
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:
     """Return the error as a client gets it: one of the kinds, without the server's class."""
-    kind = _KINDS[code_of(error)]
+    kind = KINDS[code_of(error)]
     if isinstance(error, errors.InvalidArgument):
         return errors.InvalidArgument(*error.violations, reason=error.reason, message=error.message)
     return kind(error.message, reason=error.reason, metadata=error.metadata)

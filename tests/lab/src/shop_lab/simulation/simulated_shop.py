@@ -57,10 +57,10 @@ class SimulatedShop:
         self.calm = False
         self.stranded = 0
         self._loop = loop
-        self._chance = Chance(plan.seed)
+        self.chance = Chance(plan.seed)
         self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
         self._processes: dict[str, Process] = {}
-        self.network = Network(self._chance, _PlannedFates(self), self._find, self.kill, self.record)
+        self.network = Network(self.chance, _PlannedFates(self), self._find, self.kill, self.record)
         self._clocks = {name: WallClock(loop) for name in DATABASES}
         self.journal = Disk(services.journal_schema(), self._clocks["checkout"].now)
         self.ledger = Disk(services.ledger_schema(), self._clocks["payment"].now)
@@ -245,7 +245,7 @@ class _PlannedLatencies:
     def __init__(self, shop: SimulatedShop, database: str) -> None:
         self._shop = shop
         self._plan = shop.plan
-        self._chance = shop._chance
+        self.chance = shop.chance
         self._outages = [
             (fault.at, fault.at + fault.seconds)
             for fault in shop.plan.faults
@@ -255,11 +255,11 @@ class _PlannedLatencies:
     def seconds(self, step: str) -> float:
         if self._shop.calm:
             return 0.0002
-        first, second, third, _ = self._chance.of(step)
+        first, second, third, _ = self.chance.of(step)
         return float(10 ** (third * 3 - 3)) if first < self._plan.slow_rate else 0.0001 + second * 0.001
 
     def is_down(self) -> bool:
         return not self._shop.calm and any(begin <= self._shop.now() < end for begin, end in self._outages)
 
     def loses_reply(self, step: str) -> bool:
-        return not self._shop.calm and self._chance.of(step)[0] < self._plan.lost_reply_rate
+        return not self._shop.calm and self.chance.of(step)[0] < self._plan.lost_reply_rate
