@@ -231,6 +231,14 @@ def test_a_malformed_postgresql_url_is_rejected_without_quoting_it(url: str) -> 
     assert not re.search("sec|ret|host", str(rejected.value))
 
 
+@pytest.mark.parametrize("parameter", ["sslmode=verify", "target_session_attrs=master", "connect_timeout=soon"])
+def test_a_parameter_with_a_wrong_value_is_named_without_its_value(parameter: str) -> None:
+    name, _, value = parameter.partition("=")
+    with pytest.raises(ValueError, match=f"^the parameter {name} is ") as rejected:
+        validate_url(f"postgresql://host/name?{parameter}")
+    assert not re.search(rf"\b{value}\b(?!-)", str(rejected.value))
+
+
 @pytest.mark.parametrize("url", ["sqlite:///x.db", "postgresql://u:a%40b@one:1,[::1]:2/n?host=/x,y", "postgresql:///n"])
 def test_a_well_formed_url_is_accepted(url: str) -> None:
     validate_url(url)

@@ -6,6 +6,11 @@
 from pathlib import Path
 
 _MAX_PORT = 65_535
+# libpq checks these when it connects, and a start would wait for the server before it reports them.
+_CHOICES = {
+    "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
+    "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),
+}
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -40,8 +45,14 @@ def validate_url(url: str) -> None:
     if any(character.isspace() for character in libpq):
         raise malformed
     try:
-        ports = str(psycopg.conninfo.conninfo_to_dict(libpq).get("port", ""))
+        parts = psycopg.conninfo.conninfo_to_dict(libpq)
     except psycopg.ProgrammingError:  # its message quotes what may be a part of the password
         raise malformed from None
-    if not all(not port or (port.isdecimal() and 0 < int(port) <= _MAX_PORT) for port in ports.split(",")):
+    ports = str(parts.get("port", "")).split(",")
+    if not all(not port or (port.isdecimal() and 0 < int(port) <= _MAX_PORT) for port in ports):
         raise ValueError(f"the port is not a number from 1 to {_MAX_PORT}")
+    for name, choices in _CHOICES.items():
+        if parts.get(name, choices[0]) not in choices:
+            raise ValueError(f"the parameter {name} is none of {', '.join(choices)}")
+    if not str(parts.get("connect_timeout", "0")).isdecimal():
+        raise ValueError("the parameter connect_timeout is not a whole number")
