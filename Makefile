@@ -42,7 +42,7 @@ LOCKED := requirements.lock images.lock employee-api.lock load-generator.lock
 LOCKS :=
 
 lock: | $(UV)
-	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart bench) --output-file=$(LOCKS)requirements.lock \
+	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart) --output-file=$(LOCKS)requirements.lock \
 		$(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
 		$(addsuffix /pyproject.toml,$(SHIPPED))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from shop_lab.bench import costs, ghz, orders, rounds
+from shop_lab.bench import ghz, orders, rounds
 from shop_lab.bench.measure import cpu_seconds
 from shop_lab.bench.noise import Noise, stolen_seconds, tree_seconds, with_descendants
 from shop_lab.bench.rounds import NOISE, Figures, Spread, interleaved, ratio
@@ -87,11 +87,6 @@ def test_a_tree_has_the_time_of_all_descendants_and_of_those_that_ended() -> Non
     stats = [stat(1, 0, 500, 0, 0, 0), stat(7, 1, 10, 20, 30, 40), stat(8, 7, 100, 0, 0, 0), stat(9, 8, 0, 0, 0, 100)]
     assert tree_seconds(stats, 7) == 3.0
     assert tree_seconds(stats, 0) == 8.0
-
-
-def test_a_threads_time_is_divided_as_its_samples_are() -> None:
-    found = costs.divide(10, {1: 6.0, 2: 3.0}, {1: {"logs": 0.5, "telemetry": 0.5}})
-    assert found == {"logs": 3.0, "telemetry": 3.0, "gRPC's own threads": 3.0, "other": 1.0}
 
 
 def test_the_cpu_time_of_processes_is_exact_and_has_that_of_descendants() -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shop_cli.local.workspace import root
-from shop_lab.bench import checkouts, costs, ghz, interpreters
+from shop_lab.bench import checkouts, ghz, interpreters
 from shop_lab.bench.measure import find_h2load
 from shop_lab.bench.rounds import NOISE_LIMIT, Rows
 from shop_lab.bench.sections import EXTRA, SECTIONS, SHORT, THIS, Plan
@@ -33,7 +33,6 @@ def main() -> None:
     options = _options()
     ghz.find()  # before anything takes time
     find_h2load()
-    costs.py_spy()
     started = time.monotonic()
     with ExitStack() as stack:
         checkouts.compile_bytecode(root(), sys.executable)

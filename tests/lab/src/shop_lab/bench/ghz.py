@@ -42,9 +42,7 @@ def find() -> str:
     return program
 
 
-async def run(
-    address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path, *, calls_a_second: int = 0
-) -> Result:
+async def run(address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path) -> Result:
     """Send each request once. End the program unless all calls succeed.
 
     Args:
@@ -53,14 +51,12 @@ async def run(
         requests: in this order.
         in_flight: how many calls run at once.
         proto: the file that defines the method; its imports are found from its folder's parent.
-        calls_a_second: a fixed rate; 0 for as fast as the server responds.
     """
     with NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([MessageToDict(each, preserving_proto_field_name=True) for each in requests], file)
         file.flush()
         options = ["--insecure", "--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
         options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
-        options += ["--rps", str(calls_a_second)] if calls_a_second else []
         before = _children_cpu_seconds()
         child = await asyncio.create_subprocess_exec(find(), *options, address, stdout=asyncio.subprocess.PIPE)
         output = (await child.communicate())[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from shop_lab.bench import costs, disk, employees, idle, orders, pages, reads, rounds
+from shop_lab.bench import disk, employees, idle, orders, pages, reads, rounds
 from shop_lab.bench.orders import Shape
 from shop_lab.bench.rounds import Figures, Measurement, Rows
 from shop_lab.bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
@@ -138,10 +138,6 @@ async def _idle(plan: Plan) -> Rows:
     return await idle.measure(plan.fewer_rounds)
 
 
-async def _costs(variant: Variant, plan: Plan) -> Rows:
-    return await costs.measure(variant, plan.shape(3, 16), plan.fewer_rounds)
-
-
 async def _disk(_plan: Plan) -> Rows:
     return await disk.measure()
 
@@ -151,15 +147,13 @@ async def _employees(_plan: Plan) -> Rows:
 
 
 # Measured only by name: they would make the whole too long.
-EXTRA = ("costs-stores", "reads-all")
+EXTRA = ("reads-all",)
 # By their names on the command line: a title and what measures them.
 SECTIONS: dict[str, tuple[str, Section]] = {
     "orders": ("orders, 10 % sampled", _orders),
     "journal": ("orders beside the naive checkout, which has no journal", _journal),
     "sampling": ("orders by sampling ratio", _sampling),
     "stores": ("orders by stores", _stores),
-    "costs": ("CPU milliseconds per order, three lines, 16 in flight", partial(_costs, Variant())),
-    "costs-stores": ("the same on PostgreSQL and Valkey", partial(_costs, Variant(stores=True))),
     "reads": ("reads, 10 % sampled", partial(_reads, SAMPLED)),
     "reads-all": ("reads, all sampled", partial(_reads, ALL_SAMPLED)),
     "pages": ("pages, 10 % sampled", _pages),
