@@ -36,7 +36,6 @@ def _only(options: str) -> Prove:
 
 
 NO_FAULTS = _only("--orders 300")
-KILLS = _only("--orders 160 --kills 8")
 MANY_KILLS = _only("--orders 400 --kills 20")
 PAUSES = _only("--orders 240 --pauses 8")
 STALLS = _only("--orders 96 --stalls 2")

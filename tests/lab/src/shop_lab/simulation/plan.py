@@ -163,7 +163,6 @@ class Plan:
 class Scope:
     """What plans may contain, to look for one kind of defect or to leave out known ones."""
 
-    dialects: tuple[Dialect, ...] = tuple(Dialect)
     rivals: bool = True
     keyed_rivals: bool = True
     refused_paths: tuple[str, ...] = EFFECTS
@@ -191,7 +190,7 @@ def plan(seed: int, scope: Scope = Scope()) -> Plan:
         faults += _clock_jumps(seed)
     return Plan(
         seed=seed,
-        dialect=rng.choice(scope.dialects),
+        dialect=rng.choice(list(Dialect)),
         shoppers=tuple(_shopper(rng, number, scope) for number in range(rng.randint(1, 4))),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         fates=tuple(rng.sample(list(Fate), rng.randint(1, len(Fate)))),

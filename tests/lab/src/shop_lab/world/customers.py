@@ -25,7 +25,7 @@ _CART_EMPTY = "CART_EMPTY"
 _PERHAPS_PLACED = frozenset({ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED, ClientOutcome.UNKNOWN})
 _RIVAL_SECONDS = 0.5
 _BOUGHT_BY_RIVAL = frozenset({_CART_EMPTY, "CART_ORDERED"})
-ALLOWED_REFUSALS = frozenset({CARD_REFUSED, NO_DELIVERY, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
+_ALLOWED_REFUSALS = frozenset({CARD_REFUSED, NO_DELIVERY, "CHARGE_VOIDED", "ORDER_NEEDS_REVIEW"})
 """Reasons for which even a valid order is refused: a peer refuses it, as a fault, or operators must settle it.
 
 CHARGE_VOIDED: shipping had refused, and the worker that had fenced the shipment could not record the reason.
@@ -57,7 +57,6 @@ class CustomerSimulator(CustomerCalls):
         timeout_seconds: of each try to order.
         hangup_share: of the tries that are cancelled after at most 0.2 s, as impatient callers do.
         repeat_share: of the placed orders with a key whose request is repeated at once.
-        allowed_refusals: the reasons for which a valid order may be refused.
         max_unanswered: after so many customers have waited in vain for a definite response, the run has failed: the
             others give up at once, and the rest skip their orders.
     """
@@ -71,14 +70,12 @@ class CustomerSimulator(CustomerCalls):
         timeout_seconds: float = 5.0,
         hangup_share: float = HANGUP_SHARE,
         repeat_share: float = REPEAT_SHARE,
-        allowed_refusals: frozenset[str] = ALLOWED_REFUSALS,
         max_unanswered: int | None = None,
     ) -> None:
         super().__init__(cart, checkouts, timeout_seconds)
         self._gate = gate
         self._hangup_share = hangup_share
         self._repeat_share = repeat_share
-        self._allowed_refusals = allowed_refusals
         self._max_unanswered = max_unanswered
         self._unanswered = 0
 
@@ -217,7 +214,7 @@ class CustomerSimulator(CustomerCalls):
 
     def may_refuse(self, intent: Intent, reason: str) -> bool:
         """Return whether the shop may refuse a valid order for a reason."""
-        return reason in self._allowed_refusals or (self.has_rival(intent) and reason in _BOUGHT_BY_RIVAL)
+        return reason in _ALLOWED_REFUSALS or (self.has_rival(intent) and reason in _BOUGHT_BY_RIVAL)
 
     async def _sometimes_repeat(self, intent: Intent, response: OrderResponse, rng: random.Random) -> OrderResponse:
         """Repeat some requests immediately; return the first response, with a contradiction if they differ."""

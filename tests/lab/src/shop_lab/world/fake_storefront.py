@@ -37,7 +37,6 @@ class FakeStorefront:
     carts: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     orders: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     users: set[str] = field(default_factory=set)
-    order_seconds: float = 0.0
     stalled_until: float = 0.0
     forgets_keys: bool = False
     broken: str | None = None
@@ -135,7 +134,6 @@ class FakeStorefront:
         if self.forgets_keys:
             key = f"{key}-{next(self.ids)}"
         order_id = self.orders[user].setdefault(key, f"id-{next(self.ids)}")
-        await asyncio.sleep(self.order_seconds)
         return RedirectResponse(f"/orders/{order_id}", status_code=303)
 
     async def _orders(self, request: Request) -> Response:
