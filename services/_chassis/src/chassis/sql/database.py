@@ -43,7 +43,8 @@ class StatementFailed(Exception):
 class Database(Protocol):
     """Runs statements. What all methods raise when they cannot is an argument of `open_database`.
 
-    A server may not answer in time, a file may be locked or damaged, a disk full. A write may have been done even so.
+    They cannot while a server does not answer in time, a file is locked or damaged, or a disk is full. The outcome of a
+    write is then unknown.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:

@@ -68,7 +68,7 @@ class PostgresDatabase(Database):
             open=False,
             min_size=0,
             max_size=_CONNECTIONS,
-            # Each connection prepares a statement when it runs it first.
+            # A connection prepares every statement when it first runs it.
             kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0},
             reconnect_timeout=0,
             reconnect_failed=_reconnect,
@@ -117,7 +117,7 @@ class PostgresDatabase(Database):
                     raise _without_values(error) from None
                 problem = error
             except TimeoutError as error:
-                # The server may have vanished, and what leads to it with it.
+                # The server may have vanished: the other connections to it would use up a time limit one by one.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:

@@ -20,6 +20,6 @@ def load(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Money]:
     address = order.shipping_address
     return (
         Address(address.street_address, address.city, address.state, address.country, address.zip_code),
-        tuple(OrderLine(each.item.product_id, each.item.quantity, money_from_wire(each.cost)) for each in order.items),
+        tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in order.items),
         money_from_wire(order.shipping_cost),
     )

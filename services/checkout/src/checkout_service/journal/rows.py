@@ -127,5 +127,5 @@ def _load_refusal(text: str) -> tuple[Refusal | None, State | None]:
         return None, None
     fields = orjson.loads(text)
     refused_as = fields.pop("refused_as", None)
-    violations = tuple(FieldViolation(**each) for each in fields.pop("violations"))
+    violations = tuple(FieldViolation(**violation) for violation in fields.pop("violations"))
     return Refusal(**fields, violations=violations), State(refused_as) if refused_as else None

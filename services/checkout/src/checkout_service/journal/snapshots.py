@@ -49,7 +49,7 @@ def load(row: Row) -> Order:
             raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
         address, shipping_cost = Address(**fields["address"]), _load_money(fields["shipping_cost"])
         lines = tuple(
-            OrderLine(each["product_id"], each["quantity"], _load_money(each["cost"])) for each in fields["lines"]
+            OrderLine(line["product_id"], line["quantity"], _load_money(line["cost"])) for line in fields["lines"]
         )
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
 

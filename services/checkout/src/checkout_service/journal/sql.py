@@ -198,7 +198,7 @@ class SqlJournal(Journal):
 
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        items = [{"order_id": each.order_id, "kind": each.kind, "step": each.step} for each in sent]
+        items = [{"order_id": item.order_id, "kind": item.kind, "step": item.step} for item in sent]
         return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
     @override

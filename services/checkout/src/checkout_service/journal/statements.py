@@ -157,7 +157,10 @@ NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
 
 
 def _queue(queue: str, times: str, rows: str) -> list[str]:
-    """Return a query for each half of a queue: one row if a time has passed, or is ahead of any that workers set."""
+    """Return two queries, for new work in a queue and for work that has failed; each has a row if there is any due.
+
+    Work is also due if its time is further ahead than any worker sets it.
+    """
     return [
         f"""
         SELECT '{queue}' AS queue, {failed} AS failed
