@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from shop_lab.bench import ghz, orders, rounds
-from shop_lab.bench.measure import cpu_seconds
-from shop_lab.bench.noise import Noise, stolen_seconds, tree_seconds, with_descendants
+from shop_lab.bench import clients, orders, rounds
+from shop_lab.bench.measure import Noise, cpu_seconds, stolen_seconds, tree_seconds, with_descendants
 from shop_lab.bench.rounds import NOISE, Figures, Spread, interleaved, ratio
 
 
@@ -72,7 +71,7 @@ async def test_what_takes_turns_has_the_noise_of_its_round(monkeypatch: pytest.M
 
 
 def test_the_figures_of_orders_are_those_of_all_their_runs() -> None:
-    runs = [ghz.Result(100, range(50), 0.5), ghz.Result(50, range(50), 0.5)]
+    runs = [clients.Result(100, range(50), 0.5), clients.Result(50, range(50), 0.5)]
     found = orders.figures_of(runs, 0.3, range(1, 100))
     assert (found[orders.P50], found[orders.P99], found["p99_to_p50"]) == (50, 99, 99 / 50)
     assert found["orders_a_second"] == pytest.approx(100 / 1.5)

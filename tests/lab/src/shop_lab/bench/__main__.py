@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shop_cli.local.workspace import root
-from shop_lab.bench import checkouts, ghz, interpreters
-from shop_lab.bench.measure import find_h2load
+from shop_lab.bench import checkouts, clients
 from shop_lab.bench.rounds import NOISE_LIMIT, Rows
 from shop_lab.bench.sections import EXTRA, SECTIONS, SHORT, THIS, Plan
 from shop_lab.bench.shops import Variant
@@ -31,8 +30,8 @@ _CONSOLE = Console(width=max(200, Console().width))
 def main() -> None:
     """Measure the chosen sections and write bench.json to the repository's root."""
     options = _options()
-    ghz.find()  # before anything takes time
-    find_h2load()
+    clients.find_ghz()  # before anything takes time
+    clients.find_h2load()
     started = time.monotonic()
     with ExitStack() as stack:
         checkouts.compile_bytecode(root(), sys.executable)
@@ -78,7 +77,7 @@ def _older(commit: str | None, stack: ExitStack) -> dict[str, Variant]:
 def _other_pythons(stack: ExitStack) -> dict[str, Variant]:
     """Install the packages for other versions of Python."""
     variants = {}
-    for version, python in interpreters.others().items():
+    for version, python in checkouts.other_pythons().items():
         if python is None:
             _CONSOLE.print(f"Python {version} is not installed, so orders are not measured on it (set PYTHONS)")
         else:
@@ -90,7 +89,7 @@ def _other_pythons(stack: ExitStack) -> dict[str, Variant]:
 def _describe(plan: Plan) -> dict[str, str]:
     """Print and return which interpreters run the variants, and how they were built."""
     variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
-    builds = {name: interpreters.describe(variant.python) for name, variant in variants.items()}
+    builds = {name: checkouts.describe(variant.python) for name, variant in variants.items()}
     _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
     for name, build in builds.items():
         _CONSOLE.print(f"{name}: {build}")

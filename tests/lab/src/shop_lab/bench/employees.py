@@ -29,6 +29,7 @@ from employee_api.exports.queries import Table, export_query
 from employee_api.exports.streaming import copy_query
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.postgres import Postgres
+from shop_lab.bench.measure import resident_megabytes
 from shop_lab.bench.rounds import Figures, Rows, interleaved, row
 
 ROWS = 1_000_000
@@ -63,9 +64,6 @@ class Server:
 
     pid: int
     port: int
-
-    def resident_bytes(self) -> int:
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @asynccontextmanager
@@ -106,7 +104,7 @@ def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
 
 def export(server: Server) -> Figures:
     """Export every task; return the time to the first and to the last byte and the peak growth of memory."""
-    before = peak = server.resident_bytes()
+    before = peak = resident_megabytes(server.pid)
     started = time.perf_counter()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(b"GET /api/export/tasks HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
@@ -114,11 +112,11 @@ def export(server: Server) -> Figures:
         while part := connection.recv(1 << 18):
             first = first or time.perf_counter() - started
             lines, tail = lines + part.count(b"Z\r\n"), (tail + part)[-5:]
-            peak = max(peak, server.resident_bytes())
+            peak = max(peak, resident_megabytes(server.pid))
     seconds = time.perf_counter() - started
     if tail != b"0\r\n\r\n" or lines < ROWS * 0.999:
         sys.exit(f"the export is incomplete: about {lines} rows")
-    return {"first_byte_ms": first * 1000, "seconds": seconds, "grew_mib": (peak - before) / 2**20}
+    return {"first_byte_ms": first * 1000, "seconds": seconds, "grew_megabytes": peak - before}
 
 
 def psql_copy(url: str) -> float:

@@ -12,8 +12,7 @@ from shop_cli.local.health import is_serving
 from shop_cli.local.run_file import read_run
 from shop_cli.local.workspace import discover
 from shop_kit.waiting import wait_until
-from shop_lab.bench.measure import cpu_seconds
-from shop_lab.bench.noise import with_descendants
+from shop_lab.bench.measure import cpu_seconds, with_descendants
 from shop_lab.bench.rounds import Figures, Rows, interleaved, row
 
 SECONDS = 5

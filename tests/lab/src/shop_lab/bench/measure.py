@@ -1,22 +1,20 @@
-"""Measures processes from outside: CPU and memory from the operating system, speed from h2load."""
+"""Measures processes from outside: CPU time, memory, and what other work on this machine uses meanwhile."""
 
 import asyncio
 import os
-import re
-import shutil
-import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import grpc
-from google.protobuf.message import Message
 
 _SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT_OF_ALL = 0
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -37,10 +35,10 @@ def resident_megabytes(pid: int) -> float:
 
 
 @asynccontextmanager
-async def running_script(script: Path, port: int, environment: Mapping[str, str] = os.environ) -> AsyncIterator[int]:
+async def running_script(script: Path, port: int) -> AsyncIterator[int]:
     """Run a script that serves gRPC on a port; yield its process id."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), env={**environment, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
+        sys.executable, str(script), env={**os.environ, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
     )
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -51,29 +49,74 @@ async def running_script(script: Path, port: int, environment: Mapping[str, str]
         await child.wait()
 
 
-def find_h2load() -> str:
-    """Return the path of h2load. End the program if it is missing."""
-    program = shutil.which("h2load")
-    if program is None:
-        sys.exit("make bench needs h2load (Debian and Ubuntu: apt-get install nghttp2-client)")
-    return program
+class Noise:
+    """From its creation on, the CPU time of all but this process and its descendants.
+
+    Threads of the kernel, such as the disk's driver, and time that the hypervisor gives to others count as well. The
+    machine's totals in /proc/stat would not do: they are sampled, and count interrupts that processes pay for as well.
+    """
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._seconds = _others_seconds()
+
+    def percent(self) -> float:
+        """Return the average use so far in percent of one core."""
+        return max(0.0, (_others_seconds() - self._seconds) / (time.monotonic() - self._at) * 100)
 
 
-async def load(address: str, method: str, request: Message, calls: int) -> float:
-    """Call a method with h2load, 64 calls in flight on 4 connections; return calls per second. All must succeed."""
-    program = find_h2load()
-    body = request.SerializeToString()
-    with NamedTemporaryFile() as file:
-        file.write(struct.pack(">BI", 0, len(body)) + body)
-        file.flush()
-        child = await asyncio.create_subprocess_exec(
-            *(program, "-n", str(calls), "-c", "4", "-m", "16", "-d", file.name),
-            *("-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}/{method}"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        output = (await child.communicate())[0].decode()
-    finished = re.search(r"finished in [^,]+, ([\d.]+) req/s", output)
-    if finished is None or f"{calls} succeeded" not in output:
-        sys.exit(f"h2load against {method} at {address} failed:\n{output}")
-    return float(finished[1])
+def with_descendants(pid: int) -> list[int]:
+    """Return a process and all that it has started, directly or not, and that still run."""
+    return tree(_all_stats(), pid)
+
+
+def cpu_seconds_of_trees(pids: Iterable[int]) -> float:
+    """Return the CPU time that processes and their descendants have used so far."""
+    stats = _all_stats()
+    return sum(tree_seconds(stats, pid) for pid in pids)
+
+
+def _others_seconds() -> float:
+    stats = _all_stats()
+    processes = tree_seconds(stats, _PARENT_OF_ALL) - tree_seconds(stats, os.getpid())
+    return processes + stolen_seconds(Path("/proc/stat").read_text())
+
+
+def _all_stats() -> list[str]:
+    stats = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            stats.append(path.read_text())
+    return stats
+
+
+def stolen_seconds(stat: str) -> float:
+    """Return the CPU time that the hypervisor gave to others, from the contents of /proc/stat."""
+    return int(stat.split()[8]) / _CLOCK_TICKS
+
+
+def tree_seconds(stats: Collection[str], root: int) -> float:
+    """Return the CPU time of a process and its descendants, from the contents of all files /proc/PID/stat."""
+    # A process's own, and that of children that have ended.
+    ticks = {_pid(stat): sum(map(int, _fields(stat)[11:15])) for stat in stats}
+    return sum(ticks.get(pid, 0) for pid in tree(stats, root)) / _CLOCK_TICKS
+
+
+def tree(stats: Collection[str], root: int) -> list[int]:
+    """Return a process and its descendants, from the contents of all files /proc/PID/stat."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in stats:
+        children[int(_fields(stat)[1])].append(_pid(stat))
+    found = [root]
+    for parent in found:
+        found += children[parent]
+    return found
+
+
+def _pid(stat: str) -> int:
+    return int(stat.split(" ", 1)[0])
+
+
+def _fields(stat: str) -> list[str]:
+    """Return what follows the process's name, which may contain anything."""
+    return stat.rpartition(")")[2].split()

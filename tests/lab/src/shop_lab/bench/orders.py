@@ -21,7 +21,7 @@ from shop import (
 )
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import root
-from shop_lab.bench import ghz, rounds
+from shop_lab.bench import clients, rounds
 from shop_lab.bench.rounds import Figures, Row, Rows
 from shop_lab.bench.shops import Running
 
@@ -120,8 +120,8 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
     ]
 
 
-async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> ghz.Result:
-    return await ghz.run(shop["checkout"].address, METHOD, requests, in_flight, PROTO)
+async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> clients.Result:
+    return await clients.ghz(shop["checkout"].address, METHOD, requests, in_flight, PROTO)
 
 
 async def run(running: Running, shape: Shape) -> Figures:
@@ -145,7 +145,7 @@ async def run_in_turns(shops: Mapping[str, Running], shape: Shape) -> dict[str, 
     }
     await asyncio.sleep(_BACKGROUND_SECONDS / 2)
     before = {name: running.cpu_seconds() for name, running in shops.items()}
-    results: dict[str, list[ghz.Result]] = {name: [] for name in shops}
+    results: dict[str, list[clients.Result]] = {name: [] for name in shops}
     for turn in range(_TURNS):
         names = list(shops)
         for name in reversed(names) if turn % 2 else names:
@@ -171,7 +171,7 @@ async def _prepare_warm(running: Running, shape: Shape) -> list[checkout_pb2.Pla
     return requests
 
 
-def figures_of(results: Sequence[ghz.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
+def figures_of(results: Sequence[clients.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
     """Return the figures of a shop's orders.
 
     Args:

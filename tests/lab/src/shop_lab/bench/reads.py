@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 from shop.cart_pb2 import GetCartRequest
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
-from shop_lab.bench import rounds
-from shop_lab.bench.measure import cpu_seconds, load, resident_megabytes, running_script
+from shop_lab.bench import clients, rounds
+from shop_lab.bench.measure import cpu_seconds, resident_megabytes, running_script
 from shop_lab.bench.rounds import Figures, Row, Rows, Spread
 from shop_lab.bench.shops import Running
 from shop_lab.world.smoke import smoke_calls
@@ -39,7 +39,7 @@ class Target:
 
     async def load(self, calls: int) -> float:
         """Make the calls; return calls per second."""
-        return await load(self.address, self.method, self.request, calls)
+        return await clients.h2load(self.address, self.method, self.request, calls)
 
     async def calls_in(self, seconds: float) -> int:
         """Warm the service up; return the number of calls that it answers in this time."""

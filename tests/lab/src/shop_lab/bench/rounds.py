@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Self, TypeVar
 
-from shop_lab.bench.noise import Noise
+from shop_lab.bench.measure import Noise
 
 NOISE = "noise_percent"
 # Of one core. A noisier round is repeated; if the noise lasts, its least noisy measurement counts.

@@ -14,8 +14,7 @@ from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Store, Valkey
 from shop_cli.local.workspace import default_ports, discover, root
-from shop_lab.bench.measure import running_script
-from shop_lab.bench.noise import cpu_seconds_by_process
+from shop_lab.bench.measure import cpu_seconds_of_trees, running_script
 
 _HERE = Path(__file__).parent
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
@@ -61,7 +60,7 @@ class Running:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that all services and stores have used so far."""
-        return sum(cpu_seconds_by_process(self.pids).values())
+        return cpu_seconds_of_trees(self.pids.values())
 
 
 @asynccontextmanager

@@ -1,9 +1,11 @@
-"""Drives gRPC calls with ghz, a compiled client, so that the client's own CPU time disturbs the servers little."""
+"""Compiled clients, whose own CPU time disturbs the servers little: ghz for orders, h2load for one repeated request."""
 
 import asyncio
 import json
 import os
+import re
 import shutil
+import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +34,7 @@ class Result:
     client_cpu_seconds: float
 
 
-def find() -> str:
+def find_ghz() -> str:
     """Return the path of ghz: on PATH, or where `go install` puts programs. End the program if it is missing."""
     gopath = Path(os.environ.get("GOPATH") or Path.home() / "go").joinpath("bin")
     folders = [os.environ.get("PATH", ""), os.environ.get("GOBIN", ""), str(gopath)]
@@ -42,7 +44,7 @@ def find() -> str:
     return program
 
 
-async def run(address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path) -> Result:
+async def ghz(address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path) -> Result:
     """Send each request once. End the program unless all calls succeed.
 
     Args:
@@ -58,12 +60,12 @@ async def run(address: str, method: str, requests: Sequence[Message], in_flight:
         options = ["--insecure", "--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
         options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
         before = _children_cpu_seconds()
-        child = await asyncio.create_subprocess_exec(find(), *options, address, stdout=asyncio.subprocess.PIPE)
+        child = await asyncio.create_subprocess_exec(find_ghz(), *options, address, stdout=asyncio.subprocess.PIPE)
         output = (await child.communicate())[0]
-    return parse(json.loads(output), len(requests), _children_cpu_seconds() - before)
+    return parse_ghz(json.loads(output), len(requests), _children_cpu_seconds() - before)
 
 
-def parse(report: dict[str, Any], calls: int, client_cpu_seconds: float) -> Result:
+def parse_ghz(report: dict[str, Any], calls: int, client_cpu_seconds: float) -> Result:
     """Return the figures of ghz's JSON report. End the program unless all calls succeeded."""
     if report["statusCodeDistribution"] != {"OK": calls}:
         sys.exit(f"ghz: {calls} calls, {report['statusCodeDistribution']}: {report['errorDistribution']}")
@@ -74,3 +76,31 @@ def _children_cpu_seconds() -> float:
     """Return the CPU time of this process's children that have ended."""
     usage = getrusage(RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def find_h2load() -> str:
+    """Return the path of h2load. End the program if it is missing."""
+    program = shutil.which("h2load")
+    if program is None:
+        sys.exit("make bench needs h2load (Debian and Ubuntu: apt-get install nghttp2-client)")
+    return program
+
+
+async def h2load(address: str, method: str, request: Message, calls: int) -> float:
+    """Call a method with h2load, 64 calls in flight on 4 connections; return calls per second. All must succeed."""
+    program = find_h2load()
+    body = request.SerializeToString()
+    with NamedTemporaryFile() as file:
+        file.write(struct.pack(">BI", 0, len(body)) + body)
+        file.flush()
+        child = await asyncio.create_subprocess_exec(
+            *(program, "-n", str(calls), "-c", "4", "-m", "16", "-d", file.name),
+            *("-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}/{method}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        output = (await child.communicate())[0].decode()
+    finished = re.search(r"finished in [^,]+, ([\d.]+) req/s", output)
+    if finished is None or f"{calls} succeeded" not in output:
+        sys.exit(f"h2load against {method} at {address} failed:\n{output}")
+    return float(finished[1])
