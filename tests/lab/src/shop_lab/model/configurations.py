@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from shop_lab.model.runs import MAX_ATTEMPTS, PRICES, REQUESTS
+from shop_lab.model.runs import PRICES, REQUESTS
 from shop_lab.model.simulated_runs import WRONG_RUNS
 from shop_lab.model.tlc import NO_PROGRESS, Configuration
+from shop_lab.simulation.projection import MAX_ATTEMPTS
 
 ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "PlacedOrdersAreShipped")
 ONE_CART = ("OneChargeACart", "OneShipmentACart")

@@ -35,14 +35,14 @@ from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
 from checkout_service.ports import Entry
+from shop_lab.simulation.history import PEER_COMMANDS
+from shop_lab.simulation.projection import MAX_ATTEMPTS
 
 REQUESTS = ("ann", "ben")
 PRICES = (1, 2)
-MAX_ATTEMPTS = 4
 MAX_STEPS = 60
 SCOPE = "scope"
 REFUSAL = Refusal("FailedPrecondition", "NO", "no")
-PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Ship, commands.ResolveShipment, commands.Void)
 
 
 class ReplicatedDatabase(Database):

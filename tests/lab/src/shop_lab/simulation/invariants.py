@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from shop_lab.world.evidence import ClientOutcome, Evidence, OrderEvidence
 from shop_lab.world.invariants import INVARIANTS
 
-FLAGGED = frozenset({"NEEDS_REFUND", "NEEDS_REVIEW"})
-"""States in which an operator settles the order: it may be charged without being shipped."""
-
 _NEVER_EXCUSED = frozenset({"I1", "I3"})
 _NOT_AFTER_LOSSES = frozenset({"I4", "I5", "I6", "I8"})
 

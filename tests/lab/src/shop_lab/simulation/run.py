@@ -20,7 +20,7 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, deterministic, run_to_end
 from shop_lab.simulation.customers import SimulatedCustomer
-from shop_lab.simulation.invariants import FLAGGED, Outcome, violations_of
+from shop_lab.simulation.invariants import Outcome, violations_of
 from shop_lab.simulation.plan import CALM_AT, CHECKOUTS, CallFault, LostCommits, Plan, Refusals, intents_of
 from shop_lab.simulation.processes import create_task
 from shop_lab.simulation.recording import Recorder
@@ -28,8 +28,16 @@ from shop_lab.simulation.simulated_shop import SimulatedShop
 from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult
-from shop_lab.world.evidence import CartEvidence, ClientOutcome, Evidence, JournalRecord, OrderEvidence
-from shop_lab.world.ledgers import Ledgers, match_ledgers, parse_confirmation
+from shop_lab.world.evidence import FLAGGED, CartEvidence, ClientOutcome, Evidence, JournalRecord, OrderEvidence
+from shop_lab.world.ledgers import (
+    CHARGES,
+    SHIPMENTS,
+    Ledgers,
+    charge_from_row,
+    match_ledgers,
+    parse_confirmation,
+    shipment_from_row,
+)
 
 # Two jumps of a clock can leave a lease ahead by the most that still counts as set by a worker: ten minutes.
 _QUIET_SECONDS = 1_000.0
@@ -178,8 +186,8 @@ def _ledgers(shop: SimulatedShop, intents: list[Intent]) -> Ledgers:
     ]
     return match_ledgers(
         intents,
-        services.charges(shop.ledger),
-        services.shipments(shop.manifest),
+        [charge_from_row(row) for row in shop.ledger.query(CHARGES)],
+        [shipment_from_row(*row) for row in shop.manifest.query(SHIPMENTS)],
         confirmations,
         services.HMAC_KEY.encode(),
     )

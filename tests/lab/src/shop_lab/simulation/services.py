@@ -36,7 +36,7 @@ from payment_service.ledger.sql import SqlLedger
 from payment_service.service import PaymentLedger, PaymentService
 from shipping_service.domain import Bracket, RateCard, Shipper, Zone
 from shipping_service.manifest.sql import MIGRATIONS as MANIFEST_MIGRATIONS
-from shipping_service.manifest.sql import SqlManifest, entry_from_row
+from shipping_service.manifest.sql import SqlManifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shop import (
     cart_pb2_grpc,
@@ -54,12 +54,10 @@ from shop_internal import (
     shipment_manifest_pb2_grpc,
 )
 from shop_kit.settings import load_settings
-from shop_lab.simulation.disk import Disk, Schema, schema_of
+from shop_lab.simulation.disk import Schema, schema_of
 from shop_lab.simulation.network import HandlerTable, Network
 from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
-from shop_lab.world.evidence import Shipment
-from shop_lab.world.ledgers import Charge
 
 LEASE_SECONDS = 3.0
 """Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""
@@ -160,33 +158,6 @@ class Payment:
         ledger = PaymentLedger(self._processor, _NO_FAILPOINTS)
         service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
         service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
-
-
-def charges(ledger: Disk) -> list[Charge]:
-    """Return all entries of payment's ledger that have a card."""
-    return [
-        Charge(
-            row["charge_key"],
-            row["state"],
-            Money.of(row["currency_code"], row["units"], row["nanos"]),
-            bytes(row["card_hmac"]),
-        )
-        for row in ledger.query("SELECT * FROM charges WHERE card_hmac IS NOT NULL")
-    ]
-
-
-def shipments(manifest: Disk) -> list[tuple[str, Shipment]]:
-    """Return the street and the shipment of every entry of shipping's manifest that is not a fence."""
-    rows = manifest.query("SELECT shipment_key, parcel FROM shipments ORDER BY shipment_key")
-    entries = [entry_from_row(row) for row in rows]
-    return [
-        (
-            entry.parcel.address.street_address,
-            Shipment(entry.tracking_id, {item.product_id: item.quantity for item in entry.parcel.items}),
-        )
-        for entry in entries
-        if entry.parcel is not None
-    ]
 
 
 class _FixedRates:

@@ -10,6 +10,8 @@ from shop.order_pb2 import OrderResult
 from shop_lab.world.customer_plan import Customer, Intent
 
 NEEDS_REFUND, NEEDS_REVIEW = "NEEDS_REFUND", "NEEDS_REVIEW"
+FLAGGED = frozenset({NEEDS_REFUND, NEEDS_REVIEW})
+"""States in which an operator settles the order: it may be charged without being shipped."""
 """The states of orders that are left to operators: one to be refunded, and one that may have been shipped."""
 
 
@@ -82,7 +84,7 @@ class JournalRecord:
     @property
     def is_flagged(self) -> bool:
         """Whether operators see that they must settle the order."""
-        return self.state in {NEEDS_REFUND, NEEDS_REVIEW}
+        return self.state in FLAGGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from shop_lab.world.evidence import Confirmation, JournalRecord, Shipment
 E = TypeVar("E")
 
 CARD_MONTH = 12
-_CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
+CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
 _ORDERS = (
     "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at FROM orders ORDER BY created_at"
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
-_SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
+SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
 """A fence has no card, so an entry with one was a charge that a fence has overwritten."""
 
@@ -110,7 +110,7 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 
 def read_charges(database_url: str) -> list[Charge]:
     """Return all entries of payment's ledger that have a card."""
-    return [_charge_from_row(row) for row in query(database_url, _CHARGES)]
+    return [charge_from_row(row) for row in query(database_url, CHARGES)]
 
 
 def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
@@ -132,17 +132,17 @@ def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
     return records
 
 
-def _charge_from_row(row: tuple[Any, ...]) -> Charge:
+def charge_from_row(row: tuple[Any, ...]) -> Charge:
     key, state, currency_code, units, nanos, card = row
     return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
 
 
 def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
     """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
-    return [_shipment_from_row(*row) for row in query(database_url, _SHIPMENTS)]
+    return [shipment_from_row(*row) for row in query(database_url, SHIPMENTS)]
 
 
-def _shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
+def shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
     parcel = json.loads(stored_parcel)
     items = {item["product_id"]: item["quantity"] for item in parcel["items"]}
     return parcel["address"]["street_address"], Shipment(tracking_id, items)
