@@ -27,13 +27,13 @@ def fails(copy: Copy, tests: Iterable[str]) -> bool:
 
 def check_with_tests(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> bool:
     """Print a line for each device. Return whether each is caught by a fast test."""
-    if fails(copy, sorted({test for device in devices for test in device.tests})):
+    if fails(copy, sorted({device.test_id for device in devices})):
         print("the tests fail without any mutation", file=sys.stderr)  # noqa: T201
         return False
     missed = 0
     for device in devices:
         with copy.without(device):
-            caught = fails(copy, device.tests)
+            caught = fails(copy, [device.test_id])
             cells = ["fast test fails" if caught else "NOT CAUGHT"]
             if simulate_seconds:
                 search = ("-m", "shop_lab.simulation", "--seconds", str(simulate_seconds), "--seed", "0")

@@ -58,25 +58,26 @@ class Device:
     Attributes:
         name: for the command line and the table.
         text: occurs once in the file.
-        tests: at least one of them fails without the device: pytest's names, `file::function`.
+        test: fails without the device: `file::function` in the tests of the file's service, or from the root.
     """
 
     name: str
     file: str
     text: str
     replacement: str
-    tests: tuple[str, ...]
+    test: str
     prove: Prove
+
+    @property
+    def test_id(self) -> str:
+        """The test as pytest names it."""
+        return self.test if "/" in self.test else f"{self.file.partition('/src/')[0]}/tests/{self.test}"
 
     def mutate(self, source: str) -> str:
         """Return a file's content without the device. Raise ValueError unless the text occurs once."""
         if source.count(self.text) != 1:
             raise ValueError(f"{self.name}: the text occurs {source.count(self.text)} times in {self.file}")
         return source.replace(self.text, self.replacement)
-
-
-def _tests(folder: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"services/{folder}/tests/{name}" for name in names)
 
 
 _EARLIER_LOSS = Prove(
@@ -93,7 +94,7 @@ DEVICES = (
         "return await self.ledger.record(Entry(key, State.FENCED))",
         "found = await self.ledger.find(key)\n"
         "        return Recorded(found or Entry(key, State.FENCED), existing=found is not None)",
-        _tests("payment", "test_domain.py::test_every_charge_after_the_fence_is_refused"),
+        "test_domain.py::test_every_charge_after_the_fence_is_refused",
         MANY_LATE,
     ),
     Device(
@@ -101,7 +102,7 @@ DEVICES = (
         f"{_PAYMENT}/ledger/sql.py",
         ") ON CONFLICT DO NOTHING RETURNING",
         ") ON CONFLICT (charge_key) DO UPDATE SET state = excluded.state RETURNING",
-        _tests("payment", "test_ledger.py::test_the_first_entry_of_a_key_is_final"),
+        "test_ledger.py::test_the_first_entry_of_a_key_is_final",
         LATE,
     ),
     Device(
@@ -109,7 +110,7 @@ DEVICES = (
         f"{_PAYMENT}/domain.py",
         "return str(uuid.uuid5(_TRANSACTION_IDS, self.key))",
         "return str(uuid.uuid4())",
-        _tests("payment", "test_service.py::test_a_repeated_charge_returns_the_same_transaction"),
+        "test_service.py::test_a_repeated_charge_returns_the_same_transaction",
         Prove(impossible="no invariant compares transaction ids"),
     ),
     Device(
@@ -117,7 +118,7 @@ DEVICES = (
         f"{_PAYMENT}/ledger/sql.py",
         "WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING",
         "WHERE charge_key = :charge_key RETURNING",
-        _tests("payment", "test_ledger.py::test_only_a_charge_is_voided"),
+        "test_ledger.py::test_only_a_charge_is_voided",
         Prove(impossible="checkout voids no other entry"),
     ),
     Device(
@@ -125,7 +126,7 @@ DEVICES = (
         f"{_CHECKOUT}/peers/payment.py",
         'metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))',
         'metadata = (("request-fingerprint", fingerprint),)',
-        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order",
         LATE,
     ),
     Device(
@@ -133,10 +134,7 @@ DEVICES = (
         f"{_CHECKOUT}/peers/payment.py",
         'charged.request_fingerprint in {"", fingerprint}',
         "True",
-        _tests(
-            "checkout",
-            "test_lost_commits.py::test_recovery_does_not_ship_to_one_address_what_another_request_has_paid",
-        ),
+        "test_lost_commits.py::test_recovery_does_not_ship_to_one_address_what_another_request_has_paid",
         Prove(impossible="too rare: one of two requests of a cart is lost after its charge, before its shipment"),
     ),
     Device(
@@ -144,7 +142,7 @@ DEVICES = (
         f"{_CHECKOUT}/peers/shipping.py",
         'metadata = (("idempotency-key", key),)',
         "metadata = ()",
-        _tests("checkout", "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order"),
+        "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order",
         MANY_LATE,
     ),
     Device(
@@ -152,7 +150,7 @@ DEVICES = (
         f"{_SHIPPING}/domain.py",
         "uuid.uuid5(_TRACKING_IDS, self.key)",
         "uuid.uuid4()",
-        _tests("shipping", "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost"),
+        "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost",
         LATE,
     ),
     Device(
@@ -160,7 +158,7 @@ DEVICES = (
         f"{_SHIPPING}/domain.py",
         "return await self.manifest.record(Entry(key))",
         "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
-        _tests("shipping", "test_domain.py::test_a_shipment_under_a_fenced_key_fails"),
+        "test_domain.py::test_a_shipment_under_a_fenced_key_fails",
         MANY_REFUSALS,
     ),
     Device(
@@ -168,7 +166,7 @@ DEVICES = (
         f"{_SHIPPING}/manifest/sql.py",
         "ON CONFLICT DO NOTHING RETURNING",
         "ON CONFLICT (shipment_key) DO UPDATE SET state = excluded.state, parcel = excluded.parcel RETURNING",
-        _tests("shipping", "test_manifest.py::test_the_first_entry_of_a_key_is_final"),
+        "test_manifest.py::test_the_first_entry_of_a_key_is_final",
         REFUSALS,
     ),
     Device(
@@ -176,7 +174,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/statements.py",
         '_HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"',
         '_HELD = "order_id = :order_id"',
-        _tests("checkout", "test_journal.py::test_a_superseded_worker_changes_nothing"),
+        "test_journal.py::test_a_superseded_worker_changes_nothing",
         STALLS,
     ),
     Device(
@@ -184,7 +182,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/statements.py",
         " AND epoch = :epoch AND owner = :owner",
         " AND epoch = :epoch",
-        _tests("checkout", "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker"),
+        "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker",
         Prove(impossible="an epoch is handed out twice only after a loss, while both workers live on"),
     ),
     Device(
@@ -192,7 +190,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/migrations/versions/0002_owners.py",
         "        unique=True,\n",
         "        unique=False,\n",
-        _tests("checkout", "test_journal.py::test_a_cart_has_one_order_at_a_time"),
+        "test_journal.py::test_a_cart_has_one_order_at_a_time",
         NO_FAULTS,
     ),
     Device(
@@ -200,7 +198,7 @@ DEVICES = (
         f"{_CHECKOUT}/domain.py",
         'hashlib.sha256(f"order\\0{scope}".encode())',
         "hashlib.sha256(uuid.uuid4().bytes)",
-        _tests("checkout", "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release"),
+        "test_domain.py::test_a_scope_has_the_same_order_id_in_every_release",
         LOSSES,
     ),
     Device(
@@ -208,7 +206,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/statements.py",
         "ORDER BY order_id FOR UPDATE",
         "ORDER BY order_id",
-        _tests("checkout", "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order"),
+        "test_journal.py::test_a_settlement_waits_for_a_concurrent_one_of_the_same_order",
         Prove(impossible="the sweep repairs it in time"),
     ),
     Device(
@@ -216,7 +214,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/sql.py",
         'return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []',
         "return [] if found else found",
-        _tests("checkout", "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed"),
+        "test_journal.py::test_a_shipped_order_whose_outbox_is_empty_is_completed",
         Prove(impossible="only needed without the lock of a settlement"),
     ),
     Device(
@@ -224,7 +222,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "case Fenced(existing=False):",
         "case Fenced():",
-        _tests("checkout", "test_saga.py::test_an_order_does_not_end_behind_a_fence_that_existed"),
+        "test_saga.py::test_an_order_does_not_end_behind_a_fence_that_existed",
         _EARLIER_LOSS,
     ),
     Device(
@@ -234,7 +232,7 @@ DEVICES = (
         "            certain = not resumed and tries == 0\n"
         "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
         "            return (yield from _void(transaction_id, refusal))\n",
-        _tests("checkout", "test_saga_schedules.py"),
+        "test_saga_schedules.py",
         REFUSALS,
     ),
     Device(
@@ -244,7 +242,7 @@ DEVICES = (
         "    return (yield from charge(resumed=False))",
         "    result = yield from charge(resumed=False)\n"
         "    return result if (yield from perform(Insert())) else SagaResult.SUPERSEDED",
-        _tests("checkout", "test_saga.py::test_an_order_is_recorded_before_its_charge"),
+        "test_saga.py::test_an_order_is_recorded_before_its_charge",
         NO_FAULTS,
     ),
     Device(
@@ -253,7 +251,7 @@ DEVICES = (
         "    if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):\n"
         "        return SagaResult.SUPERSEDED\n",
         "    yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))\n",
-        _tests("checkout", "test_saga.py::test_a_superseded_worker_sends_no_confirmation"),
+        "test_saga.py::test_a_superseded_worker_sends_no_confirmation",
         PAUSES,
     ),
     Device(
@@ -261,7 +259,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "return (yield from resolve(State.DECLINED, refusal))",
         "return (yield from _end(State.CHARGING, State.DECLINED, refusal))",
-        _tests("checkout", "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first"),
+        "test_service.py::test_a_refusal_after_a_charge_in_doubt_is_fenced_first",
         REFUSALS,
     ),
     Device(
@@ -269,7 +267,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)",
         "return charge(resumed=True)",
-        _tests("checkout", "test_saga_schedules.py::test_a_card_is_not_charged_behind_the_fence_of_a_refusal"),
+        "test_saga_schedules.py::test_a_card_is_not_charged_behind_the_fence_of_a_refusal",
         _EARLIER_LOSS,
     ),
     Device(
@@ -277,7 +275,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/rows.py",
         'pending = {"refused_as": refused_as} if refused_as else {}',
         "pending: dict[str, Any] = {}",
-        _tests("checkout", "test_journal.py::test_a_pending_refusal_is_read_back_as_recorded"),
+        "test_journal.py::test_a_pending_refusal_is_read_back_as_recorded",
         _EARLIER_LOSS,
     ),
     Device(
@@ -288,7 +286,7 @@ DEVICES = (
         "                return SagaResult.SUPERSEDED\n"
         "            return (yield from resolve(State.VOIDED, refusal))\n",
         "            return (yield from _end(State.VOIDING, State.VOIDED, refusal))\n",
-        _tests("checkout", "test_saga_schedules.py::test_an_order_is_not_voided_while_a_lost_attempt_is_charged"),
+        "test_saga_schedules.py::test_an_order_is_not_voided_while_a_lost_attempt_is_charged",
         _EARLIER_LOSS,
     ),
     Device(
@@ -296,10 +294,7 @@ DEVICES = (
         f"{_CHECKOUT}/domain.py",
         "RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})",
         "RESTORABLE = frozenset(State)",
-        _tests(
-            "checkout",
-            "test_lost_commits.py::test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded",
-        ),
+        "test_lost_commits.py::test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded",
         Prove(
             impossible="too rare: a failover must lose the record of an order in the milliseconds between its refusal"
             " and its end; the tests of lost commits reach it"
@@ -310,7 +305,7 @@ DEVICES = (
         f"{_CHECKOUT}/requests.py",
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}".encode()',
         'f"PlaceOrder\\0{kind}\\0{user_id}\\0{key}\\0{uuid.uuid4()}".encode()',
-        _tests("checkout", "test_service.py::test_a_repeated_key_returns_the_same_bytes"),
+        "test_service.py::test_a_repeated_key_returns_the_same_bytes",
         NO_FAULTS,
     ),
     Device(
@@ -318,7 +313,7 @@ DEVICES = (
         f"{_CHECKOUT}/requests.py",
         "return fingerprint in self.fingerprints",
         "return bool(fingerprint)",
-        _tests("checkout", "test_service.py::test_a_key_reused_for_a_different_request_is_refused"),
+        "test_service.py::test_a_key_reused_for_a_different_request_is_refused",
         NO_FAULTS,
     ),
     Device(
@@ -326,7 +321,7 @@ DEVICES = (
         f"{_CHECKOUT}/repeats.py",
         "    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))\n",
         "    await asyncio.wait_for(run.task, max(until - asyncio.get_running_loop().time(), 0))\n",
-        _tests("checkout", "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress"),
+        "test_service.py::test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress",
         NO_FAULTS,
     ),
     Device(
@@ -334,7 +329,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/sql.py",
         "        if after is State.SHIPPED:\n            batch.append(",
         "        if after is State.VOIDED:\n            batch.append(",
-        _tests("checkout", "test_journal.py::test_a_shipped_order_has_an_outbox"),
+        "test_journal.py::test_a_shipped_order_has_an_outbox",
         LATE,
     ),
     Device(
@@ -343,7 +338,7 @@ DEVICES = (
         "        confirmation = self._confirmations.confirm(entry)\n",
         '        self._sent.append(Sent(entry.order_id, EMAIL, "email_sent"))\n'
         "        confirmation = self._confirmations.confirm(entry)\n",
-        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        "test_recovery.py::test_an_email_is_sent_when_its_service_recovers",
         MANY_LATE,
     ),
     Device(
@@ -352,7 +347,7 @@ DEVICES = (
         "        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing\n"
         "            raise\n",
         "        except DomainError:\n            pass\n",
-        _tests("checkout", "test_recovery.py::test_an_email_is_sent_when_its_service_recovers"),
+        "test_recovery.py::test_an_email_is_sent_when_its_service_recovers",
         LATE,
     ),
     Device(
@@ -360,7 +355,7 @@ DEVICES = (
         f"{_CHECKOUT}/outbox.py",
         "            await self._set_dead(order_id, kind, error.reason)\n            return\n",
         "            log.warning(error.reason)\n",
-        _tests("checkout", "test_operators.py::test_a_confirmation_that_is_refused_for_good_is_a_dead_letter"),
+        "test_operators.py::test_a_confirmation_that_is_refused_for_good_is_a_dead_letter",
         OPERATORS,
     ),
     Device(
@@ -368,7 +363,7 @@ DEVICES = (
         f"{_CHECKOUT}/journal/statements.py",
         "UPDATE outbox SET dead_at = NULL, failures = 0, due_at = {NOW}\n",
         "UPDATE outbox SET failures = 0, due_at = {NOW}\n",
-        _tests("checkout", "test_journal.py::test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed"),
+        "test_journal.py::test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed",
         OPERATORS,
     ),
     Device(
@@ -376,7 +371,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))",
         "return (yield from _end(State.VOIDING, State.VOIDED, refusal))",
-        _tests("checkout", "test_service.py::test_a_charge_that_cannot_be_voided_needs_a_refund"),
+        "test_service.py::test_a_charge_that_cannot_be_voided_needs_a_refund",
         OPERATORS,
     ),
     Device(
@@ -384,10 +379,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "        case Unsupported() if certain:\n",
         "        case Unsupported():\n",
-        _tests(
-            "checkout",
-            "test_service.py::test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review",
-        ),
+        "test_service.py::test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review",
         OPERATORS,
     ),
     Device(
@@ -395,7 +387,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "    outcome, tries = yield from _until_certain(Ship())\n",
         "    yield from perform(StartRemoval())\n    outcome, tries = yield from _until_certain(Ship())\n",
-        _tests("checkout", "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped"),
+        "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped",
         REFUSALS,
     ),
     Device(
@@ -403,7 +395,7 @@ DEVICES = (
         f"{_CHECKOUT}/peers/shipping_quotes.py",
         " and self._is_serving():",
         ":",
-        _tests("checkout", "test_shipping_quotes.py::test_no_quote_is_reused_while_shipping_does_not_serve"),
+        "test_shipping_quotes.py::test_no_quote_is_reused_while_shipping_does_not_serve",
         Prove(impossible="an order that is charged while shipping is down is shipped later"),
     ),
     Device(
@@ -411,7 +403,7 @@ DEVICES = (
         f"{_CHECKOUT}/peers/carts.py",
         'metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()',
         "metadata = ()",
-        _tests("checkout", "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone"),
+        "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone",
         _FOREIGN_CART,
     ),
     Device(
@@ -419,7 +411,7 @@ DEVICES = (
         f"{_CART}/store.py",
         " and if_match in {None, contents.etag}:",
         ":",
-        _tests("cart", "test_store.py::test_a_stale_etag_leaves_the_cart_unchanged"),
+        "test_store.py::test_a_stale_etag_leaves_the_cart_unchanged",
         _FOREIGN_CART,
     ),
     Device(
@@ -427,7 +419,7 @@ DEVICES = (
         f"{_CART}/store.py",
         "        if purchase.order_id in orders:\n            return\n",
         "",
-        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged",
         _MEMORY,
     ),
     Device(
@@ -436,7 +428,7 @@ DEVICES = (
         "        if addition.key is not None and self._is_repeated(addition, addition.key):\n"
         "            return False\n",
         "",
-        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        "test_store.py::test_an_addition_with_a_key_takes_effect_once",
         _MEMORY,
     ),
     Device(
@@ -444,7 +436,7 @@ DEVICES = (
         f"{_CART}/store.py",
         "contents.etag = new_etag()",
         "contents.etag = contents.etag or new_etag()",
-        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        "test_store.py::test_each_addition_changes_the_etag",
         _MEMORY,
     ),
     Device(
@@ -452,7 +444,7 @@ DEVICES = (
         f"{_CART}/remove_ordered.lua",
         "if redis.call('LPOS', orders, order) then return end\n",
         "",
-        _tests("cart", "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged"),
+        "test_store.py::test_a_repeated_removal_leaves_a_refilled_cart_unchanged",
         MANY_LATE,
     ),
     Device(
@@ -460,7 +452,7 @@ DEVICES = (
         f"{_CART}/add.lua",
         "  if fingerprint == ARGV[7] then return 'repeated' end\n",
         "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
-        _tests("cart", "test_store.py::test_an_addition_with_a_key_takes_effect_once"),
+        "test_store.py::test_an_addition_with_a_key_takes_effect_once",
         MANY_LATE,
     ),
     Device(
@@ -468,7 +460,7 @@ DEVICES = (
         f"{_CART}/add.lua",
         "redis.call('HSET', cart, '', etag)",
         "redis.call('HSETNX', cart, '', etag)",
-        _tests("cart", "test_store.py::test_each_addition_changes_the_etag"),
+        "test_store.py::test_each_addition_changes_the_etag",
         NO_FAULTS,
     ),
     Device(
@@ -476,7 +468,7 @@ DEVICES = (
         f"{_EMAIL}/domain.py",
         "        return order_id\n",
         '        return f"{order_id}-{id(object())}"\n',
-        _tests("email", "test_domain.py::test_a_message_has_the_id_of_its_order"),
+        "test_domain.py::test_a_message_has_the_id_of_its_order",
         NO_FAULTS,
     ),
     Device(
@@ -484,7 +476,7 @@ DEVICES = (
         f"{_EMAIL}/spool/statements.py",
         "DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state",
         "DO UPDATE SET state = EXCLUDED.state RETURNING state",
-        _tests("email", "test_spool.py::test_a_sent_message_added_again_is_not_sent_again"),
+        "test_spool.py::test_a_sent_message_added_again_is_not_sent_again",
         MANY_LATE,
     ),
     Device(
@@ -492,7 +484,7 @@ DEVICES = (
         f"{_CHASSIS}/sql/sqlite.py",
         'connection.execute("PRAGMA synchronous = FULL")',
         'connection.execute("PRAGMA synchronous = OFF")',
-        ("tests/lab/tests/test_durability.py::test_a_commit_to_sqlite_is_flushed",),
+        "tests/lab/tests/test_durability.py::test_a_commit_to_sqlite_is_flushed",
         Prove(impossible="only a crash of the machine loses what was written"),
     ),
     Device(
@@ -500,7 +492,7 @@ DEVICES = (
         f"{_CHASSIS}/sql/postgres.py",
         "-c synchronous_commit=on",
         "-c synchronous_commit=off",
-        ("tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",),
+        "tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",
         RESTARTS,
     ),
     Device(
@@ -520,7 +512,7 @@ DEVICES = (
         "        try:\n"
         "            pass\n"
         "        finally:\n",
-        _tests("payment", "test_ledger.py::test_entries_survive_a_restart"),
+        "services/payment/tests/test_ledger.py::test_entries_survive_a_restart",
         MANY_KILLS,
     ),
 )
