@@ -44,7 +44,8 @@ class UpShop:
 
     async def state(self, service: str) -> str:
         _, output = await self.shop("status", "--json")
-        return next(str(service["state"]) for service in json.loads(output)["services"] if service["name"] == service)
+        services = json.loads(output)["services"]
+        return next(str(listed["state"]) for listed in services if listed["name"] == service)
 
     async def wait_for_state(self, service: str, state: str) -> None:
         async def is_in_state() -> bool:
