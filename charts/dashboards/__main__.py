@@ -19,8 +19,8 @@ MODULES |= {"orders": orders, "stores": stores, "collector": collector}
 
 def contents() -> dict[Path, str]:
     """Return what each file has to contain."""
-    built = {OUTPUT / f"{name}.json": MODULES[name].build() for name in TITLES}
-    return {path: json.dumps(each, cls=JSONEncoder, indent=2) + "\n" for path, each in built.items()}
+    built = {OUTPUT / f"{name}.json": MODULES[name].DASHBOARD for name in TITLES}
+    return {path: json.dumps(dashboard, cls=JSONEncoder, indent=2) + "\n" for path, dashboard in built.items()}
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
 """What all dashboards have in common: variables, links between them, and annotations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders.dashboard import (
     AnnotationQuery,
@@ -27,7 +26,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from chassis.telemetry import semconv
 from dashboards.links import uid
 from dashboards.panels import METRICS
-from dashboards.promql import NAMESPACE, RELEASE, SCOPE, SERVICE, firing, select
+from dashboards.promql import NAMESPACE, RELEASE, SCOPE, SERVICE, firing, legend, select
 
 TITLES = {
     "overview": "Is the shop well?",
@@ -40,12 +39,12 @@ TITLES = {
 """The dashboards in the order in which an operator walks through them."""
 
 
-@dataclass(frozen=True)
 class Section:
     """A row of panels with a title."""
 
-    title: str
-    panels: Sequence[Builder[Panel]]
+    def __init__(self, title: str, *panels: Builder[Panel]) -> None:
+        self.title = title
+        self.panels = panels
 
 
 # Beside the variables, where the SDK's default is a menu.
@@ -93,34 +92,23 @@ def _to(name: str) -> DashboardLink:
     return link.include_vars(True).keep_time(True).placement(_VISIBLE)
 
 
-def _deployments() -> AnnotationQuery:
-    versions = f"count by ({SERVICE}, service_version) ({select(_EVERY_PROCESS)}"
-    return (
-        AnnotationQuery()
-        .name("Deployments")
-        .datasource(METRICS)
-        .enable(True)
-        .icon_color("blue")
-        .placement(_VISIBLE)
-        .expr(f"{versions}) unless {versions} offset 2m)")
-        .step("15s")
-        .title_format("{{service_name}} {{service_version}} started")
-    )
+def _annotation(name: str, color: str, expr: str, title: str) -> AnnotationQuery:
+    query = AnnotationQuery().name(name).datasource(METRICS).enable(True).icon_color(color).placement(_VISIBLE)
+    return query.expr(expr).step("15s").title_format(title)
 
 
-def _alerts() -> AnnotationQuery:
-    return (
-        AnnotationQuery()
-        .name("Alerts")
-        .datasource(METRICS)
-        .enable(True)
-        .icon_color("red")
-        .placement(_VISIBLE)
-        .expr(firing())
-        .step("15s")
-        .title_format("{{alertname}}")
-        .text_format("{{service_name}} {{slo}} {{severity}}")
-    )
+def starts(name: str, color: str, by: tuple[str, ...], *matchers: str) -> AnnotationQuery:
+    """Return the annotation that marks each new combination of labels among the processes."""
+    present = f"count by ({', '.join(by)}) ({select(_EVERY_PROCESS, *matchers)}"
+    return _annotation(name, color, f"{present}) unless {present} offset 2m)", f"{legend(*by)} started")
+
+
+def _annotations() -> list[AnnotationQuery]:
+    alerts = _annotation("Alerts", "red", firing(), "{{alertname}}")
+    return [
+        starts("Deployments", "blue", (SERVICE, "service_version")),
+        alerts.text_format("{{service_name}} {{slo}} {{severity}}"),
+    ]
 
 
 def new_dashboard(
@@ -141,7 +129,7 @@ def new_dashboard(
         .refresh("30s")
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .variables([*_variables(), *variables])
-        .annotations([_deployments(), _alerts(), *annotations])
+        .annotations([*_annotations(), *annotations])
         .links([_to(other) for other in TITLES if other != name])
     )
     for section in sections:
@@ -150,6 +138,6 @@ def new_dashboard(
             dashboard = dashboard.with_panel(panel)
     built = dashboard.build()
     # Links to a panel need an id that does not change with every start of Grafana.
-    for index, each in enumerate(built.panels or [], start=1):
-        each.id_val = index
+    for index, found in enumerate(built.panels or [], start=1):
+        found.id_val = index
     return built

@@ -62,3 +62,15 @@ def to_logs(service: str) -> Link:
 def signals_of(service: str) -> tuple[Link, Link]:
     """Return the links to the traces and to the logs of a service."""
     return to_traces(service), to_logs(service)
+
+
+def everything_of(service: str) -> tuple[Link, ...]:
+    """Return the links to a service's dashboard, traces and logs."""
+    return to_service(service), *signals_of(service)
+
+
+OF_SERIES = everything_of("${__field.labels.service_name}")
+"""The links of a graph whose series have the label `service_name`."""
+
+OF_ROW = everything_of("${__value.text}")
+"""The links of a table whose first column is a service."""

@@ -127,12 +127,14 @@ def number(
     title: str,
     description: str,
     unit: str,
-    *queries: Query,
+    expr: str,
+    *,
+    legend: str = "",
     limits: Limits | None = None,
     width: int = 4,
 ) -> stat.Panel:
-    """Return the present values of queries in large digits."""
-    panel = (
+    """Return the present values of a query in large digits."""
+    return (
         stat.Panel()
         .title(title)
         .description(description)
@@ -145,11 +147,8 @@ def number(
         .color_mode(common.BigValueColorMode.BACKGROUND if limits else common.BigValueColorMode.NONE)
         .graph_mode(common.BigValueGraphMode.NONE)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
+        .with_target(prometheus.Dataquery().ref_id("A").expr(expr).legend_format(legend).instant())
     )
-    for index, query in enumerate(queries):
-        target = prometheus.Dataquery().ref_id(chr(ord("A") + index)).expr(query.expr).legend_format(query.legend)
-        panel = panel.with_target(target.instant())
-    return panel
 
 
 def table(
@@ -181,10 +180,8 @@ def table(
         target = prometheus.Dataquery().ref_id(ref).expr(column.expr).instant().format(PromQueryFormat.TABLE)
         panel = panel.with_target(target).override_by_name(column.title, _cells(column))
     if links:
-        built = [link.build() for link in links]
-        panel = panel.override_by_name(
-            next(iter(keys.values())), [_property("links", [each.build() for each in built])]
-        )
+        first = next(iter(keys.values()))
+        panel = panel.override_by_name(first, [_property("links", [link.build().build() for link in links])])
     order = {name: index for index, name in enumerate(names)}
     organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": names}
     return panel.transformations(

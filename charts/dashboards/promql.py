@@ -64,10 +64,14 @@ def quantile(fraction: float, metric: Metric, by: str, *matchers: str) -> str:
     return f"histogram_quantile({fraction}, sum by ({labels}) (rate({select(metric.series[0], *matchers)}{WINDOW})))"
 
 
+def observed(metric: Metric, by: str, *matchers: str) -> str:
+    """Return the sum of what a histogram observed per second, by labels."""
+    return f"sum by ({by}) (rate({select(metric.series[2], *matchers)}{WINDOW}))"
+
+
 def mean(metric: Metric, by: str, *matchers: str) -> str:
     """Return the mean of what a histogram observed, by labels."""
-    amount = f"sum by ({by}) (rate({select(metric.series[2], *matchers)}{WINDOW}))"
-    return f"{amount} / ({rate(metric, by, *matchers)} > 0)"
+    return f"{observed(metric, by, *matchers)} / ({rate(metric, by, *matchers)} > 0)"
 
 
 def total(metric: Metric, by: str, *matchers: str) -> str:
@@ -78,6 +82,11 @@ def total(metric: Metric, by: str, *matchers: str) -> str:
 def largest(metric: Metric, by: str, *matchers: str) -> str:
     """Return the maximum of a gauge; the right aggregate if each replica reports the same shared state."""
     return f"max by ({by}) ({select(metric.series[0], *matchers)})"
+
+
+def peak(metric: Metric) -> str:
+    """Return the maximum of a gauge over all its series."""
+    return f"max({select(metric.series[0])})"
 
 
 def share(part: str, whole: str) -> str:

@@ -1,5 +1,7 @@
 """Inside one service: its stores and its processes."""
 
+from functools import partial
+
 from chassis.telemetry import semconv
 from dashboards.frame import Section
 from dashboards.links import signals_of
@@ -10,174 +12,140 @@ _METHOD, _ERROR = label(semconv.RPC_METHOD), label(semconv.ERROR_TYPE)
 _SYSTEM, _OPERATION = label(semconv.DB_SYSTEM), label(semconv.DB_OPERATION)
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
 _REFUSAL = label(semconv.REFUSAL_REASON)
-_LINKS = signals_of("${service}")
+_graph = partial(graph, links=signals_of("${service}"))
 _POD = legend(INSTANCE)
 
+_DB = semconv.DB_CLIENT_DURATION
+STORES = Section(
+    "Is its store slow?",
+    _graph(
+        "Duration of database operations, 99th percentile",
+        "Good: a few milliseconds. One slow operation: a lock or a plan. All slow: the server or its disk.",
+        "s",
+        Query(quantile(0.99, _DB, f"{_SYSTEM}, {_OPERATION}", THIS_SERVICE), legend(_SYSTEM, _OPERATION)),
+        limits=Limits(0.1, 1),
+    ),
+    _graph(
+        "Failed database operations per second",
+        "Good: 0. The error type tells a lost connection from a timeout.",
+        "ops",
+        Query(rate(_DB, f"{_SYSTEM}, {_ERROR}", THIS_SERVICE, f'{_ERROR}!=""'), legend(_SYSTEM, _ERROR)),
+    ),
+    _graph(
+        "Connections in use",
+        "Per pool, of all pods; the dashed line is the size of the pools. Good: below it.",
+        "none",
+        Query(
+            total(semconv.POOL_CONNECTIONS, _POOL, THIS_SERVICE, f'{label(semconv.POOL_STATE)}="used"'), legend(_POOL)
+        ),
+        Query(total(semconv.POOL_MAX, _POOL, THIS_SERVICE), f"{legend(_POOL)} size", limit=True),
+    ),
+    _graph(
+        "Operations that wait for a connection",
+        "Good: 0. If all connections are in use, operations hold them for too long.",
+        "none",
+        Query(total(semconv.POOL_PENDING, _POOL, THIS_SERVICE), legend(_POOL)),
+        limits=Limits(1, 10),
+    ),
+    _graph(
+        "Wait for a connection, 99th percentile",
+        "Good: below 1 ms.",
+        "s",
+        Query(quantile(0.99, semconv.POOL_WAIT, _POOL, THIS_SERVICE), legend(_POOL)),
+        limits=Limits(0.01, 0.1),
+    ),
+    _graph(
+        "Flush, 99th percentile",
+        "Duration of a batch of writes with its flush to disk. Good: below 50 ms. More: a lock, or a slow disk.",
+        "s",
+        Query(quantile(0.99, semconv.FLUSH_DURATION, _STORE, THIS_SERVICE), legend(_STORE)),
+        limits=Limits(0.05, 0.5),
+    ),
+    graph(
+        "Writes per flush, mean",
+        "Good: grows with the load. Near 1 at high load: writes do not share flushes.",
+        "none",
+        Query(mean(semconv.FLUSH_SIZE, _STORE, THIS_SERVICE), legend(_STORE)),
+    ),
+    graph(
+        "Cache lookups per second",
+        "Good: mostly hits. Stale values are served when their source does not respond.",
+        "ops",
+        Query(
+            rate(semconv.CACHE_LOOKUPS, f"{label(semconv.CACHE_NAME)}, {label(semconv.CACHE_RESULT)}", THIS_SERVICE),
+            legend(label(semconv.CACHE_NAME), label(semconv.CACHE_RESULT)),
+        ),
+    ),
+    _graph(
+        "Letters to the mail relay, 99th percentile",
+        "Duration of a transmission; only e-mail has it. Good: below 1 s.",
+        "s",
+        Query(quantile(0.99, semconv.SMTP_CLIENT_DURATION, _ERROR, THIS_SERVICE), f"sent {legend(_ERROR)}"),
+        limits=Limits(1, 5),
+    ),
+)
 
-def stores() -> Section:
-    db = semconv.DB_CLIENT_DURATION
-    return Section(
-        "Is its store slow?",
-        [
-            graph(
-                "Duration of database operations, 99th percentile",
-                "Good: a few milliseconds. One slow operation: a lock or a plan. All slow: the server or its disk.",
-                "s",
-                Query(
-                    quantile(0.99, db, f"{_SYSTEM}, {_OPERATION}", THIS_SERVICE),
-                    legend(_SYSTEM, _OPERATION),
-                ),
-                limits=Limits(0.1, 1),
-                links=_LINKS,
-            ),
-            graph(
-                "Failed database operations per second",
-                "Good: 0. The error type tells a lost connection from a timeout.",
-                "ops",
-                Query(
-                    rate(db, f"{_SYSTEM}, {_ERROR}", THIS_SERVICE, f'{_ERROR}!=""'),
-                    legend(_SYSTEM, _ERROR),
-                ),
-                links=_LINKS,
-            ),
-            graph(
-                "Connections in use",
-                "Per pool, of all pods; the dashed line is the size of the pools. Good: below it.",
-                "none",
-                Query(
-                    total(semconv.POOL_CONNECTIONS, _POOL, THIS_SERVICE, f'{label(semconv.POOL_STATE)}="used"'),
-                    legend(_POOL),
-                ),
-                Query(total(semconv.POOL_MAX, _POOL, THIS_SERVICE), f"{legend(_POOL)} size", limit=True),
-                links=_LINKS,
-            ),
-            graph(
-                "Operations that wait for a connection",
-                "Good: 0. If all connections are in use, operations hold them for too long.",
-                "none",
-                Query(total(semconv.POOL_PENDING, _POOL, THIS_SERVICE), legend(_POOL)),
-                limits=Limits(1, 10),
-                links=_LINKS,
-            ),
-            graph(
-                "Wait for a connection, 99th percentile",
-                "Good: below 1 ms.",
-                "s",
-                Query(quantile(0.99, semconv.POOL_WAIT, _POOL, THIS_SERVICE), legend(_POOL)),
-                limits=Limits(0.01, 0.1),
-                links=_LINKS,
-            ),
-            graph(
-                "Flush, 99th percentile",
-                "Duration of a batch of writes with its flush to disk. Good: below 50 ms. More: a lock, or a slow "
-                "disk.",
-                "s",
-                Query(quantile(0.99, semconv.FLUSH_DURATION, _STORE, THIS_SERVICE), legend(_STORE)),
-                limits=Limits(0.05, 0.5),
-                links=_LINKS,
-            ),
-            graph(
-                "Writes per flush, mean",
-                "Good: grows with the load. Near 1 at high load: writes do not share flushes.",
-                "none",
-                Query(mean(semconv.FLUSH_SIZE, _STORE, THIS_SERVICE), legend(_STORE)),
-            ),
-            graph(
-                "Cache lookups per second",
-                "Good: mostly hits. Stale values are served when their source does not respond.",
-                "ops",
-                Query(
-                    rate(
-                        semconv.CACHE_LOOKUPS,
-                        f"{label(semconv.CACHE_NAME)}, {label(semconv.CACHE_RESULT)}",
-                        THIS_SERVICE,
-                    ),
-                    legend(label(semconv.CACHE_NAME), label(semconv.CACHE_RESULT)),
-                ),
-            ),
-            graph(
-                "Letters to the mail relay, 99th percentile",
-                "Duration of a transmission; only e-mail has it. Good: below 1 s.",
-                "s",
-                Query(quantile(0.99, semconv.SMTP_CLIENT_DURATION, _ERROR, THIS_SERVICE), f"sent {legend(_ERROR)}"),
-                limits=Limits(1, 5),
-                links=_LINKS,
-            ),
-        ],
-    )
-
-
-def process() -> Section:
-    return Section(
-        "Is its process starved?",
-        [
-            graph(
-                "Event-loop lag by pod, 99th percentile",
-                "How late timers run. Good: below 50 ms. More means that the process lacks CPU, or that something "
-                "blocks it.",
-                "s",
-                Query(quantile(0.99, semconv.LOOP_LAG, INSTANCE, THIS_SERVICE), _POD),
-                limits=Limits(0.05, 0.25),
-                links=_LINKS,
-            ),
-            graph(
-                "CPU by pod",
-                "Cores. Good: below 0.8. Lag without CPU time: other processes of the node have the CPU.",
-                "none",
-                Query(rate(semconv.PROCESS_CPU, INSTANCE, THIS_SERVICE), _POD),
-                limits=Limits(0.8, 0.95),
-            ),
-            graph(
-                "Memory by pod",
-                "Good: steady. A pod over its limit is killed.",
-                "bytes",
-                Query(total(semconv.PROCESS_MEMORY, INSTANCE, THIS_SERVICE), _POD),
-            ),
-            graph(
-                "In flight by pod",
-                "Requests being served; above the dashed line a pod sheds. Good: far below it, and even.",
-                "none",
-                Query(total(semconv.ACTIVE_REQUESTS, INSTANCE, THIS_SERVICE), _POD),
-                Query(largest(semconv.REQUEST_LIMIT, SERVICE, THIS_SERVICE), "limit", limit=True),
-                links=_LINKS,
-            ),
-            graph(
-                "Requests shed, refused and retried per second",
-                "Shed: too many were in flight. Refused: by the access control of the employee API, or would be if it "
-                "were enforced. Retried: received again after a failed attempt. Good: 0.",
-                "reqps",
-                Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
-                Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),
-                Query(rate(semconv.RETRIED_REQUESTS, _METHOD, THIS_SERVICE), f"retried {legend(_METHOD)}"),
-                links=_LINKS,
-            ),
-            graph(
-                "Garbage collection, longest pauses",
-                "99th percentile of the pauses. Good: below 50 ms.",
-                "s",
-                Query(quantile(0.99, semconv.GC_PAUSE, INSTANCE, THIS_SERVICE), _POD),
-                limits=Limits(0.05, 0.25),
-            ),
-            graph(
-                "Runs of the garbage collector per second",
-                "Good: few of generation 2.",
-                "ops",
-                Query(
-                    rate(semconv.GC_COLLECTIONS, label(semconv.GC_GENERATION), THIS_SERVICE),
-                    f"generation {legend(label(semconv.GC_GENERATION))}",
-                ),
-            ),
-            graph(
-                "Threads by pod",
-                "Good: steady.",
-                "none",
-                Query(total(semconv.PROCESS_THREADS, INSTANCE, THIS_SERVICE), _POD),
-            ),
-            graph(
-                "Open files by pod",
-                "Files and connections. Good: steady. Steady growth is a leak.",
-                "none",
-                Query(total(semconv.PROCESS_FILES, INSTANCE, THIS_SERVICE), _POD),
-            ),
-        ],
-    )
+PROCESS = Section(
+    "Is its process starved?",
+    _graph(
+        "Event-loop lag by pod, 99th percentile",
+        "How late timers run. Good: below 50 ms. More means that the process lacks CPU, or that something blocks it.",
+        "s",
+        Query(quantile(0.99, semconv.LOOP_LAG, INSTANCE, THIS_SERVICE), _POD),
+        limits=Limits(0.05, 0.25),
+    ),
+    graph(
+        "CPU by pod",
+        "Cores. Good: below 0.8. Lag without CPU time: other processes of the node have the CPU.",
+        "none",
+        Query(rate(semconv.PROCESS_CPU, INSTANCE, THIS_SERVICE), _POD),
+        limits=Limits(0.8, 0.95),
+    ),
+    graph(
+        "Memory by pod",
+        "Good: steady. A pod over its limit is killed.",
+        "bytes",
+        Query(total(semconv.PROCESS_MEMORY, INSTANCE, THIS_SERVICE), _POD),
+    ),
+    _graph(
+        "In flight by pod",
+        "Requests being served; above the dashed line a pod sheds. Good: far below it, and even.",
+        "none",
+        Query(total(semconv.ACTIVE_REQUESTS, INSTANCE, THIS_SERVICE), _POD),
+        Query(largest(semconv.REQUEST_LIMIT, SERVICE, THIS_SERVICE), "limit", limit=True),
+    ),
+    _graph(
+        "Requests shed, refused and retried per second",
+        "Shed: too many were in flight. Refused: by the access control of the employee API, or would be if it were "
+        "enforced. Retried: received again after a failed attempt. Good: 0.",
+        "reqps",
+        Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
+        Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),
+        Query(rate(semconv.RETRIED_REQUESTS, _METHOD, THIS_SERVICE), f"retried {legend(_METHOD)}"),
+    ),
+    graph(
+        "Garbage collection, longest pauses",
+        "99th percentile of the pauses. Good: below 50 ms.",
+        "s",
+        Query(quantile(0.99, semconv.GC_PAUSE, INSTANCE, THIS_SERVICE), _POD),
+        limits=Limits(0.05, 0.25),
+    ),
+    graph(
+        "Runs of the garbage collector per second",
+        "Good: few of generation 2.",
+        "ops",
+        Query(
+            rate(semconv.GC_COLLECTIONS, label(semconv.GC_GENERATION), THIS_SERVICE),
+            f"generation {legend(label(semconv.GC_GENERATION))}",
+        ),
+    ),
+    graph(
+        "Threads by pod", "Good: steady.", "none", Query(total(semconv.PROCESS_THREADS, INSTANCE, THIS_SERVICE), _POD)
+    ),
+    graph(
+        "Open files by pod",
+        "Files and connections. Good: steady. Steady growth is a leak.",
+        "none",
+        Query(total(semconv.PROCESS_FILES, INSTANCE, THIS_SERVICE), _POD),
+    ),
+)
