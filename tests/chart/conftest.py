@@ -59,9 +59,18 @@ class Manifests:
     def container(self, service: str) -> Object:
         return dict(self.pod(service)["spec"]["containers"][0])
 
+    def job(self) -> Object:
+        """Return the pod template of the reconciliation."""
+        job = self.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
+        return dict(job["template"])
+
+    def config(self, component: str, file: str) -> Any:
+        """Return the content of a component's YAML file."""
+        return yaml.safe_load(self.one("ConfigMap", f"shop-{component}")["data"][file])
+
     def variables(self, service: str) -> dict[str, Object]:
         """Return the environment of a service's container by name."""
-        return {variable["name"]: variable for variable in self.container(service)["env"]}
+        return {variable["name"]: variable for variable in self.container(service).get("env", [])}
 
     def environment(self, service: str) -> dict[str, Any]:
         """Return the plain values in the environment of a service's container; None for references."""

@@ -3,13 +3,11 @@
 import re
 from typing import Any
 
-import yaml
-
 EVERYTHING = {"observability": {"enabled": True, "alertmanager": {"enabled": True}}}
 
 
 def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, values: dict[str, Any]) -> None:
-    config = yaml.safe_load(render(EVERYTHING).one("ConfigMap", "shop-alertmanager")["data"]["alertmanager.yml"])
+    config = render(EVERYTHING).config("alertmanager", "alertmanager.yml")
     edges = set()
     for rule in config["inhibit_rules"]:
         source, target = (
@@ -38,7 +36,7 @@ def test_alertmanager_sends_what_values_say(render: Any) -> None:
         "egress": [{"ports": [{"port": 443}]}],
     }
     manifests = render({"observability": {"enabled": True, "alertmanager": settings}})
-    config = yaml.safe_load(manifests.one("ConfigMap", "shop-alertmanager")["data"]["alertmanager.yml"])
+    config = manifests.config("alertmanager", "alertmanager.yml")
     assert config["receivers"] == settings["receivers"]
     assert config["route"]["routes"][0]["receiver"] == "phone"
     pod = manifests.pod("alertmanager")["spec"]
@@ -50,7 +48,7 @@ def test_alertmanager_sends_what_values_say(render: Any) -> None:
 def test_prometheus_sends_alerts_to_alertmanager_only_if_it_is_installed(render: Any) -> None:
     for enabled in (True, False):
         manifests = render({"observability": {"enabled": True, "alertmanager": {"enabled": enabled}}})
-        config = yaml.safe_load(manifests.one("ConfigMap", "shop-prometheus")["data"]["prometheus.yml"])
+        config = manifests.config("prometheus", "prometheus.yml")
         assert manifests.has("Deployment", "shop-alertmanager") == enabled
         assert ("alerting" in config) == enabled
         egress = manifests.one("NetworkPolicy", "shop-prometheus")["spec"]["egress"]

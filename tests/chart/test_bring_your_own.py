@@ -43,7 +43,7 @@ def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any
     assert scraped == {"metrics": False, "shop-metrics": True}
     ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
     assert {ports[name] for name in scraped} == {8888, 8889}
-    config = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
+    config = manifests.config("otel-collector", "config.yaml")
     exporter = config["exporters"]["prometheus"]
     assert exporter["endpoint"] == "0.0.0.0:8889"
     assert exporter["translation_strategy"] == "UnderscoreEscapingWithSuffixes"
@@ -71,7 +71,7 @@ def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> N
     assert "shop-otel-collector" in names
     assert not {"shop-jaeger", "shop-prometheus", "shop-loki", "shop-grafana"} & names
     assert manifests.environment("cart")["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
-    config = yaml.safe_load(manifests.one("ConfigMap", "shop-otel-collector")["data"]["config.yaml"])
+    config = manifests.config("otel-collector", "config.yaml")
     for signal in ("traces", "metrics", "logs"):
         assert config["service"]["pipelines"][signal]["exporters"] == [f"otlp_http/{signal}"]
         exporter = config["exporters"][f"otlp_http/{signal}"]

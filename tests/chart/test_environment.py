@@ -29,12 +29,6 @@ def test_a_replaced_variable_keeps_its_place_before_those_that_refer_to_it(rende
     assert names[-1] == "ADDED"
 
 
-def test_a_variable_in_env_and_secret_refs_fails_the_render(render: Any) -> None:
-    entry = {"env": {"SMTP_URL": "x"}, "secretRefs": {"SMTP_URL": {"name": "smtp", "key": "url"}}}
-    with pytest.raises(ValueError, match=r"services\.email\.env: SMTP_URL is in secretRefs, too"):
-        render({"services": {"email": entry}})
-
-
 @pytest.mark.parametrize(
     ("value", "expected"), [(2592000, "2592000"), (0.25, "0.25"), (True, "true"), ("a b", "a b"), (0, "0"), ("", "")]
 )

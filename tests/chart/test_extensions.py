@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 
 def rendered(render: Any, **entry: Any) -> Any:
     return render({"services": {"checkout": entry}})
@@ -111,19 +109,3 @@ def test_a_sidecar_s_security_context_replaces_the_restricted_one(render: Any) -
     service, default, custom = spec["containers"]
     assert default["securityContext"] == service["securityContext"]
     assert custom["securityContext"] == own
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"volumes": [{"name": "tmp"}]}, 'volumes: "tmp" is already used'),
-        ({"volumeMounts": [{"name": "x", "mountPath": "/data"}]}, 'volumeMounts: "/data" is already used'),
-        ({"sidecars": [{"name": "checkout"}]}, 'sidecars: "checkout" is already used'),
-        ({"initContainers": [{"name": "migrate"}]}, 'sidecars: "migrate" is already used'),
-        ({"sidecars": [{"name": "x"}, {"name": "x"}]}, 'sidecars: "x" is already used'),
-    ],
-    ids=["volume", "mount path", "service", "migration", "twice"],
-)
-def test_a_name_that_is_used_twice_in_a_pod_fails_the_render(render: Any, entry: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=rf"services\.checkout\.{message}"):
-        rendered(render, **entry)

@@ -31,11 +31,6 @@ def test_own_images_run_as_their_user(render: Any, values: dict[str, Any]) -> No
     assert {pods[name]["spec"]["securityContext"]["runAsUser"] for name in own} == {10001}
 
 
-def test_the_notes_say_that_unpublished_images_must_be_built(render: Any) -> None:
-    assert "No registry serves the images not-published.invalid/shop/" in render().notes
-    assert "No registry serves" not in render({"image": {"registry": "registry.example.com"}}).notes
-
-
 def test_a_service_s_tag_overrides_the_shared_one(render: Any) -> None:
     manifests = render({"image": {"tag": "1"}, "services": {"cart": {"image": {"tag": "2"}}}})
     assert manifests.container("cart")["image"] == f"{OWN}cart:2"

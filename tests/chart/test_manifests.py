@@ -63,9 +63,12 @@ def test_no_key_appears_twice_in_a_list_of_a_pod(render: Any, matrix_values: dic
             assert [key for key, count in Counter(keys).items() if count > 1] == [], (name, field)
 
 
-def test_pods_conform_to_pod_security_restricted(render: Any, matrix_values: dict[str, Any]) -> None:
+def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_cluster(
+    render: Any, matrix_values: dict[str, Any]
+) -> None:
     for name, pod in render(matrix_values).pod_templates():
         spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is spec["enableServiceLinks"] is False, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["runAsUser"] > 0, name
@@ -79,12 +82,6 @@ def test_pods_conform_to_pod_security_restricted(render: Any, matrix_values: dic
                 "capabilities": {"drop": ["ALL"]},
             }, name
             assert all("hostPort" not in port for port in container.get("ports", [])), name
-
-
-def test_no_pod_has_credentials_of_the_cluster(render: Any, matrix_values: dict[str, Any]) -> None:
-    for name, pod in render(matrix_values).pod_templates():
-        assert pod["spec"]["automountServiceAccountToken"] is False, name
-        assert pod["spec"]["enableServiceLinks"] is False, name
 
 
 def test_every_component_has_its_own_service_account(render: Any, matrix_values: dict[str, Any]) -> None:

@@ -73,10 +73,17 @@ def allowed(policies: list[Policy], direction: str, pods: tuple[Pod, Pod], port:
     )
 
 
-def reaches(policies: list[Policy], source: Pod, target: Pod, port: int, protocol: str = "TCP") -> bool:
-    return allowed(policies, "Egress", (source, target), port, protocol) and allowed(
-        policies, "Ingress", (target, source), port, protocol
-    )
+def reaches(
+    policies: list[Policy],
+    source: Pod,
+    target: Pod,
+    port: int,
+    *,
+    protocol: str = "TCP",
+    directions: tuple[str, ...] = ("Egress", "Ingress"),
+) -> bool:
+    pods = {"Egress": (source, target), "Ingress": (target, source)}
+    return all(allowed(policies, direction, pods[direction], port, protocol) for direction in directions)
 
 
 OUTSIDER = Pod("outsider", {"app.kubernetes.io/name": "cart"}, NAMESPACE)
@@ -95,8 +102,13 @@ def pods_of(manifests: Any) -> dict[str, Pod]:
     }
 
 
-def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
-    """Return (source, target, port) for every pod that reaches another, of the release and of some others."""
+def matrix_of(
+    manifests: Any, more: tuple[Pod, ...] = (), directions: tuple[str, ...] = ("Egress", "Ingress")
+) -> set[tuple[str, str, int]]:
+    """Return (source, target, port) for every pod that reaches another, of the release and of some others.
+
+    With one direction, the policies of that side alone decide: neither side may depend on the other's.
+    """
     policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
     sources = {**pods, **{pod.name: pod for pod in more}}
     return {
@@ -104,23 +116,7 @@ def matrix_of(manifests: Any, more: tuple[Pod, ...] = ()) -> set[tuple[str, str,
         for source, from_pod in sources.items()
         for target, to_pod in pods.items()
         for port in ALL_PORTS
-        if source != target and reaches(policies, from_pod, to_pod, port)
-    }
-
-
-def one_sided_matrix(manifests: Any, direction: str, more: tuple[Pod, ...] = ()) -> set[tuple[str, str, int]]:
-    """Return the matrix that one side's policies alone allow: neither side may depend on the other's."""
-    policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
-    sources = {**pods, **{pod.name: pod for pod in more}}
-    return {
-        (source, target, port)
-        for source, from_pod in sources.items()
-        for target, to_pod in pods.items()
-        for port in ALL_PORTS
-        if source != target
-        and allowed(
-            policies, direction, (to_pod, from_pod) if direction == "Ingress" else (from_pod, to_pod), port, "TCP"
-        )
+        if source != target and reaches(policies, from_pod, to_pod, port, directions=directions)
     }
 
 
@@ -144,7 +140,7 @@ def test_pods_reach_only_their_callees_and_stores(render: Any, values: dict[str,
 def test_each_side_s_policies_suffice_alone(
     render: Any, values: dict[str, Any], direction: str, more: tuple[Pod, ...]
 ) -> None:
-    assert one_sided_matrix(render(), direction, more) == expected_calls(values["services"])
+    assert matrix_of(render(), more, (direction,)) == expected_calls(values["services"])
 
 
 def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, Any]) -> None:
@@ -165,6 +161,7 @@ def test_observability_adds_only_its_own_edges(render: Any, values: dict[str, An
     assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == expected_calls(values["services"]) | telemetry
 
 
+BRING_YOUR_OWN = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
 MONITORING = {"kubernetes.io/metadata.name": "monitoring"}
 OPERATOR_S_PROMETHEUS = Pod("operator-s-prometheus", {"app.kubernetes.io/name": "prometheus"}, MONITORING)
 
@@ -172,9 +169,8 @@ OPERATOR_S_PROMETHEUS = Pod("operator-s-prometheus", {"app.kubernetes.io/name": 
 def test_only_the_prometheus_in_the_values_scrapes_a_collector_without_the_bundle(
     render: Any, values: dict[str, Any]
 ) -> None:
-    values_file = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
     others = (OPERATOR_S_PROMETHEUS, OUTSIDER, ELSEWHERE, Pod("other", {}, MONITORING))
-    added = matrix_of(render(values_file), others) - expected_calls(values["services"])
+    added = matrix_of(render(BRING_YOUR_OWN), others) - expected_calls(values["services"])
     assert added == {(name, "otel-collector", 4317) for name in [*values["services"], "reconciliation"]} | {
         ("operator-s-prometheus", "otel-collector", 8888),
         ("operator-s-prometheus", "otel-collector", 8889),
@@ -182,28 +178,32 @@ def test_only_the_prometheus_in_the_values_scrapes_a_collector_without_the_bundl
 
 
 def test_the_collector_reaches_the_ports_of_its_stores_only(render: Any) -> None:
-    values_file = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
-    manifests = render(values_file)
+    manifests = render(BRING_YOUR_OWN)
     collector = pods_of(manifests)["otel-collector"]
     open_ports = {port for port in ALL_PORTS if reaches(manifests.all("NetworkPolicy"), collector, ELSEWHERE, port)}
     assert open_ports == {4318, 3100}
 
 
-def test_customers_reach_the_storefront_only(render: Any) -> None:
-    opened = matrix_of(render({"load": {"enabled": True}}), (OUTSIDER, ELSEWHERE)) - matrix_of(render())
-    assert opened == {("load-generator", "storefront", 8080)}
+@pytest.mark.parametrize(
+    ("values", "edge"),
+    [
+        ({"load": {"enabled": True}}, ("load-generator", "storefront", 8080)),
+        ({"services": {"ad": {"calls": ["product-catalog"]}}}, ("ad", "product-catalog", 50051)),
+        ({"services": {"ad": {"internalCalls": ["checkout"]}}}, ("ad", "checkout", 50052)),
+    ],
+    ids=["customers", "a call", "an internal call"],
+)
+def test_a_new_caller_adds_one_edge(render: Any, values: dict[str, Any], edge: tuple[str, str, int]) -> None:
+    assert matrix_of(render(values), (OUTSIDER, ELSEWHERE)) - matrix_of(render()) == {edge}
 
 
-def test_a_new_call_adds_one_edge(render: Any) -> None:
-    opened = matrix_of(render({"services": {"ad": {"calls": ["product-catalog"]}}})) - matrix_of(render())
-    assert opened == {("ad", "product-catalog", 50051)}
+PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
 
 
 def test_callers_from_outside_reach_only_exposed_services(
     render: Any, values: dict[str, Any], ports: dict[str, int]
 ) -> None:
-    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
-    manifests = render({"networkPolicy": {"ingressFrom": peers}})
+    manifests = render({"networkPolicy": {"ingressFrom": PEERS}})
     reached = {
         (target, port) for source, target, port in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"
     }
@@ -212,23 +212,17 @@ def test_callers_from_outside_reach_only_exposed_services(
 
 
 def test_operators_reach_internal_services_only(render: Any, values: dict[str, Any]) -> None:
-    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
-    manifests = render({"networkPolicy": {"internalFrom": peers}})
+    manifests = render({"networkPolicy": {"internalFrom": PEERS}})
     reached = {(target, port) for source, target, port in matrix_of(manifests, (GATEWAY,)) if source == "gateway"}
     assert reached == {(name, 50052) for name, service in values["services"].items() if service.get("internal")}
     assert ("checkout", 50052) in reached
-
-
-def test_a_new_internal_call_adds_one_edge(render: Any) -> None:
-    opened = matrix_of(render({"services": {"ad": {"internalCalls": ["checkout"]}}})) - matrix_of(render())
-    assert opened == {("ad", "checkout", 50052)}
 
 
 def test_every_pod_reaches_dns_and_nothing_else_outside_the_release(render: Any) -> None:
     manifests = render()
     for pod in pods_of(manifests).values():
         policies = manifests.all("NetworkPolicy")
-        assert reaches(policies, pod, DNS, 53, "UDP")
+        assert reaches(policies, pod, DNS, 53, protocol="UDP")
         assert reaches(policies, pod, DNS, 53)
         assert not reaches(policies, pod, DNS, 8080)
         assert not reaches(policies, pod, ELSEWHERE, 443)

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 README = (Path(__file__).resolve().parents[2] / "charts/shop/README.md").read_text()
 
 
@@ -45,18 +47,6 @@ def test_the_notes_open_the_storefront_first(render: Any) -> None:
     assert "http://localhost:8080:\n" in notes
 
 
-def test_the_notes_name_the_public_url_of_a_routed_storefront_only(render: Any) -> None:
-    services = {"storefront": {"url": "https://shop.example.com"}}
-    assert "https://shop.example.com" in render({"services": services, "ingress": {"enabled": True}}).notes
-    assert "https://shop.example.com" not in render({"services": services}).notes
-
-
-def test_the_notes_say_where_customers_are_seen(render: Any) -> None:
-    command = "port-forward service/shop-load-generator 8089:8089"
-    assert command in render({"load": {"enabled": True}}).notes
-    assert command not in render().notes
-
-
 def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
     removed = ("storefront", "email", "checkout", "employee-api")
     notes = render({"services": dict.fromkeys(removed)}).notes
@@ -65,7 +55,22 @@ def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
     assert "helm test" not in notes
 
 
-def test_the_notes_say_where_telemetry_goes(render: Any) -> None:
-    assert "Telemetry is off" in render().notes
-    assert "http://localhost:16686" in render({"observability": {"enabled": True}}).notes
-    assert "go to http://mine:4317" in render({"telemetry": {"endpoint": "http://mine:4317"}}).notes
+URL = "https://shop.example.com"
+SERVICES = {"services": {"storefront": {"url": URL}}}
+OBSERVABILITY = {"observability": {"enabled": True}}
+
+
+@pytest.mark.parametrize(
+    ("line", "present", "absent"),
+    [
+        (URL, {**SERVICES, "ingress": {"enabled": True}}, SERVICES),
+        ("port-forward service/shop-load-generator 8089:8089", {"load": {"enabled": True}}, {}),
+        ("Telemetry is off", {}, OBSERVABILITY),
+        ("http://localhost:16686", OBSERVABILITY, {}),
+        ("go to http://mine:4317", {"telemetry": {"endpoint": "http://mine:4317"}}, {}),
+        ("No registry serves the images not-published.invalid", {}, {"image": {"registry": "registry.example.com"}}),
+    ],
+)
+def test_the_notes_say_what_holds_for_the_values(render: Any, line: str, present: Any, absent: Any) -> None:
+    assert line in render(present).notes
+    assert line not in render(absent).notes

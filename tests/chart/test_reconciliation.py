@@ -6,8 +6,7 @@ from checkout_service.reconciliation.__main__ import DISAGREE
 
 
 def environment(manifests: Any) -> dict[str, Any]:
-    job = manifests.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
-    (container,) = job["template"]["spec"]["containers"]
+    (container,) = manifests.job()["spec"]["containers"]
     return {variable["name"]: variable.get("value") for variable in container["env"]}
 
 

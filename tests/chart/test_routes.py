@@ -11,11 +11,6 @@ SHOP = {"url": "https://shop.example.com"}
 EMPLOYEES = {"url": "http://employees.example.com:8080"}
 
 
-def test_routes_without_a_gateway_fail_the_render(render: Any) -> None:
-    with pytest.raises(ValueError, match=r"gateway\.parentRefs"):
-        render({"gateway": {"enabled": True}})
-
-
 def test_routes_lead_to_the_methods_of_a_storefront_only(render: Any) -> None:
     manifests = render({"gateway": GATEWAY, "services": {"storefront": SHOP}})
     rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
@@ -69,12 +64,6 @@ def test_each_http_service_has_the_host_of_its_url(render: Any, way: dict[str, A
 @pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
 def test_an_http_service_without_a_url_has_no_route(render: Any, way: dict[str, Any]) -> None:
     assert hosts(render({**way, "services": {"storefront": SHOP}})) == {"shop-storefront": ["shop.example.com"]}
-
-
-@pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
-def test_routes_without_any_url_fail_the_render(render: Any, way: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"services\.storefront\.url: routes need the public URL"):
-        render(way)
 
 
 def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:

@@ -18,18 +18,12 @@ def test_a_pod_serves_until_dns_and_connections_expire(render: Any, grpc_service
         assert ttl + 1.1 * age < pre_stop_seconds(manifests, name) <= ttl + 1.1 * age + 5
 
 
-def test_the_defaults_are_those_that_the_readme_derives(render: Any) -> None:
-    manifests = render()
-    assert pre_stop_seconds(manifests, "cart") == 50
-    assert manifests.environment("cart")["MAX_CONNECTION_AGE_SECONDS"] == "15"
-    assert manifests.pod("cart")["spec"]["terminationGracePeriodSeconds"] == 77
-
-
-def test_a_shorter_ttl_shortens_everything(render: Any) -> None:
-    manifests = render({"defaults": {"shutdown": {"dnsTtlSeconds": 5}}})
-    assert pre_stop_seconds(manifests, "cart") == 14
-    assert manifests.environment("cart")["MAX_CONNECTION_AGE_SECONDS"] == "5"
-    assert manifests.pod("cart")["spec"]["terminationGracePeriodSeconds"] == 41
+@pytest.mark.parametrize(("ttl", "expected"), [({}, (50, "15", 77)), ({"dnsTtlSeconds": 5}, (14, "5", 41))])
+def test_the_times_are_those_that_the_readme_derives(render: Any, ttl: Any, expected: tuple[int, str, int]) -> None:
+    manifests = render({"defaults": {"shutdown": ttl}})
+    age = manifests.environment("cart")["MAX_CONNECTION_AGE_SECONDS"]
+    grace = manifests.pod("cart")["spec"]["terminationGracePeriodSeconds"]
+    assert (pre_stop_seconds(manifests, "cart"), age, grace) == expected
 
 
 def test_callers_over_http_use_a_virtual_address_and_no_dns(render: Any) -> None:
@@ -40,7 +34,7 @@ def test_the_grace_period_covers_the_whole_shutdown(render: Any, matrix_values: 
     manifests = render(matrix_values)
     names = [found["metadata"]["name"].removeprefix("shop-") for found in manifests.all("Deployment")]
     for name in names:
-        variables = {entry["name"]: entry.get("value") for entry in manifests.container(name).get("env", [])}
+        variables = manifests.environment(name)
         if "GRACE_SECONDS" in variables:
             after_sigterm = float(variables["DRAIN_SECONDS"]) + float(variables["GRACE_SECONDS"])
             grace = manifests.pod(name)["spec"]["terminationGracePeriodSeconds"]

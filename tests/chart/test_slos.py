@@ -49,24 +49,6 @@ def test_an_slo_of_a_service_that_is_not_installed_has_no_effect(rule_groups: An
     assert "employee-api" not in objectives(rule_groups, services={"employee-api": None})
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"slos": {"charge": {"latencySeconds": 0.3}}}, r"slos\.charge\.latencySeconds: 0\.3 is none of the bounds"),
-        ({"slos": {"storefront": {"method": "shop.A/B"}}}, r"slos\.storefront\.method: storefront serves HTTP"),
-        ({"slos": {"charge": {"route": "/"}}}, r"slos\.charge\.route: payment serves gRPC"),
-        ({"slos": {"mine": {"latency": 0.5}}}, "service"),
-        ({"slos": {"charge": {"availability": 99.9}}}, "availability"),
-        ({"slos": {"charge": {"window": "month"}}}, "window"),
-        ({"observability": {"prometheusRule": {"enabled": True}}}, r"prometheusRule\.enabled: there are no metrics"),
-        ({"observability": {"alertmanager": {"pageReceiver": "me"}}}, r'pageReceiver: there is no receiver "me"'),
-    ],
-)
-def test_bad_values_are_refused_with_the_name_of_the_field(render: Any, values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        render(values)
-
-
 @pytest.mark.parametrize("bound", semconv.SECONDS)
 def test_every_bound_of_the_histograms_may_be_a_threshold(rule_groups: Any, bound: float) -> None:
     groups = rule_groups(slos={"charge": {"latencySeconds": bound}})

@@ -37,11 +37,6 @@ def test_all_replicas_verify_sessions_with_one_key_that_outlives_the_release(ren
     assert scaled.has("PodDisruptionBudget", "shop-storefront")
 
 
-def test_customers_are_off_by_default(render: Any) -> None:
-    names = {found["metadata"]["name"] for found in render().objects}
-    assert "shop-load-generator" not in names
-
-
 def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(render: Any) -> None:
     manifests = render({"load": {"enabled": True, "rate": 2.5, "shape": "spike"}})
     assert manifests.environment("load-generator") == {
@@ -53,19 +48,11 @@ def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(rend
     assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
     (port,) = manifests.one("Service", "shop-load-generator")["spec"]["ports"]
     assert port["port"] == 8089
+    assert manifests.container("load-generator")["resources"]["requests"]["memory"] == "96Mi"
+    assert not render().has("Deployment", "shop-load-generator")
 
 
 def test_the_load_generator_has_a_tag_and_a_digest_of_its_own(render: Any) -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     manifests = render({"load": {"enabled": True, "image": {"tag": "2", "digest": digest}}})
     assert manifests.container("load-generator")["image"] == f"not-published.invalid/shop/load-generator:2@{digest}"
-
-
-def test_customers_without_a_storefront_fail_the_render(render: Any) -> None:
-    with pytest.raises(ValueError, match=r'load\.enabled: there is no service "storefront"'):
-        render({"load": {"enabled": True}, "services": {"storefront": None}})
-
-
-def test_customers_request_96_mebibytes(render: Any) -> None:
-    requests = render({"load": {"enabled": True}}).container("load-generator")["resources"]["requests"]
-    assert requests["memory"] == "96Mi"

@@ -18,18 +18,6 @@ def external(**settings: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("several", [{"replicas": 2}, {"autoscaling": {"enabled": True}}], ids=json.dumps)
-@pytest.mark.parametrize("name", ["shipping", "payment", "email", "checkout", "employee-api"])
-def test_several_replicas_with_a_sqlite_file_fail_the_render(render: Any, name: str, several: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"services\.{name}\.replicas: a SQLite file supports one replica"):
-        render({"postgresql": {"enabled": False}, "services": {name: several}})
-
-
-def test_several_replicas_with_carts_in_memory_fail_the_render(render: Any) -> None:
-    with pytest.raises(ValueError, match=r"services\.cart\.replicas: a store in memory supports one replica"):
-        render({"valkey": {"enabled": False}, "services": {"cart": {"replicas": 2}}})
-
-
 @pytest.mark.parametrize("source", ["env", "secretRefs"])
 def test_several_replicas_with_an_address_of_their_own_render(render: Any, source: str) -> None:
     addresses = {
@@ -59,22 +47,6 @@ def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, name: s
     assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
     claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-
-
-def test_an_external_database_needs_a_secret(render: Any) -> None:
-    with pytest.raises(ValueError, match=r"services\.checkout\.existingSecret: an external database needs"):
-        render({"postgresql": {"enabled": False}, "externalDatabase": {"host": "db"}})
-
-
-def test_an_external_valkey_needs_a_secret(render: Any) -> None:
-    with pytest.raises(ValueError, match=r"externalValkey\.existingSecret: an external Valkey needs"):
-        render({"valkey": {"enabled": False}, "externalValkey": {"host": "valkey"}})
-
-
-@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
-def test_verifying_a_database_needs_its_certificate_authority(render: Any, mode: str) -> None:
-    with pytest.raises(ValueError, match=rf"externalDatabase\.caSecret\.name: sslmode {mode} needs a Secret"):
-        render(external(sslmode=mode))
 
 
 def test_a_database_s_certificate_authority_is_mounted_where_libpq_reads_it(

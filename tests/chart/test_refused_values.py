@@ -1,0 +1,122 @@
+"""Values that contradict each other or the schema fail the render with an error that names the field."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+REFUSED = {
+    "services: {ad: {calls: [basket]}}": 'services.ad.calls: there is no service "basket"',
+    "services: {ad: {internalCalls: [currency]}}": 'there is no service "currency" with internal services',
+    "services: {email: null, storefront: null}": 'services.checkout.calls: there is no service "email"',
+    "services: {email: {env: {SMTP_URL: x}, secretRefs: {SMTP_URL: {name: s, key: k}}}}": "email.env: SMTP_URL",
+    # Names that a pod would have twice.
+    "services: {checkout: {volumes: [{name: tmp}]}}": 'services.checkout.volumes: "tmp" is already used',
+    "services: {checkout: {volumeMounts: [{name: x, mountPath: /data}]}}": 'volumeMounts: "/data" is already used',
+    "services: {checkout: {sidecars: [{name: checkout}]}}": 'checkout.sidecars: "checkout" is already used',
+    "services: {checkout: {initContainers: [{name: migrate}]}}": 'checkout.sidecars: "migrate" is already used',
+    "services: {checkout: {sidecars: [{name: x}, {name: x}]}}": 'checkout.sidecars: "x" is already used',
+    # Stores that replicas cannot share, and stores that nobody could sign in to.
+    "{valkey: {enabled: false}, services: {cart: {replicas: 2}}}": "cart.replicas: a store in memory supports one",
+    "{postgresql: {enabled: false}, externalDatabase: {host: db}}": "services.checkout.existingSecret: an external",
+    "{valkey: {enabled: false}, externalValkey: {host: valkey}}": "externalValkey.existingSecret: an external Valkey",
+    # A manifest that is retained for less time than orders.
+    "services: {shipping: {env: {RETENTION_DAYS: 89}}, checkout: {env: {RETENTION_DAYS: 90}}}": (
+        "services.shipping.env.RETENTION_DAYS: 89 days are fewer than the 90 days"
+    ),
+    "services: {shipping: {env: {RETENTION_DAYS: '30'}}, checkout: {env: {RETENTION_DAYS: '31'}}}": (
+        "services.shipping.env.RETENTION_DAYS: 30 days are fewer than the 31 days"
+    ),
+    # Routes and customers.
+    "gateway: {enabled: true}": "gateway.parentRefs",
+    "gateway: {enabled: true, parentRefs: [{name: public}]}": "services.storefront.url: routes need the public URL",
+    "ingress: {enabled: true}": "services.storefront.url: routes need the public URL",
+    "{load: {enabled: true}, services: {storefront: null}}": 'load.enabled: there is no service "storefront"',
+    # Objectives.
+    "slos: {charge: {latencySeconds: 0.3}}": "slos.charge.latencySeconds: 0.3 is none of the bounds",
+    "slos: {storefront: {method: shop.A/B}}": "slos.storefront.method: storefront serves HTTP",
+    "slos: {charge: {route: /}}": "slos.charge.route: payment serves gRPC",
+    "slos: {mine: {latency: 0.5}}": "service",
+    "slos: {charge: {availability: 99.9}}": "availability",
+    "slos: {charge: {window: month}}": "window",
+    # Telemetry.
+    "telemetry: {endpoint: 'http://c:4317', tls: {caSecret: {name: ca}}}": "telemetry.tls",
+    "telemetry: {tls: {clientSecret: client}}": "telemetry.tls",
+    "telemetry: {headersSecret: {name: token}}": "telemetry.headersSecret.name",
+    "telemetry: {protocol: http/protobuf}": "telemetry.protocol",
+    "telemetry: {protocol: http/json}": "protocol",
+    "telemetry: {sampling: all}": "sampling",
+    "telemetry: {propagators: xray}": "propagators",
+    "observability: {prometheusRule: {enabled: true}}": "prometheusRule.enabled: there are no metrics",
+    "observability: {alertmanager: {pageReceiver: me}}": 'pageReceiver: there is no receiver "me"',
+    "observability: {dashboards: {dataSources: {tracesType: zipkin}}}": "tracesType",
+    "observability: {enabled: true, loki: {retention: 23h}}": "retention",
+    "observability: {enabled: true, loki: {retention: 1m}}": "retention",
+    "observability: {collector: {enabled: true}}": "observability.collector.exportTo",
+    "observability: {collector: {exportTo: {logs: 'http://loki'}}}": "observability.collector.enabled",
+    "observability: {collector: {exportTo: {logs: 'loki:3100'}}}": "logs",
+    "observability: {serviceMonitor: {enabled: true}}": "observability.serviceMonitor.enabled",
+    "observability: {collector: {enabled: true}, serviceMonitor: {enabled: true}}": "observability.serviceMonitor.from",
+}
+OUTSIDE_THE_SCHEMA = [
+    "replicas: 2",
+    "services: {cart: {replica: 2}}",
+    "services: {cart: {replicas: -1}}",
+    "services: {cart: {protocol: thrift}}",
+    "services: {storefront: {port: 80}}",
+    "services: {storefront: {url: shop.example.com}}",
+    "services: {storefront: {url: 'https://shop.example.com/'}}",
+    "load: {rate: 0}",
+    "load: {shape: square}",
+    "services: {cart: {exposed: true}}",
+    "services: {cart: {exposed: [shop.CartService/AddItem]}}",
+    "services: {cart: {image: {digest: 'sha256:short'}}}",
+    "services: {Cart: {}}",
+    "services: {cart: {env: {lower: x}}}",
+    "services: {cart: {shutdown: {preStopSeconds: 6}}}",
+    "services: {cart: {podLabels: {app.kubernetes.io/name: x}}}",
+    "services: {cart: {sidecars: [{image: x}]}}",
+    "services: {cart: {volumeMounts: [{name: x, mountPath: relative}]}}",
+    "scheduling: {topologySpreadConstraints: []}",
+    "externalValkey: {caSecret: name}",
+    "telemetry: {sampleRatio: 2}",
+    "telemetry: {endpoint: 'collector:4317'}",
+    "logLevel: loud",
+    "postgresql: {persistence: {size: much}}",
+]
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED.items())
+def test_the_error_names_the_field(render: Any, values: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        render(yaml.safe_load(values))
+
+
+@pytest.mark.parametrize("several", ["replicas: 2", "autoscaling: {enabled: true}"])
+@pytest.mark.parametrize("name", ["shipping", "payment", "email", "checkout", "employee-api"])
+def test_several_replicas_with_a_sqlite_file_are_refused(render: Any, name: str, several: str) -> None:
+    with pytest.raises(ValueError, match=rf"services\.{name}\.replicas: a SQLite file supports one replica"):
+        render({"postgresql": {"enabled": False}, "services": {name: yaml.safe_load(several)}})
+
+
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
+def test_verifying_a_database_needs_its_certificate_authority(render: Any, mode: str) -> None:
+    database = {"postgresql": {"enabled": False}, "externalDatabase": {"host": "db", "sslmode": mode}}
+    with pytest.raises(ValueError, match=rf"externalDatabase\.caSecret\.name: sslmode {mode} needs a Secret"):
+        render({**database, "defaults": {"existingSecret": "mine"}})
+
+
+def test_a_long_release_name_is_refused(render: Any) -> None:
+    with pytest.raises(ValueError, match="longer than 30 characters"):
+        render(name="a" * 31)
+
+
+@pytest.mark.parametrize("values", OUTSIDE_THE_SCHEMA)
+def test_values_outside_the_schema_are_refused(helm: Any, values: str) -> None:
+    with pytest.raises(ValueError, match=r"^shop:\n- at '"):
+        helm("validate_schema", values=yaml.safe_load(values))
+
+
+def test_the_schema_accepts_every_file_of_the_matrix(helm: Any, matrix_values: dict[str, Any]) -> None:
+    helm("validate_schema", values=matrix_values)
