@@ -7,7 +7,7 @@ import pytest
 
 from employee_api.clock import utc_now
 from employee_api.database import shared_transaction
-from employee_api.users.errors import EmailTaken
+from employee_api.errors import EmailTaken
 from employee_api.users.repository import NewUser, UserRepository
 from shop_lab.world.employee_api import Api
 

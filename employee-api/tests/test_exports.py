@@ -11,9 +11,9 @@ import pytest
 from opentelemetry.trace import NoOpTracer
 from sqlalchemy import insert
 
+from employee_api.errors import TooManyExports
 from employee_api.exports import schemas
 from employee_api.exports.queries import Table
-from employee_api.exports.schemas import TooManyExports
 from employee_api.exports.streaming import CHUNK_BYTES, CsvExporter
 from employee_api.models import Task
 from shop_lab.world.employee_api import Api, StartApi

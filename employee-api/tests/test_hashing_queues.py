@@ -7,8 +7,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
+from employee_api.errors import TooManyPasswords
 from employee_api.http.operations import Call
-from employee_api.users.errors import TooManyPasswords
 from employee_api.users.passwords import HashingQueue, HashingQueues
 
 LOGIN, NEW_PASSWORD, KNOWN_DEVICE = HashingQueue.LOGIN, HashingQueue.NEW_PASSWORD, HashingQueue.KNOWN_DEVICE

@@ -13,7 +13,6 @@ from getpass import getpass
 import structlog
 from starlette.applications import Starlette
 
-from chassis.errors import DomainError
 from chassis.http import server as http_server
 from chassis.http.server import HttpService
 from chassis.settings import load
@@ -24,6 +23,7 @@ from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
 from employee_api.clock import utc_now
 from employee_api.database import MIGRATIONS
+from employee_api.errors import ApiError
 from employee_api.health import check_database
 from employee_api.http.inputs import JsonBody
 from employee_api.settings import AuthMode, EmployeeApiSettings
@@ -90,7 +90,7 @@ def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> N
     fields = {"name": arguments.name, "email": arguments.email, "role": arguments.role, "password": password}
     try:
         asyncio.run(_store_user(settings, JsonBody(UserInput).validate(fields)))
-    except DomainError as error:
+    except ApiError as error:
         sys.exit(error.message)
 
 

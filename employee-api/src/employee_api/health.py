@@ -5,18 +5,11 @@ from typing import Literal
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from chassis.errors import Unavailable
 from chassis.sql.engine import is_current
 from employee_api.database import MIGRATIONS
+from employee_api.errors import NotReady
 from employee_api.http.operations import Call
 from employee_api.schemas import Output
-
-
-class NotReady(Unavailable):
-    """The database does not answer, its migrations have not run, or the process is shutting down."""
-
-    def __init__(self) -> None:
-        super().__init__("Not ready")
 
 
 class Health(Output):

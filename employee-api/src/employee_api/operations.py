@@ -7,47 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 
-from employee_api import health
+from employee_api import errors, health
 from employee_api.access import Access
 from employee_api.activities.handlers import ActivityHandlers
-from employee_api.auth.errors import (
-    InvalidCredentials,
-    SessionNotFound,
-    TokenNotFound,
-    TooManyFailedLogins,
-    TooManyTokens,
-)
 from employee_api.auth.handlers import LoginBody, LoginHandlers, SessionHandlers
-from employee_api.errors import PreconditionFailed
 from employee_api.exports.handlers import ExportHandlers
 from employee_api.exports.queries import Table, csv_example
-from employee_api.exports.schemas import ExportParameters, TooManyExports
+from employee_api.exports.schemas import ExportParameters
 from employee_api.http.inputs import RequestInput
 from employee_api.http.operations import Operation
-from employee_api.tasks.errors import (
-    CommentNotFound,
-    NotTheAuthor,
-    SomeTasksNotFound,
-    TaskNotFound,
-    UnknownAssignee,
-    UnknownAuthor,
-    UnknownReporter,
-)
 from employee_api.tasks.handlers import CommentHandlers, TaskHandlers
-from employee_api.users.errors import (
-    EmailTaken,
-    InvalidInvitation,
-    InvalidPasswordReset,
-    InvitationNotFound,
-    InvitationRequired,
-    LastManagementUser,
-    RegistrationClosed,
-    TooManyPasswords,
-    TooManyRegistrations,
-    UserNotFound,
-    WeakPassword,
-    WrongPassword,
-)
 from employee_api.users.handlers import AccountHandlers, NewUserBody, UserHandlers
 
 _OPEN, _SELF, _SESSION, _MANAGEMENT = Access
@@ -61,9 +30,15 @@ _LOGIN = partial(LoginBody, error_text="Email and password required", ignores_qu
 _NEW_USER = partial(NewUserBody, error_text="Name, email and password required", ignores_query=True)
 _EXPORT = partial(ExportParameters, error_text="Month must be YYYY-MM")
 
-_NO_USER, _NO_TASK, _NO_COMMENT, _CHANGED = UserNotFound(), TaskNotFound(), CommentNotFound(), PreconditionFailed()
-_UNKNOWN_USERS = (UnknownAssignee(), UnknownReporter())
-_REGISTRATION_REFUSALS = (RegistrationClosed(), InvitationRequired(), InvalidInvitation())
+_NO_USER, _NO_TASK, _NO_COMMENT, _CHANGED = (
+    errors.UserNotFound(),
+    errors.TaskNotFound(),
+    errors.CommentNotFound(),
+    errors.PreconditionFailed(),
+)
+_AUTHOR_ONLY = (errors.NotTheAuthor(),)
+_UNKNOWN_USERS = (errors.UnknownAssignee(), errors.UnknownReporter())
+_REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired(), errors.InvalidInvitation())
 
 
 @dataclass(frozen=True)
@@ -87,7 +62,8 @@ def operations(api: Handlers) -> list[Operation]:
     return [
         Operation(
             "POST", "/api/auth/login", "Log in by e-mail and password", logins.login, reads=_LOGIN, headers=_COOKIE,
-            failures=(InvalidCredentials(), TooManyPasswords()), enforced_failures=(TooManyFailedLogins(),),
+            failures=(errors.InvalidCredentials(), errors.TooManyPasswords()),
+            enforced_failures=(errors.TooManyFailedLogins(),),
         ),
         Operation("POST", "/api/auth/logout", "End the session, if there is one", logins.logout, headers=_COOKIE),
         Operation(
@@ -101,8 +77,8 @@ def operations(api: Handlers) -> list[Operation]:
         Operation(
             "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
             logins.change_own_password, _SELF,
-            failures=(WeakPassword(field="new_password"), WrongPassword(), TooManyPasswords()),
-            enforced_failures=(TooManyFailedLogins(),),
+            failures=(errors.WeakPassword(field="new_password"), errors.WrongPassword(), errors.TooManyPasswords()),
+            enforced_failures=(errors.TooManyFailedLogins(),),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/password-reset", "Let an employee set a new password once, within 24 hours",
@@ -110,28 +86,28 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "POST", "/api/auth/password-reset", "Set a new password with the token of a reset", logins.reset_password,
-            failures=(WeakPassword(), InvalidPasswordReset(), TooManyPasswords()),
+            failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
         ),
         Operation(
             "POST", "/api/auth/register", "Register as an employee", users.register,
             reads=new_user, status=_CREATED, repeatable=True,
-            failures=(WeakPassword(), *_REGISTRATION_REFUSALS, EmailTaken(), TooManyPasswords()),
-            enforced_failures=(TooManyRegistrations(),),
+            failures=(errors.WeakPassword(), *_REGISTRATION_REFUSALS, errors.EmailTaken(), errors.TooManyPasswords()),
+            enforced_failures=(errors.TooManyRegistrations(),),
         ),
         Operation("GET", "/api/auth/users", "List all employees", users.list_users, _SESSION, reads=_ANY_QUERY),
         Operation(
             "POST", "/api/auth/users", "Add an employee", users.add_user, _MANAGEMENT,
             reads=new_user, status=_CREATED, repeatable=True,
-            failures=(WeakPassword(), EmailTaken(), TooManyPasswords()),
+            failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks",
             users.delete_user, _MANAGEMENT, reads=_ANY_QUERY,
-            failures=(_NO_USER,), enforced_failures=(LastManagementUser(),),
+            failures=(_NO_USER,), enforced_failures=(errors.LastManagementUser(),),
         ),
         Operation(
             "POST", "/api/auth/invitations", "Invite someone to register with a role",
-            users.create_invitation, _MANAGEMENT, status=_CREATED, failures=(RegistrationClosed(),),
+            users.create_invitation, _MANAGEMENT, status=_CREATED, failures=(errors.RegistrationClosed(),),
         ),
         Operation(
             "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
@@ -139,7 +115,7 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
-            users.delete_invitation, _MANAGEMENT, failures=(InvitationNotFound(),),
+            users.delete_invitation, _MANAGEMENT, failures=(errors.InvitationNotFound(),),
         ),
         Operation("GET", "/api/auth/me", "Get your own account", accounts.get_me, _SELF, headers=_TAGGED),
         Operation(
@@ -153,12 +129,12 @@ def operations(api: Handlers) -> list[Operation]:
         Operation(
             "PATCH", "/api/auth/users/{id}", "Change an employee's name, e-mail, role or department",
             accounts.change_user, _MANAGEMENT, headers=_TAGGED,
-            failures=(_NO_USER, _CHANGED, EmailTaken(), LastManagementUser("given another role")),
+            failures=(_NO_USER, _CHANGED, errors.EmailTaken(), errors.LastManagementUser("given another role")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/deactivate", "End an employee's access, without deleting them",
             accounts.deactivate_user, _MANAGEMENT, headers=_TAGGED,
-            failures=(_NO_USER, LastManagementUser("deactivated")),
+            failures=(_NO_USER, errors.LastManagementUser("deactivated")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/reactivate", "Let a deactivated employee log in again",
@@ -167,7 +143,7 @@ def operations(api: Handlers) -> list[Operation]:
         Operation("GET", "/api/auth/sessions", "List your sessions", sessions.list_sessions, _SELF),
         Operation(
             "DELETE", "/api/auth/sessions/{id}", "End one of your sessions",
-            sessions.end_session, _SELF, failures=(SessionNotFound(),),
+            sessions.end_session, _SELF, failures=(errors.SessionNotFound(),),
         ),
         Operation(
             "DELETE", "/api/auth/sessions", "End all your sessions but this one", sessions.end_other_sessions, _SELF
@@ -183,11 +159,11 @@ def operations(api: Handlers) -> list[Operation]:
         Operation("GET", "/api/auth/tokens", "List your API tokens", sessions.list_tokens, _SELF),
         Operation(
             "POST", "/api/auth/tokens", "Create an API token for a program that acts for you",
-            sessions.create_token, _SELF, status=_CREATED, failures=(TooManyTokens(),),
+            sessions.create_token, _SELF, status=_CREATED, failures=(errors.TooManyTokens(),),
         ),
         Operation(
             "DELETE", "/api/auth/tokens/{id}", "Revoke one of your API tokens",
-            sessions.revoke_token, _SELF, failures=(TokenNotFound(),),
+            sessions.revoke_token, _SELF, failures=(errors.TokenNotFound(),),
         ),
         Operation(
             "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens",
@@ -195,7 +171,7 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token",
-            sessions.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, TokenNotFound()),
+            sessions.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, errors.TokenNotFound()),
         ),
         Operation("GET", "/api/tasks", "List tasks: search, filter, sort", tasks.list_tasks, _SESSION),
         Operation(
@@ -204,7 +180,7 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "POST", "/api/tasks/assign", "Assign several tasks: all of them or none", tasks.assign_tasks, _SESSION,
-            repeatable=True, failures=(SomeTasksNotFound(), UnknownAssignee()),
+            repeatable=True, failures=(errors.SomeTasksNotFound(), errors.UnknownAssignee()),
         ),
         Operation(
             "GET", "/api/tasks/{id}", "Get a task", tasks.get_task, _SESSION, headers=_TAGGED, failures=(_NO_TASK,)
@@ -223,7 +199,7 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "POST", "/api/tasks/{id}/comments", "Comment on a task", comments.add_comment, _SESSION,
-            status=_CREATED, repeatable=True, failures=(_NO_TASK, UnknownAuthor()),
+            status=_CREATED, repeatable=True, failures=(_NO_TASK, errors.UnknownAuthor()),
         ),
         Operation(
             "GET", "/api/tasks/{id}/comments/{comment_id}", "Get a comment",
@@ -231,12 +207,12 @@ def operations(api: Handlers) -> list[Operation]:
         ),
         Operation(
             "PATCH", "/api/tasks/{id}/comments/{comment_id}", "Edit a comment of one's own",
-            comments.edit_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=(NotTheAuthor(),),
+            comments.edit_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=_AUTHOR_ONLY,
         ),
         Operation(
             "DELETE", "/api/tasks/{id}/comments/{comment_id}",
             "Delete a comment: one's own, or any with a management role",
-            comments.delete_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=(NotTheAuthor(),),
+            comments.delete_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=_AUTHOR_ONLY,
         ),
         Operation(
             "GET", "/api/activities", "List activities, newest first", api.activities.list_activities, _SESSION
@@ -244,7 +220,8 @@ def operations(api: Handlers) -> list[Operation]:
         *(
             Operation(
                 "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                handler, _MANAGEMENT, reads=_EXPORT, csv_example=csv_example(table), failures=(TooManyExports(),),
+                handler, _MANAGEMENT, reads=_EXPORT, csv_example=csv_example(table),
+                failures=(errors.TooManyExports(),),
             )
             for table, handler in (
                 (Table.TASKS, exports.export_tasks),
@@ -255,6 +232,6 @@ def operations(api: Handlers) -> list[Operation]:
         Operation("GET", "/healthz", "Whether the process is alive", health.healthz, reads=_ANY_QUERY, served=False),
         Operation(
             "GET", "/readyz", "Whether the database answers and its migrations have run", health.readyz,
-            reads=_ANY_QUERY, failures=(health.NotReady(),), served=False,
+            reads=_ANY_QUERY, failures=(errors.NotReady(),), served=False,
         ),
     ]  # fmt: skip

@@ -10,10 +10,9 @@ from sqlmodel import col
 from chassis.errors import FieldViolation
 from employee_api.access import API_TOKEN_PREFIX, Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.auth.errors import TokenNotFound, TooManyTokens
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
 from employee_api.database import Repository, transaction
-from employee_api.errors import BadRequest
+from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens
 from employee_api.models import ApiToken, User
 from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_user

@@ -6,14 +6,19 @@ import structlog
 from starlette.requests import Request
 from typing_extensions import override
 
-from chassis.errors import DomainError
 from chassis.telemetry import logging, semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import API_TOKEN_PREFIX, SESSION_COOKIE, Access, Actor
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import AuthenticationRequired
-from employee_api.http.errors import ApprovalRequired, ManagementRoleRequired, ScopeRequired, SessionRequired
+from employee_api.errors import (
+    ApiError,
+    ApprovalRequired,
+    AuthenticationRequired,
+    ManagementRoleRequired,
+    ScopeRequired,
+    SessionRequired,
+)
 from employee_api.http.operations import Authorizer, Operation
 from employee_api.settings import AuthMode
 
@@ -59,7 +64,7 @@ class SessionAuthorizer(Authorizer):
         return None if token is None else await self._sessions.find_actor(token)
 
     @override
-    def refuse(self, error: DomainError, operation: str) -> None:
+    def refuse(self, error: ApiError, operation: str) -> None:
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(
@@ -80,7 +85,7 @@ def add_log_fields(user_id: uuid.UUID) -> None:
     logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
 
 
-def _refusal(actor: Actor | None, operation: Operation) -> DomainError | None:
+def _refusal(actor: Actor | None, operation: Operation) -> ApiError | None:
     """Return why the actor may not run the operation."""
     access, scope = operation.access, operation.scope
     if access is Access.OPEN:

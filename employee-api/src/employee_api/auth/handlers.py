@@ -8,7 +8,6 @@ from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.authorization import add_log_fields, session_token
 from employee_api.auth.devices import DEVICE_LIFETIME
-from employee_api.auth.errors import SessionNotFound, TokenNotFound
 from employee_api.auth.logins import LoginService
 from employee_api.auth.schemas import (
     EndedSessions,
@@ -23,14 +22,13 @@ from employee_api.auth.schemas import (
 )
 from employee_api.auth.sessions import SessionRepository
 from employee_api.auth.sign_ins import SignInRepository
-from employee_api.errors import AuthenticationRequired
+from employee_api.errors import AuthenticationRequired, SessionNotFound, TokenNotFound, UserNotFound
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
 from employee_api.http.operations import Call
 from employee_api.pagination import PageQuery
 from employee_api.schemas import Deleted, Success
 from employee_api.settings import AuthMode
 from employee_api.users.accounts import AccountRepository
-from employee_api.users.errors import UserNotFound
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.password_changes import PasswordChangeRepository
 from employee_api.users.repository import UserRepository

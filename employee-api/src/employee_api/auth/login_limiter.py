@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from employee_api.auth.errors import TooManyFailedLogins
 from employee_api.clock import Clock
+from employee_api.errors import TooManyFailedLogins
 from employee_api.failure_counts import Count, FailureCounts, count_key, network
 from employee_api.users.passwords import BoundedSemaphore
 
@@ -73,7 +73,7 @@ class LoginLimiter:
         counts = await self._counts.read(attempt.limits)
         waits = [self._wait(count, attempt.limits[key]) for key, count in counts.items()]
         longest = max(waits, default=timedelta(0))
-        return TooManyFailedLogins(longest.total_seconds()) if longest > timedelta(0) else None
+        return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
     async def record_failure(self, attempt: LimitedAttempt) -> None:
         await self._counts.add(attempt.limits)

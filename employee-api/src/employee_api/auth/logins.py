@@ -10,14 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from employee_api.access import DEVICE_COOKIE, Caller
 from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.devices import DeviceRepository
-from employee_api.auth.errors import InvalidCredentials
 from employee_api.auth.login_limiter import LimitedAttempt, LoginLimiter
 from employee_api.auth.schemas import LoginInput
 from employee_api.auth.sessions import SessionRepository
 from employee_api.auth.sign_ins import Outcome, SignInRepository
 from employee_api.database import shared_transaction
+from employee_api.errors import InvalidCredentials, WrongPassword
 from employee_api.http.operations import Call
-from employee_api.users.errors import WrongPassword
 from employee_api.users.passwords import HashingQueue, PasswordHasher
 from employee_api.users.repository import Account, UserRepository
 from employee_api.users.rules import email_key

@@ -9,10 +9,10 @@ from sqlmodel import col
 
 from employee_api.access import Actor, Caller
 from employee_api.activities.repository import Subject, change, record
-from employee_api.auth.errors import SessionNotFound
 from employee_api.auth.schemas import SessionOutput
 from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
+from employee_api.errors import SessionNotFound
 from employee_api.models import Session, User
 from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_user

@@ -10,9 +10,9 @@ from sqlmodel import SQLModel, col
 from employee_api.access import Caller
 from employee_api.auth.schemas import SignInOutput, SignInPage
 from employee_api.database import Repository, transaction
+from employee_api.errors import UserNotFound
 from employee_api.models import SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
-from employee_api.users.errors import UserNotFound
 
 _COLUMNS = [getattr(SignIn, name) for name in SignInOutput.model_fields]
 _TABLE = SQLModel.metadata.tables["sign_ins"]

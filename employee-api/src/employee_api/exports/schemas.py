@@ -1,4 +1,4 @@
-"""Requests for exports, and their errors. The messages of errors are part of the contract."""
+"""Requests for exports."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,27 +8,11 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator, Field
 from typing_extensions import override
 
-from chassis.errors import FieldViolation, ResourceExhausted
-from employee_api.errors import BadRequest
+from chassis.errors import FieldViolation
+from employee_api.errors import ZONE_RULE, BadRequest
 from employee_api.fields import Month, broken_rule
 from employee_api.http.inputs import QueryParameters
 from employee_api.schemas import Input
-
-
-class TooManyExports(ResourceExhausted):
-    """Each export occupies a database connection until its client has read everything."""
-
-    def __init__(self) -> None:
-        super().__init__("Too many exports at once", retry_after_seconds=5)
-
-
-class UnknownTimeZone(BadRequest):
-    """The parameter `tz` names no time zone, or one that only a newer version of the database server knows."""
-
-    RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
-
-    def __init__(self) -> None:
-        super().__init__(f"tz {self.RULE}", [FieldViolation("tz", self.RULE)])
 
 
 @cache
@@ -39,7 +23,7 @@ def _zones() -> set[str]:
 
 def _require_zone(name: str) -> str:
     if name not in _zones():
-        raise broken_rule(UnknownTimeZone.RULE)
+        raise broken_rule(ZONE_RULE)
     return name
 
 

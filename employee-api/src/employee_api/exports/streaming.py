@@ -21,8 +21,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis.telemetry import semconv
 from employee_api.database import blocking_engine
+from employee_api.errors import TooManyExports, UnknownTimeZone
 from employee_api.exports.queries import Table, export_query, zoned_timestamp
-from employee_api.exports.schemas import TooManyExports, UnknownTimeZone
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,13 +12,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from chassis.errors import DomainError
 from employee_api.database import is_away
+from employee_api.errors import ApiError, DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import openapi
 from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
-from employee_api.http.errors import DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http.idempotency import StoredResponses
 from employee_api.http.openapi_parts import Json
 from employee_api.http.operations import Authorizer, Operation
@@ -67,7 +66,7 @@ def create_application(
         routes=routes,
         middleware=[Middleware(Compression)],
         exception_handlers={
-            DomainError: _domain_error_response,
+            ApiError: _api_error_response,
             HTTPException: _http_error_response,
             Exception: _unexpected_error_response,
         },
@@ -113,8 +112,8 @@ def _operation_routes(
     return [route(path, by_method) for path, by_method in by_path.items()]
 
 
-async def _domain_error_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, DomainError)  # noqa: S101 - narrows what Starlette passes
+async def _api_error_response(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)  # noqa: S101 - narrows what Starlette passes
     return error_response(request, error)
 
 

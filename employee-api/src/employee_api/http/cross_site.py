@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from chassis.errors import DomainError
-from employee_api.http.errors import CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
+from employee_api.errors import ApiError, CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Authorizer, Operation
 from employee_api.http.problems import error_response
@@ -53,7 +52,7 @@ class CrossSitePolicy:
     allowed_origins: frozenset[str] = frozenset()
     refused_when_off: bool = False
 
-    def failures(self) -> list[DomainError]:
+    def failures(self) -> list[ApiError]:
         """Return the errors that every well-formed request can get."""
         return [HostNotServed()] if self.allowed_hosts else []
 
@@ -89,8 +88,8 @@ class CrossSitePolicy:
         """Return the description with the errors that the check raises."""
         if operation.method in _SAFE_METHODS:
             return operation
-        in_any_mode: Sequence[DomainError] = [CrossSiteRequest()] if self.refused_when_off else []
-        enforced: list[DomainError] = [CrossSiteRequest()]
+        in_any_mode: Sequence[ApiError] = [CrossSiteRequest()] if self.refused_when_off else []
+        enforced: list[ApiError] = [CrossSiteRequest()]
         enforced += [JsonRequired()] if isinstance(operation.input, JsonBody) else []
         return replace(
             operation,
@@ -131,7 +130,7 @@ class _HostCheck:
         else:
             await error_response(HTTPConnection(scope), error)(scope, receive, send)
 
-    def _error(self, hosts: Sequence[str]) -> DomainError | None:
+    def _error(self, hosts: Sequence[str]) -> ApiError | None:
         parsed = [parse_authority(host) for host in hosts]
         if len(parsed) > 1 or None in parsed:
             return MalformedHost()

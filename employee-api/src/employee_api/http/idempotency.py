@@ -14,11 +14,10 @@ from sqlmodel import col
 from starlette.requests import Request
 from starlette.responses import Response
 
-from chassis.errors import DomainError, FieldViolation
+from chassis.errors import FieldViolation
 from employee_api.access import Actor
 from employee_api.database import Repository, shared_transaction, transaction
-from employee_api.errors import BadRequest
-from employee_api.http.errors import IdempotencyKeyReused
+from employee_api.errors import ApiError, BadRequest, IdempotencyKeyReused
 from employee_api.models import StoredResponse
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -72,7 +71,7 @@ class StoredResponses(Repository):
             async with shared_transaction(self._engine):
                 response = await respond()
                 await self._store(request, response)
-        except (DomainError, IntegrityError):
+        except (ApiError, IntegrityError):
             # A concurrent request with the same key may have been first: this one must not report a conflict with it.
             if (stored := await self._find_response(request)) is not None:
                 return stored

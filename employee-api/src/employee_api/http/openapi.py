@@ -3,41 +3,23 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from chassis.errors import DomainError
-from employee_api.access import SESSION_COOKIE, Access
-from employee_api.errors import AuthenticationRequired
-from employee_api.http.errors import UnexpectedError
+import orjson
+
+from employee_api.access import Access
+from employee_api.errors import ApiError, AuthenticationRequired, UnexpectedError
 from employee_api.http.idempotency import REPLAYED
 from employee_api.http.inputs import JsonBody
-from employee_api.http.openapi_parts import HEADERS, Json, Schemas, example_of, parameters
+from employee_api.http.openapi_parts import Json, Schemas, example_of, parameters
 from employee_api.http.operations import Operation
-from employee_api.http.problems import JSON, PROBLEM_JSON, http_status, problem
+from employee_api.http.problems import JSON, PROBLEM_JSON, problem
 from employee_api.schemas import Error, Problem
 from employee_api.settings import AuthMode
 
 _KIBIBYTE = 1024
-_TAGS = {
-    "auth": "Login, and the users who may log in.",
-    "tasks": "Tasks, who does them, and the comments on them.",
-    "activities": "The log of all changes to users and tasks.",
-    "export": "Tables as CSV files (RFC 4180) for spreadsheets.",
-    "process": "Probes for the platform that runs the process.",
-}
-_SECURITY_SCHEMES = {
-    "session": {
-        "type": "apiKey",
-        "in": "cookie",
-        "name": SESSION_COOKIE,
-        "description": "The cookie that a login sets, for browsers",
-    },
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "An API token with the scope that the operation names, or the value of the cookie of a login",
-    },
-}
+_BASE = Path(__file__).with_name("openapi_base.json")  # what is the same whatever is served
 _ACCESS = {
     Access.OPEN: "Anyone may use it.",
     Access.SELF: "Requires a session: an API token will not do.",
@@ -54,10 +36,10 @@ class _Api:
 
     schemas: Schemas
     mode: AuthMode
-    common: Sequence[DomainError]
+    common: Sequence[ApiError]
 
 
-def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[DomainError] = ()) -> Json:
+def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
     """Return the document.
 
     Args:
@@ -66,25 +48,15 @@ def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[D
         common: errors that every operation of the API can return.
     """
     api = _Api(Schemas(operations), mode, common)
-    paths: dict[str, Json] = {}
+    document: Json = orjson.loads(_BASE.read_bytes())
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, api)
-    components: Json = {"schemas": api.schemas.definitions, "headers": HEADERS}
-    if mode is not AuthMode.OFF:
-        components["securitySchemes"] = _SECURITY_SCHEMES
+        document["paths"].setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, api)
     used = {operation.tag for operation in operations}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Employees and tasks",
-            "version": "1.0.0",
-            "description": "Employees, their tasks and comments, a log of all changes, and CSV exports.",
-        },
-        "servers": [{"url": "/", "description": "The server of this document"}],
-        "tags": [{"name": name, "description": text} for name, text in _TAGS.items() if name in used],
-        "paths": paths,
-        "components": components,
-    }
+    document["tags"] = [tag for tag in document["tags"] if tag["name"] in used]
+    document["components"]["schemas"] = api.schemas.definitions
+    if mode is AuthMode.OFF:
+        del document["components"]["securitySchemes"]
+    return document
 
 
 def _operation(operation: Operation, api: _Api) -> Json:
@@ -122,9 +94,9 @@ def _required_access(operation: Operation, mode: AuthMode) -> str:
 def _responses(operation: Operation, api: _Api) -> Json:
     # The probes, which the chassis serves, have no problem documents, and other errors.
     common = api.common if operation.served else ()
-    failures: dict[int, list[DomainError]] = {}
+    failures: dict[int, list[ApiError]] = {}
     for failure in (*operation.documented_failures(enforced=api.mode is AuthMode.ENFORCE), *common):
-        failures.setdefault(http_status(failure), []).append(failure)
+        failures.setdefault(failure.status, []).append(failure)
     failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
     responses = {int(operation.status): _success(operation, api)}
     if operation.revalidates:
@@ -152,7 +124,7 @@ def _success(operation: Operation, api: _Api) -> Json:
     return _response(operation.status.phrase, headers, {JSON: media_type})
 
 
-def _failure(failures: Sequence[DomainError], api: _Api, *, with_problems: bool) -> Json:
+def _failure(failures: Sequence[ApiError], api: _Api, *, with_problems: bool) -> Json:
     headers = set()
     if any(failure.retry_after_seconds is not None for failure in failures):
         headers.add("Retry-After")

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
 from employee_api.errors import PreconditionFailed
-from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN, REPLAYED
+from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.operations import Operation
 from employee_api.schemas import Error, Problem
@@ -20,44 +20,6 @@ _EXAMPLE_TAG = '"9f86d081884c7d65"'
 _TEXT = {"type": "string"}
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
-HEADERS: Json = {
-    "Content-Disposition": {
-        "description": "`attachment`, with a file name of the table and the month",
-        "schema": _TEXT,
-        "example": 'attachment; filename="tasks-2026-03.csv"',
-    },
-    "ETag": {
-        "description": "The entity tag of the representation, for `If-Match` and `If-None-Match`",
-        "schema": _TEXT,
-        "example": _EXAMPLE_TAG,
-    },
-    REPLAYED: {
-        "description": "Present if this is the response to an earlier request with the same `Idempotency-Key`",
-        "schema": {"const": "true"},
-        "example": "true",
-    },
-    "Location": {
-        "description": "The path of what was created",
-        "schema": _TEXT,
-        "example": f"/api/tasks/{EXAMPLE_ID}",
-    },
-    "Retry-After": {
-        "description": "Seconds after which a repetition may succeed",
-        "schema": {"type": "integer", "minimum": 0},
-        "example": 5,
-    },
-    "Set-Cookie": {
-        "description": "The session's cookie, for browsers; its value is the token for `Authorization: Bearer`",
-        "schema": _TEXT,
-        "example": "__Host-session=q4Yb…; Max-Age=604800; Path=/; HttpOnly; Secure; SameSite=Strict",
-    },
-    "WWW-Authenticate": {"description": "How to authenticate", "schema": _TEXT, "example": "Bearer"},
-    "X-Request-ID": {
-        "description": "The id of the request in logs and traces: the request's own, or a generated one",
-        "schema": {"type": "string", "maxLength": 64},
-        "example": "5c0b7f6a41d94d0e8a3f2b1c9d7e6f50",
-    },
-}
 
 
 class Schemas:

@@ -12,17 +12,18 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from chassis.errors import DomainError
 from employee_api.access import Access, Actor, Caller, Scope
-from employee_api.errors import AuthenticationRequired, BadRequest
-from employee_api.fields import parse_id
-from employee_api.http.errors import (
+from employee_api.errors import (
+    ApiError,
     ApprovalRequired,
+    AuthenticationRequired,
+    BadRequest,
     IdempotencyKeyReused,
     ManagementRoleRequired,
     ScopeRequired,
     SessionRequired,
 )
+from employee_api.fields import parse_id
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
 from employee_api.http.inputs import JsonBody, QueryParameters, RequestInput
@@ -50,7 +51,7 @@ class Authorizer(Protocol):
         Raises the errors of the operation's access when enforced; for SELF in every mode.
         """
 
-    def refuse(self, error: DomainError, operation: str) -> None:
+    def refuse(self, error: ApiError, operation: str) -> None:
         """Count and log a refusal unless authorization is off; raise the error when enforced."""
 
 
@@ -71,7 +72,7 @@ class Call(Generic[InputT]):
             raise AuthenticationRequired
         return self.actor
 
-    def path_id(self, not_found: DomainError, name: str = "id") -> uuid.UUID:
+    def path_id(self, not_found: ApiError, name: str = "id") -> uuid.UUID:
         """Return an id that the path contains. Raises `not_found` if it is not a UUID, which no resource has."""
         parsed = parse_id(self.request.path_params[name])
         if parsed is None:
@@ -142,8 +143,8 @@ class Operation:
     headers: tuple[str, ...] = ()
     csv_example: str | None = None
     repeatable: bool = False
-    failures: tuple[DomainError, ...] = ()
-    enforced_failures: tuple[DomainError, ...] = ()
+    failures: tuple[ApiError, ...] = ()
+    enforced_failures: tuple[ApiError, ...] = ()
     served: bool = True
 
     @property
@@ -184,7 +185,7 @@ class Operation:
         """Whether clients that have a copy can find out that it is unchanged, without a body."""
         return self.method == "GET" and "ETag" in self.headers
 
-    def documented_failures(self, *, enforced: bool) -> list[DomainError]:
+    def documented_failures(self, *, enforced: bool) -> list[ApiError]:
         """Return every error that a client can get, except unexpected ones."""
         failures = list(self.failures)
         if self.input.model is not None:

@@ -2,57 +2,25 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from http import HTTPStatus
+from collections.abc import Iterable
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from chassis.errors import (
-    AlreadyExists,
-    DomainError,
-    FailedPrecondition,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    Unavailable,
+from employee_api.errors import (
+    ApiError,
+    AuthenticationRequired,
 )
-from employee_api.errors import AuthenticationRequired, Forbidden, PreconditionFailed, Unauthenticated
-from employee_api.http.errors import HostNotServed, IdempotencyKeyReused, JsonRequired, MethodNotAllowed
 from employee_api.schemas import Error, InvalidField, Problem
 
 JSON = "application/json"
 PROBLEM_JSON = "application/problem+json"
 _QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
-# The one table that maps errors to HTTP statuses.
-HTTP_STATUSES: Mapping[type[DomainError], HTTPStatus] = {
-    InvalidArgument: HTTPStatus.BAD_REQUEST,
-    Unauthenticated: HTTPStatus.UNAUTHORIZED,
-    Forbidden: HTTPStatus.FORBIDDEN,
-    HostNotServed: HTTPStatus.MISDIRECTED_REQUEST,
-    JsonRequired: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    NotFound: HTTPStatus.NOT_FOUND,
-    AlreadyExists: HTTPStatus.CONFLICT,
-    FailedPrecondition: HTTPStatus.CONFLICT,
-    MethodNotAllowed: HTTPStatus.METHOD_NOT_ALLOWED,
-    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
-    IdempotencyKeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ResourceExhausted: HTTPStatus.TOO_MANY_REQUESTS,
-    Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    Internal: HTTPStatus.INTERNAL_SERVER_ERROR,
-}
 
-
-def http_status(error: DomainError) -> HTTPStatus:
-    """Return the status of the error's nearest class in HTTP_STATUSES."""
-    return next(HTTP_STATUSES[kind] for kind in type(error).__mro__ if kind in HTTP_STATUSES)
-
-
-def error_response(request: HTTPConnection, error: DomainError) -> Response:
+def error_response(request: HTTPConnection, error: ApiError) -> Response:
     """Return the response to an error, in the format that the client prefers."""
-    status = int(http_status(error))
+    status = int(error.status)
     headers = {"vary": "Accept"}
     if error.retry_after_seconds is not None:
         headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
@@ -63,15 +31,14 @@ def error_response(request: HTTPConnection, error: DomainError) -> Response:
     return JSONResponse(Error(error=error.message).model_dump(), status, headers)
 
 
-def problem(error: DomainError) -> Problem:
-    violations = error.violations if isinstance(error, InvalidArgument) else ()
+def problem(error: ApiError) -> Problem:
     return Problem(
         type=f"/docs#{error_anchor(error.reason)}",
         title=error.reason.replace("_", " ").capitalize(),
-        status=int(http_status(error)),
+        status=int(error.status),
         detail=error.message,
         code=error.reason,
-        errors=[InvalidField(field=violation.field, detail=violation.rule) for violation in violations],
+        errors=[InvalidField(field=violation.field, detail=violation.rule) for violation in error.violations],
     )
 
 

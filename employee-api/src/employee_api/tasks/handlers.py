@@ -3,11 +3,11 @@
 import uuid
 from dataclasses import dataclass
 
+from employee_api.errors import CommentNotFound, NotTheAuthor, TaskNotFound
 from employee_api.http.operations import Authorizer, Call, InputT
 from employee_api.pagination import PageQuery
 from employee_api.schemas import Deleted
 from employee_api.tasks.comments import CommentRepository
-from employee_api.tasks.errors import CommentNotFound, NotTheAuthor, TaskNotFound
 from employee_api.tasks.repository import TaskRepository
 from employee_api.tasks.schemas import (
     AssignmentOutput,

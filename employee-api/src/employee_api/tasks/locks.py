@@ -11,9 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.errors import AuthenticationRequired
+from employee_api.errors import AuthenticationRequired, SomeTasksNotFound, TaskNotFound
 from employee_api.models import Task, User
-from employee_api.tasks.errors import SomeTasksNotFound, TaskNotFound
 from employee_api.tasks.schemas import TaskOutput
 
 TASK_COLUMNS = [getattr(Task, name) for name in TaskOutput.model_fields]

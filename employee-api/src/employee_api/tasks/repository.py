@@ -12,10 +12,10 @@ from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
+from employee_api.errors import UnknownAssignee, UnknownReporter
 from employee_api.http.etags import require_match
 from employee_api.models import Task
 from employee_api.pagination import fetch_page
-from employee_api.tasks.errors import UnknownAssignee, UnknownReporter
 from employee_api.tasks.locks import get_task, lock_tasks, lock_users
 from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
 from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions

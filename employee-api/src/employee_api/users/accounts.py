@@ -11,9 +11,9 @@ from sqlmodel import col
 from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.database import Repository, transaction
+from employee_api.errors import EmailTaken, UserNotFound
 from employee_api.http.etags import require_match
 from employee_api.models import ApiToken, Session, User
-from employee_api.users.errors import EmailTaken, UserNotFound
 from employee_api.users.locks import lock_user
 from employee_api.users.rules import avatar, email_key
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch

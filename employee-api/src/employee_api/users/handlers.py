@@ -7,12 +7,11 @@ from typing import Any
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
-from employee_api.errors import AuthenticationRequired, BadRequest
+from employee_api.errors import AuthenticationRequired, BadRequest, InvitationNotFound, UserNotFound
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Call, InputT
 from employee_api.schemas import Deleted
 from employee_api.users.accounts import AccountRepository
-from employee_api.users.errors import InvitationNotFound, UserNotFound
 from employee_api.users.invitations import InvitationRepository
 from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.registration import Registration

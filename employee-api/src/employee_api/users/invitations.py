@@ -9,8 +9,8 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.database import Repository, transaction
+from employee_api.errors import InvitationNotFound
 from employee_api.models import SingleUseLink
-from employee_api.users.errors import InvitationNotFound
 from employee_api.users.links import LinkPurpose, NewLink, create_link
 from employee_api.users.locks import lock_user
 from employee_api.users.schemas import CreatedInvitation, InvitationInput, InvitationOutput

@@ -8,9 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
-from employee_api.errors import AuthenticationRequired
+from employee_api.errors import AuthenticationRequired, LastManagementUser, UserNotFound
 from employee_api.models import User
-from employee_api.users.errors import LastManagementUser, UserNotFound
 from employee_api.users.schemas import AccountOutput
 
 _COLUMNS = [getattr(User, name) for name in AccountOutput.model_fields]

@@ -3,8 +3,8 @@
 import asyncio
 
 from employee_api.breached_passwords import BreachedPasswords
+from employee_api.errors import WeakPassword
 from employee_api.fields import MAX_PASSWORD_LENGTH
-from employee_api.users.errors import WeakPassword
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import NewUser
 from employee_api.users.rules import DEFAULT_ROLE, normalize_password

@@ -12,9 +12,9 @@ from employee_api.access import Actor
 from employee_api.activities.repository import Subject, record
 from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
+from employee_api.errors import InvalidPasswordReset, WrongPassword
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
 from employee_api.tokens import hash_token
-from employee_api.users.errors import InvalidPasswordReset, WrongPassword
 from employee_api.users.links import LinkPurpose, NewLink, create_link, is_usable, use_link
 from employee_api.users.locks import lock_user
 from employee_api.users.repository import Account

@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from employee_api.access import Actor
 from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
+from employee_api.errors import InvalidInvitation, InvitationRequired, RegistrationClosed, TooManyRegistrations
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.http.operations import Authorizer
 from employee_api.settings import AuthMode, RegistrationMode
-from employee_api.users.errors import InvalidInvitation, InvitationRequired, RegistrationClosed, TooManyRegistrations
 from employee_api.users.links import LinkPurpose, is_usable, use_link
 from employee_api.users.locks import is_managed
 from employee_api.users.repository import NewUser, UserRepository
@@ -87,7 +87,7 @@ class Registration(Repository):
             if count.failures <= self._per_address:
                 return
         wait = count.begun_at + self._counts.window - self._clock()
-        self._authorizer.refuse(TooManyRegistrations(wait.total_seconds()), "register")
+        self._authorizer.refuse(TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
 
     async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
         """Create a user with the role of the invitation, or with what they may have without one.

@@ -14,8 +14,8 @@ from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
 from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
+from employee_api.errors import EmailTaken
 from employee_api.models import Comment, Task, User
-from employee_api.users.errors import EmailTaken
 from employee_api.users.locks import lock_user
 from employee_api.users.rules import avatar, email_key, pick_color
 from employee_api.users.schemas import UserOutput

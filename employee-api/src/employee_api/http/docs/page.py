@@ -2,18 +2,17 @@
 
 import ast
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from string import Template
 from typing import cast
 
-from chassis.errors import DomainError
+from employee_api.errors import ApiError
 from employee_api.fields import MAX_PAGE_SIZE
 from employee_api.http.docs.html import code, element, paragraphs, text
 from employee_api.http.docs.operations import COOKIES, SERVER, operation_section, schema_section
 from employee_api.http.inputs import MAX_BODY_BYTES
 from employee_api.http.openapi_parts import Json
-from employee_api.http.problems import error_anchor, http_status
+from employee_api.http.problems import error_anchor
 from employee_api.settings import AuthMode
 
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
@@ -87,11 +86,11 @@ def _tag_sections(document: Json) -> list[str]:
 
 def error_sections() -> str:
     """Return a section for each error, where the `type` of a problem document leads to."""
-    errors = sorted(every_error(), key=lambda error: (http_status(error), error.reason))
+    errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
     return "".join(
         element(
             "section",
-            element("h3", code(error.reason), f" {int(http_status(error))}"),
+            element("h3", code(error.reason), f" {int(error.status)}"),
             paragraphs(f"“{error.message}”", _docstring(type(error))),
             id=error_anchor(error.reason),
         )
@@ -99,19 +98,17 @@ def error_sections() -> str:
     )
 
 
-def every_error() -> list[DomainError]:
-    """Return an example of each error of the API: of each class with a message of its own."""
-    own = [kind for kind in _descendants(DomainError) if kind.__module__.startswith("employee_api.")]
-    examples: list[Callable[[], DomainError]] = [kind for kind in own if "__init__" in vars(kind)]
-    return [example() for example in examples]
+def every_error() -> list[ApiError]:
+    """Return an example of each error."""
+    return [kind() for kind in _descendants(ApiError)]
 
 
-def _docstring(kind: type[DomainError]) -> str:
+def _docstring(kind: type[ApiError]) -> str:
     # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
     (definition,) = ast.parse(inspect.getsource(kind)).body
     return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
 
 
-def _descendants(kind: type[DomainError]) -> set[type[DomainError]]:
+def _descendants(kind: type[ApiError]) -> set[type[ApiError]]:
     children = kind.__subclasses__()
     return set(children).union(*map(_descendants, children))
