@@ -6,6 +6,35 @@ from collections.abc import Iterable
 from chassis.telemetry import semconv
 from chassis.telemetry.semconv import Metric
 
+_RPC = (semconv.RPC_SYSTEM, semconv.RPC_METHOD, semconv.RPC_STATUS, semconv.ERROR_TYPE)
+
+# Name, in which `{...}` stands for the value of an attribute; kind; attributes besides those of the baggage and of
+# orders; what the span covers.
+SPANS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    (
+        f"{{{semconv.RPC_METHOD}}}",
+        "SERVER",
+        (*_RPC, semconv.ERROR_REASON),
+        "A call that a service serves. It has an error type, and counts as failed, if its status is a failure of the "
+        + "server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE or DATA_LOSS",
+    ),
+    (
+        f"{{{semconv.RPC_METHOD}}}",
+        "CLIENT",
+        (*_RPC, semconv.SERVER_ADDRESS, semconv.SERVER_PORT, semconv.ERROR_REASON),
+        "A call that a service makes, with all its attempts. Every status but OK is a failure",
+    ),
+    (
+        f"{{{semconv.HTTP_METHOD}}} {{{semconv.HTTP_ROUTE}}}",
+        "SERVER",
+        (
+            *(semconv.HTTP_METHOD, semconv.HTTP_ROUTE, semconv.HTTP_STATUS),
+            *(semconv.URL_PATH, semconv.URL_SCHEME, semconv.ERROR_TYPE),
+        ),
+        "An HTTP request. Status 500 and above, and unexpected exceptions, are failures",
+    ),
+)
+
 _HEAD = """# Signals
 
 Every metric and span that the project exports, with its attributes, made from
@@ -32,7 +61,7 @@ def _metric_row(metric: Metric) -> tuple[str, ...]:
 
 def main() -> None:
     metrics = map(_metric_row, sorted(semconv.METRICS, key=lambda metric: metric.name))
-    spans = ((_code(each.name), each.kind, _code(*each.attributes), each.description) for each in semconv.SPANS)
+    spans = ((_code(name), kind, _code(*attributes), meaning) for name, kind, attributes, meaning in SPANS)
     parts = (
         _HEAD,
         "## Metrics\n",

@@ -128,9 +128,9 @@ def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
         getattr(context, _MEASUREMENT).__exit__(None, None, None)
 
     def fail(context: ExceptionContext) -> None:
-        measurement = getattr(context.execution_context, _MEASUREMENT, None)
+        measurement, error = getattr(context.execution_context, _MEASUREMENT, None), context.original_exception
         if measurement is not None:
-            measurement.__exit__(None, context.original_exception, None)
+            measurement.__exit__(type(error), error, None)
 
     event.listen(engine.sync_engine, "before_cursor_execute", begin)
     event.listen(engine.sync_engine, "after_cursor_execute", finish)

@@ -63,7 +63,6 @@ REFUSAL_REASON = "shop.employee_api.refusal.reason"
 REFUSED_OPERATION = "shop.employee_api.refusal.operation"
 REFUSAL_ENFORCED = "shop.employee_api.refusal.enforced"
 
-
 ATTRIBUTES = tuple(value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str))
 
 
@@ -113,230 +112,139 @@ class Metric:
 
 
 _RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
-_STORE_CALL = (DB_SYSTEM, DB_OPERATION, ERROR_TYPE)
 
 
-@dataclass(frozen=True)
-class Span:
-    """A kind of span.
-
-    Attributes:
-        name: `{...}` stands for the value of an attribute.
-        kind: OpenTelemetry's kind of span.
-        description: what it covers.
-        attributes: keys that such a span has, besides those of the baggage and of orders.
-    """
-
-    name: str
-    kind: str
-    description: str
-    attributes: tuple[str, ...]
+def _counter(name: str, unit: str, description: str, *attributes: str) -> Metric:
+    return Metric(name, Kind.COUNTER, unit, description, attributes)
 
 
-RPC_SERVER_SPAN = Span(
-    f"{{{RPC_METHOD}}}",
-    "SERVER",
-    "A call that a service serves. It has an error type, and counts as failed, if its status is a failure of the "
-    "server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE or DATA_LOSS",
-    (*_RPC, ERROR_REASON),
-)
-RPC_CLIENT_SPAN = Span(
-    f"{{{RPC_METHOD}}}",
-    "CLIENT",
-    "A call that a service makes, with all its attempts. Every status but OK is a failure",
-    (*_RPC, SERVER_ADDRESS, SERVER_PORT, ERROR_REASON),
-)
-HTTP_SERVER_SPAN = Span(
-    f"{{{HTTP_METHOD}}} {{{HTTP_ROUTE}}}",
-    "SERVER",
-    "An HTTP request. Status 500 and above, and unexpected exceptions, are failures",
-    (HTTP_METHOD, HTTP_ROUTE, HTTP_STATUS, URL_PATH, URL_SCHEME, ERROR_TYPE),
-)
+def _up_down_counter(name: str, unit: str, description: str, *attributes: str) -> Metric:
+    return Metric(name, Kind.UP_DOWN_COUNTER, unit, description, attributes)
+
+
+def _gauge(name: str, unit: str, description: str, *attributes: str) -> Metric:
+    return Metric(name, Kind.GAUGE, unit, description, attributes)
+
+
+def _histogram(name: str, description: str, *attributes: str) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, "s", description, attributes)
+
 
 # --- calls ---
-RPC_SERVER_DURATION = Metric(
-    "rpc.server.call.duration", Kind.HISTOGRAM, "s", "Duration of the calls that a service serves", _RPC
+RPC_SERVER_DURATION = _histogram("rpc.server.call.duration", "Duration of the calls that a service serves", *_RPC)
+RPC_CLIENT_DURATION = _histogram(
+    "rpc.client.call.duration", "Duration of the calls that a service makes", *_RPC, SERVER_ADDRESS
 )
-RPC_CLIENT_DURATION = Metric(
-    "rpc.client.call.duration",
-    Kind.HISTOGRAM,
-    "s",
-    "Duration of the calls that a service makes",
-    (*_RPC, SERVER_ADDRESS),
-)
-HTTP_SERVER_DURATION = Metric(
+HTTP_SERVER_DURATION = _histogram(
     "http.server.request.duration",
-    Kind.HISTOGRAM,
-    "s",
     "Duration of HTTP requests",
-    (HTTP_METHOD, URL_SCHEME, HTTP_STATUS, HTTP_ROUTE, ERROR_TYPE),
+    HTTP_METHOD,
+    URL_SCHEME,
+    HTTP_STATUS,
+    HTTP_ROUTE,
+    ERROR_TYPE,
 )
-SMTP_CLIENT_DURATION = Metric(
-    "shop.smtp.client.operation.duration",
-    Kind.HISTOGRAM,
-    "s",
-    "Duration of the transmission of a letter to the mail relay",
-    (ERROR_TYPE,),
+SMTP_CLIENT_DURATION = _histogram(
+    "shop.smtp.client.operation.duration", "Duration of the transmission of a letter to the mail relay", ERROR_TYPE
 )
-ACTIVE_REQUESTS = Metric(
-    "shop.server.active_requests", Kind.UP_DOWN_COUNTER, "{request}", "Calls and requests in flight"
-)
-REQUEST_LIMIT = Metric(
-    "shop.server.request_limit", Kind.GAUGE, "{request}", "Calls in flight above which a service sheds"
-)
-SHED_REQUESTS = Metric(
-    "shop.server.shed_requests", Kind.COUNTER, "{request}", "Calls refused because too many were in flight"
-)
-RETRIED_REQUESTS = Metric(
-    "shop.server.retried_requests",
-    Kind.COUNTER,
-    "{request}",
-    "Received calls that repeat a failed attempt",
-    (RPC_METHOD,),
+ACTIVE_REQUESTS = _up_down_counter("shop.server.active_requests", "{request}", "Calls and requests in flight")
+REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a service sheds")
+SHED_REQUESTS = _counter("shop.server.shed_requests", "{request}", "Calls refused because too many were in flight")
+RETRIED_REQUESTS = _counter(
+    "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD
 )
 
 # --- stores ---
-DB_CLIENT_DURATION = Metric(
-    "db.client.operation.duration", Kind.HISTOGRAM, "s", "Duration of the operations on a database", _STORE_CALL
+DB_CLIENT_DURATION = _histogram(
+    "db.client.operation.duration", "Duration of the operations on a database", DB_SYSTEM, DB_OPERATION, ERROR_TYPE
 )
-POOL_CONNECTIONS = Metric(
-    "db.client.connection.count",
-    Kind.UP_DOWN_COUNTER,
-    "{connection}",
-    "Connections of a pool, by state: idle or used",
-    (POOL_NAME, POOL_STATE),
+POOL_CONNECTIONS = _up_down_counter(
+    "db.client.connection.count", "{connection}", "Connections of a pool, by state: idle or used", POOL_NAME, POOL_STATE
 )
-POOL_MAX = Metric(
-    "db.client.connection.max", Kind.UP_DOWN_COUNTER, "{connection}", "Size to which a pool may grow", (POOL_NAME,)
+POOL_MAX = _up_down_counter("db.client.connection.max", "{connection}", "Size to which a pool may grow", POOL_NAME)
+POOL_PENDING = _up_down_counter(
+    "db.client.connection.pending_requests", "{request}", "Operations that wait for a connection of a pool", POOL_NAME
 )
-POOL_PENDING = Metric(
-    "db.client.connection.pending_requests",
-    Kind.UP_DOWN_COUNTER,
-    "{request}",
-    "Operations that wait for a connection of a pool",
-    (POOL_NAME,),
-)
-POOL_WAIT = Metric(
-    "db.client.connection.wait_time", Kind.HISTOGRAM, "s", "Time until a pool provided a connection", (POOL_NAME,)
-)
-FLUSH_DURATION = Metric(
-    "shop.flush.duration", Kind.HISTOGRAM, "s", "Duration of a batch of writes with its flush to disk", (FLUSH_STORE,)
-)
+POOL_WAIT = _histogram("db.client.connection.wait_time", "Time until a pool provided a connection", POOL_NAME)
+FLUSH_DURATION = _histogram("shop.flush.duration", "Duration of a batch of writes with its flush to disk", FLUSH_STORE)
 FLUSH_SIZE = Metric(
     "shop.flush.size", Kind.HISTOGRAM, "{write}", "Writes that shared a flush to disk", (FLUSH_STORE,), SIZES
 )
-STORE_USAGE = Metric("shop.store.usage", Kind.GAUGE, "By", "Size of the SQLite file with its write-ahead log")
-STORE_VOLUME_USAGE = Metric(
-    "shop.store.volume.usage", Kind.GAUGE, "By", "Used space of the volume with the SQLite file"
+STORE_USAGE = _gauge("shop.store.usage", "By", "Size of the SQLite file with its write-ahead log")
+STORE_VOLUME_USAGE = _gauge("shop.store.volume.usage", "By", "Used space of the volume with the SQLite file")
+STORE_VOLUME_LIMIT = _gauge(
+    "shop.store.volume.limit", "By", "Size of the volume with the SQLite file, without what is reserved for root"
 )
-STORE_VOLUME_LIMIT = Metric(
-    "shop.store.volume.limit",
-    Kind.GAUGE,
-    "By",
-    "Size of the volume with the SQLite file, without what is reserved for root",
-)
-CACHE_LOOKUPS = Metric(
-    "shop.cache.lookups", Kind.COUNTER, "{lookup}", "Lookups in a cache: hit, stale or miss", (CACHE_NAME, CACHE_RESULT)
+CACHE_LOOKUPS = _counter(
+    "shop.cache.lookups", "{lookup}", "Lookups in a cache: hit, stale or miss", CACHE_NAME, CACHE_RESULT
 )
 
 # --- processes ---
-PROCESS_CPU = Metric("process.cpu.time", Kind.COUNTER, "s", "CPU time of the process", (CPU_MODE,))
-PROCESS_MEMORY = Metric("process.memory.usage", Kind.UP_DOWN_COUNTER, "By", "Resident memory of the process")
-PROCESS_THREADS = Metric("process.thread.count", Kind.UP_DOWN_COUNTER, "{thread}", "Threads of the process")
-PROCESS_FILES = Metric(
-    "process.unix.file_descriptor.count", Kind.UP_DOWN_COUNTER, "{file_descriptor}", "Open file descriptors"
-)
-GC_COLLECTIONS = Metric(
-    "cpython.gc.collections", Kind.COUNTER, "{collection}", "Runs of Python's garbage collector", (GC_GENERATION,)
-)
-GC_PAUSE = Metric(
-    "shop.gc.pause", Kind.HISTOGRAM, "s", "Time in which a run of the garbage collector stopped the process"
-)
-LOOP_LAG = Metric(
-    "shop.event_loop.lag", Kind.HISTOGRAM, "s", "Delay between the time a timer was due and the time it ran"
-)
-TELEMETRY_DROPPED = Metric(
+PROCESS_CPU = _counter("process.cpu.time", "s", "CPU time of the process", CPU_MODE)
+PROCESS_MEMORY = _up_down_counter("process.memory.usage", "By", "Resident memory of the process")
+PROCESS_THREADS = _up_down_counter("process.thread.count", "{thread}", "Threads of the process")
+PROCESS_FILES = _up_down_counter("process.unix.file_descriptor.count", "{file_descriptor}", "Open file descriptors")
+GC_COLLECTIONS = _counter("cpython.gc.collections", "{collection}", "Runs of Python's garbage collector", GC_GENERATION)
+GC_PAUSE = _histogram("shop.gc.pause", "Time in which a run of the garbage collector stopped the process")
+LOOP_LAG = _histogram("shop.event_loop.lag", "Delay between the time a timer was due and the time it ran")
+TELEMETRY_DROPPED = _counter(
     "shop.telemetry.dropped",
-    Kind.COUNTER,
     "{item}",
     "Spans, log records and metric exports lost because the collector did not take them",
-    (SIGNAL,),
+    SIGNAL,
 )
 
 # --- business ---
-ORDERS_PLACED = Metric("shop.orders.placed", Kind.COUNTER, "{order}", "Orders placed, by currency", (ORDER_CURRENCY,))
-REVENUE = Metric(
-    "shop.orders.revenue",
-    Kind.COUNTER,
-    "{amount}",
-    "Totals of placed orders, in units of their currency",
-    (ORDER_CURRENCY,),
+ORDERS_PLACED = _counter("shop.orders.placed", "{order}", "Orders placed, by currency", ORDER_CURRENCY)
+REVENUE = _counter(
+    "shop.orders.revenue", "{amount}", "Totals of placed orders, in units of their currency", ORDER_CURRENCY
 )
-ORDER_CHANGES = Metric("shop.orders.changes", Kind.COUNTER, "{change}", "Changes of an order's state", (ORDER_STATE,))
-ORDER_RETRIES = Metric(
-    "shop.orders.retries", Kind.COUNTER, "{retry}", "Steps of orders that a worker tried again", (ORDER_STEP,)
+ORDER_CHANGES = _counter("shop.orders.changes", "{change}", "Changes of an order's state", ORDER_STATE)
+ORDER_RETRIES = _counter("shop.orders.retries", "{retry}", "Steps of orders that a worker tried again", ORDER_STEP)
+ORDERS_RECOVERED = _counter(
+    "shop.orders.recovered", "{order}", "Orders that recovery finished after their worker had left them"
 )
-ORDERS_RECOVERED = Metric(
-    "shop.orders.recovered", Kind.COUNTER, "{order}", "Orders that recovery finished after their worker had left them"
+ORDERS = _gauge(
+    "shop.orders.unfinished", "{order}", "Unfinished orders by state; each replica reports the journal's", ORDER_STATE
 )
-ORDERS = Metric(
-    "shop.orders.unfinished",
-    Kind.GAUGE,
-    "{order}",
-    "Unfinished orders by state; each replica reports the journal's",
-    (ORDER_STATE,),
-)
-OLDEST_OPEN_ORDER = Metric(
+OLDEST_OPEN_ORDER = _gauge(
     "shop.orders.oldest_open.age",
-    Kind.GAUGE,
     "s",
     "Longest time since an open order last changed its state; each replica reports the journal's",
 )
-OUTBOX_BACKLOG = Metric(
-    "shop.outbox.backlog",
-    Kind.GAUGE,
-    "{notification}",
-    "E-mails to send and carts to empty; each replica reports the journal's",
+OUTBOX_BACKLOG = _gauge(
+    "shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty; each replica reports the journal's"
 )
-OUTBOX_AGE = Metric(
+OUTBOX_AGE = _gauge(
     "shop.outbox.oldest.age",
-    Kind.GAUGE,
     "s",
     "Age of the oldest notification to send, without dead letters; each replica reports the journal's",
 )
-DEAD_LETTERS = Metric(
+DEAD_LETTERS = _gauge(
     "shop.outbox.dead_letters",
-    Kind.GAUGE,
     "{notification}",
     "Notifications that failed for good; each replica reports the journal's",
-    (NOTIFICATION_KIND,),
+    NOTIFICATION_KIND,
 )
-FUTURE_ORDERS = Metric(
+FUTURE_ORDERS = _gauge(
     "shop.orders.future",
-    Kind.GAUGE,
     "{order}",
     "Orders dated in the future, 1000 at most: the clock was set back; each replica reports the journal's",
 )
-MISMATCHES = Metric(
-    "shop.reconciliation.mismatches", Kind.GAUGE, "{order}", "Orders whose records disagree", (MISMATCH_KIND,)
-)
-RECONCILED_ORDERS = Metric("shop.reconciliation.orders", Kind.GAUGE, "{order}", "Orders whose records were compared")
-CART_ITEMS_ADDED = Metric("shop.cart.items_added", Kind.COUNTER, "{item}", "Items added to carts, by quantity")
-DECLINES = Metric("shop.payment.declines", Kind.COUNTER, "{charge}", "Charges that were declined", (DECLINE_REASON,))
-EMAIL_ATTEMPTS = Metric(
-    "shop.email.attempts", Kind.COUNTER, "{attempt}", "Attempts to send a letter", (ATTEMPT_OUTCOME,)
-)
-LETTERS = Metric("shop.email.letters", Kind.GAUGE, "{letter}", "Letters that are not sent", (LETTER_STATE,))
-OLDEST_LETTER = Metric(
-    "shop.email.oldest_letter.age", Kind.GAUGE, "s", "Age of the oldest letter that waits for the mail relay"
-)
-EMPLOYEE_API_REFUSALS = Metric(
+MISMATCHES = _gauge("shop.reconciliation.mismatches", "{order}", "Orders whose records disagree", MISMATCH_KIND)
+RECONCILED_ORDERS = _gauge("shop.reconciliation.orders", "{order}", "Orders whose records were compared")
+CART_ITEMS_ADDED = _counter("shop.cart.items_added", "{item}", "Items added to carts, by quantity")
+DECLINES = _counter("shop.payment.declines", "{charge}", "Charges that were declined", DECLINE_REASON)
+EMAIL_ATTEMPTS = _counter("shop.email.attempts", "{attempt}", "Attempts to send a letter", ATTEMPT_OUTCOME)
+LETTERS = _gauge("shop.email.letters", "{letter}", "Letters that are not sent", LETTER_STATE)
+OLDEST_LETTER = _gauge("shop.email.oldest_letter.age", "s", "Age of the oldest letter that waits for the mail relay")
+EMPLOYEE_API_REFUSALS = _counter(
     "shop.employee_api.refusals",
-    Kind.COUNTER,
     "{request}",
     "Requests that are refused, or would be if AUTH_MODE were enforce",
-    (REFUSAL_REASON, REFUSED_OPERATION, REFUSAL_ENFORCED),
+    REFUSAL_REASON,
+    REFUSED_OPERATION,
+    REFUSAL_ENFORCED,
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-SPANS = tuple(value for value in list(globals().values()) if isinstance(value, Span))

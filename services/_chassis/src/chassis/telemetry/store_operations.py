@@ -7,14 +7,12 @@ are described by their text alone, which has placeholders; values never appear.
 import asyncio
 import re
 import time
-from collections.abc import Callable
-from contextvars import Token
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
-from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 
 from chassis.telemetry import semconv
@@ -93,68 +91,39 @@ class StoreTelemetry:
         if port:
             self.span_attributes[semconv.SERVER_PORT] = port
 
-    def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> "Measurement":
-        """Return a context manager for one run of an operation.
+    @contextmanager
+    def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> Iterator[None]:
+        """Record one run of an operation, from entry to exit. In a sampled trace its span is the current one meanwhile.
 
         Args:
             operation: what runs.
             limit: a cancellation by it is recorded as a TimeoutError.
         """
-        return Measurement(self, operation, limit)
-
-    def labels(self, operation: Operation) -> Attributes:
-        """Return the attributes of the duration of a successful operation."""
-        return (semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name)
-
-
-class Measurement:
-    """Records an operation from entry to exit. In a sampled trace its span is the current one meanwhile."""
-
-    __slots__ = ("_limit", "_operation", "_span", "_started", "_store", "_token")
-
-    def __init__(self, store: StoreTelemetry, operation: Operation, limit: asyncio.Timeout | None) -> None:
-        self._store = store
-        self._operation = operation
-        self._limit = limit
-        self._span: Span | None = None
-        self._token: Token[Context] | None = None
-
-    def __enter__(self) -> None:
-        if is_sampled():
-            self._start_span()
-        self._started = time.perf_counter()
-
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        seconds = time.perf_counter() - self._started
-        labels = self._store.labels(self._operation)
-        problem = None if error is None else self._error_type(error)
-        if problem is not None:
+        labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
+        span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
+        started = time.perf_counter()
+        try:
+            with _use_span(span):
+                yield
+        except BaseException as error:
+            timed_out = isinstance(error, asyncio.CancelledError) and limit is not None and limit.expired()
+            problem = TimeoutError.__name__ if timed_out else error_type(error)
             labels = (*labels, (semconv.ERROR_TYPE, problem))
-        if self._span is None or self._token is None:
-            self._store.durations.record(seconds, labels)
-            return
-        otel_context.detach(self._token)
-        if problem is not None:
-            _set_error(self._span, problem, getattr(error, "sqlstate", None))
-        self._span.end()
-        self._store.durations.record(seconds, labels, self._span.get_span_context())
+            _set_error(span, problem, getattr(error, "sqlstate", None))
+            raise
+        finally:
+            span.end()
+            self.durations.record(time.perf_counter() - started, labels, span.get_span_context())
 
-    def _start_span(self) -> None:
-        operation = self._operation
+    def _start_span(self, operation: Operation) -> Span:
         attributes = {
-            **self._store.span_attributes,
+            **self.span_attributes,
             semconv.DB_OPERATION: operation.name,
             semconv.DB_QUERY_SUMMARY: operation.summary,
         }
         if operation.batch_size > 1:
             attributes[semconv.DB_BATCH_SIZE] = operation.batch_size
-        self._span = self._store.tracer.start_span(operation.summary, None, SpanKind.CLIENT, attributes)
-        self._token = otel_context.attach(trace.set_span_in_context(self._span))
-
-    def _error_type(self, error: BaseException) -> str:
-        if isinstance(error, asyncio.CancelledError) and self._limit is not None and self._limit.expired():
-            return TimeoutError.__name__
-        return error_type(error)
+        return self.tracer.start_span(operation.summary, None, SpanKind.CLIENT, attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +185,14 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
     if error is not None:
         _set_error(span, error_type(error))
     span.end(origin + int(ended * 1e9))
+
+
+def _use_span(span: Span) -> AbstractContextManager[object]:
+    """Make a span the current one; leave it as it is if there is no span."""
+    if not span.is_recording():
+        return nullcontext()
+    # OpenTelemetry would record the text of an error, and PostgreSQL's texts quote rows.
+    return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
 def is_sampled() -> bool:
