@@ -15,8 +15,10 @@ SPANS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
         f"{{{semconv.RPC_METHOD}}}",
         "SERVER",
         (*_RPC, semconv.ERROR_REASON),
-        "A call that a service serves. It has an error type, and counts as failed, if its status is a failure of the "
-        + "server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE or DATA_LOSS",
+        (
+            "A call that a service serves. It has an error type, and counts as failed, if its status is a failure of "
+            "the server: UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE or DATA_LOSS"
+        ),
     ),
     (
         f"{{{semconv.RPC_METHOD}}}",

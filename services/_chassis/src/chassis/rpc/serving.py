@@ -26,7 +26,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
-from chassis.values.text import text_check
+from chassis.values.text import check_text
 
 log = structlog.get_logger()
 
@@ -105,8 +105,6 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    check_text = text_check(message_type)
-
     def decode(raw: bytes) -> Message:
         try:
             request = parse(raw)

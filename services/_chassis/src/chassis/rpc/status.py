@@ -1,5 +1,7 @@
 """The mapping between domain errors and gRPC statuses, in both directions."""
 
+from contextlib import suppress
+
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
@@ -86,44 +88,24 @@ def _details(error: errors.DomainError) -> list[Message]:
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     """Return the domain error for a peer's status; codes without a kind become Internal (outcome unknown)."""
-    details = _Details(error)
+    info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
+    for packed in _packed_details(error):
+        for detail in (info, bad_request, retry):
+            packed.Unpack(detail)  # does nothing unless this is its type
     kind = KINDS.get(error.code(), errors.Internal)
-    message = error.details() or error.code().name
-    reason, metadata = details.info.reason or error.code().name, details.info.metadata
+    message, reason = error.details() or error.code().name, info.reason or error.code().name
     if kind is errors.InvalidArgument:
-        return errors.InvalidArgument(*details.violations, reason=reason, message=message, metadata=metadata)
-    return kind(message, reason=reason, metadata=metadata, retry_after_seconds=details.retry_after_seconds)
-
-
-class _Details:
-    """The error details of a peer's status. Peers outside this project may send none, or malformed ones."""
-
-    def __init__(self, error: grpc.aio.AioRpcError) -> None:
-        self.info = error_details_pb2.ErrorInfo()
-        self.violations: tuple[errors.FieldViolation, ...] = ()
-        self.retry_after_seconds: float | None = None
-        for packed in _packed_details(error):
-            self._read(packed)
-
-    def _read(self, packed: AnyMessage) -> None:
-        bad_request = error_details_pb2.BadRequest()
-        retry = error_details_pb2.RetryInfo()
-        if packed.Unpack(bad_request):
-            self.violations = tuple(
-                errors.FieldViolation(violation.field, violation.description)
-                for violation in bad_request.field_violations
-            )
-        elif packed.Unpack(retry):
-            self.retry_after_seconds = retry.retry_delay.ToNanoseconds() / 1e9
-        else:
-            packed.Unpack(self.info)
+        violations = [errors.FieldViolation(found.field, found.description) for found in bad_request.field_violations]
+        return errors.InvalidArgument(*violations, reason=reason, message=message, metadata=info.metadata)
+    delay = retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None
+    return kind(message, reason=reason, metadata=info.metadata, retry_after_seconds=delay)
 
 
 def _packed_details(error: grpc.aio.AioRpcError) -> list[AnyMessage]:
+    """Return the error details of a peer's status. Peers outside this project may send none, or malformed ones."""
     for key, value in error.trailing_metadata():
         if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):
-            try:
+            with suppress(DecodeError):
                 return list(status_pb2.Status.FromString(value).details)
-            except DecodeError:
-                return []
     return []

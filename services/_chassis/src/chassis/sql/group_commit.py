@@ -4,11 +4,10 @@ A flush takes from a fraction of a millisecond to several, whatever its size: un
 """
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import Generic, TypeAlias, TypeVar
 
 from chassis.telemetry import semconv
@@ -56,20 +55,17 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._sizes = telemetry.histogram(semconv.FLUSH_SIZE)
         self._labels = ((semconv.FLUSH_STORE, store),)
         self._pending: _Batch[WorkT, ResultT] = []
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._batches: SimpleQueue[_Batch[WorkT, ResultT] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._commit_batches, name="commit", daemon=True)
-        self._thread.start()
+        self._committing: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
 
     async def run(self, work: WorkT) -> ResultT:
         """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
         loop = asyncio.get_running_loop()
         pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
-        if self._idle.is_set():
-            self._idle.clear()
-            loop.call_soon(self._commit_pending)  # together with what other tasks of this turn of the loop add
+        if self._committing is None:
+            # The task starts in the next turn of the loop: with what other tasks add in this one.
+            self._committing = loop.create_task(self._commit_pending(), name="commit")
         try:
             return await pending.result
         finally:
@@ -77,18 +73,16 @@ class GroupCommit(Generic[WorkT, ResultT]):
 
     async def close(self) -> None:
         """Finish pending work and end the thread."""
-        await self._idle.wait()
-        self._batches.put(None)
-        self._thread.join()
+        if self._committing is not None:
+            await self._committing
+        self._thread.shutdown()
 
-    def _commit_pending(self) -> None:
-        batch, self._pending = self._pending, []
-        self._batches.put(batch)
-
-    def _commit_batches(self) -> None:
-        while (batch := self._batches.get()) is not None:
-            outcome = self._perform(batch)
-            batch[0].result.get_loop().call_soon_threadsafe(self._finish, batch, outcome)
+    async def _commit_pending(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            batch, self._pending = self._pending, []
+            self._finish(batch, await loop.run_in_executor(self._thread, self._perform, batch))
+        self._committing = None
 
     def _perform(self, batch: _Batch[WorkT, ResultT]) -> _Outcome[ResultT]:
         started = time.perf_counter()
@@ -110,7 +104,3 @@ class GroupCommit(Generic[WorkT, ResultT]):
                 pending.result.set_exception(outcome)
             else:
                 pending.result.set_result(outcome[index])
-        if self._pending:
-            self._commit_pending()
-        else:
-            self._idle.set()

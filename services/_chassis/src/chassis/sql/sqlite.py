@@ -3,7 +3,6 @@
 import asyncio
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +53,8 @@ class SqliteDatabase(Database):
         self._writer = connect(path)
         self._reader, self._reporter = connect(path, query_only=True), connect(path, query_only=True)
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
-        self._checkpoints = _Checkpoints(path)
+        self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
+        self._commits_done = 0
         self._commits: GroupCommit[Sequence[Statement], list[list[Row]]] = GroupCommit(
             self._commit, self._store.name, telemetry
         )
@@ -79,8 +79,8 @@ class SqliteDatabase(Database):
         """Finish pending writes and close the file."""
         await self._commits.close()
         self._reporting.shutdown()
-        self._checkpoints.close()
-        for connection in (self._writer, self._reader, self._reporter):
+        self._checkpointer.shutdown()
+        for connection in (self._writer, self._reader, self._reporter, self._checkpointing):
             connection.close()
 
     @contextmanager
@@ -100,8 +100,18 @@ class SqliteDatabase(Database):
             # After some errors, such as a full disk, SQLite has already rolled back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        self._checkpoints.count_commit()
+        self._commits_done += 1
+        if self._commits_done % _CHECKPOINT_COMMITS == 0:
+            self._checkpointer.submit(self._checkpoint)
         return results
+
+    def _checkpoint(self) -> None:
+        """Move the write-ahead log into the file.
+
+        SQLite would do so within a commit, which then waits for writing a thousand pages and for further flushes.
+        """
+        with suppress(sqlite3.DatabaseError):  # commits report a full disk or a damaged file
+            self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
@@ -167,36 +177,3 @@ def fetch(connection: sqlite3.Connection, text: str, parameters: Parameters) -> 
 def without_row_locks(text: str) -> str:
     """Return a statement without what locks rows on PostgreSQL."""
     return _ROW_LOCK.sub("", text)
-
-
-class _Checkpoints:
-    """Moves the write-ahead log into the file after every hundredth commit, on a thread of its own.
-
-    SQLite would do so within a commit, which then waits for writing a thousand pages and for further flushes.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._connection = connect(path)
-        self._commits = 0
-        self._due = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._thread.start()
-
-    def count_commit(self) -> None:
-        self._commits += 1
-        if self._commits % _CHECKPOINT_COMMITS == 0:
-            self._due.set()
-
-    def close(self) -> None:
-        """Finish the checkpoint that runs, and close the connection."""
-        self._closing = True
-        self._due.set()
-        self._thread.join()
-        self._connection.close()
-
-    def _run(self) -> None:
-        while self._due.wait() and not self._closing:
-            self._due.clear()
-            with suppress(sqlite3.DatabaseError):  # commits report a full disk or a damaged file
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
