@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +23,8 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.process_metrics import observe_loop_lag
 
 log = structlog.get_logger()
+
+_RELOAD_SECONDS = 0.5
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 
@@ -119,36 +120,24 @@ async def serve_until_stopped(
         # Objects of the start live until the end: a full collection that scans them blocks the loop for 40 to 84 ms.
         gc.freeze()
         log.info("serving", **ports)
-        reloader = _Reloader(loop, stopped) if reload else None
+        changed = asyncio.create_task(_wait_for_change(), name="reload") if reload else None
+        if changed is not None:
+            changed.add_done_callback(lambda _: stopped.set())
         await stopped.wait()
         log.info("draining")
     log.info("stopped")
-    if reloader is not None and reloader.changed:
+    if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
 
 
-class _Reloader:
-    """Stops the service when one of its source files changes: for development, where files are synced into a pod."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-        self.changed = False
-        self._loop = loop
-        self._stopped = stopped
-        threading.Thread(target=self._watch, name="reloader", daemon=True).start()
-
-    def _watch(self) -> None:
-        before = _modification_times()
-        while _modification_times() == before:
-            threading.Event().wait(0.5)
-        self.changed = True
-        self._loop.call_soon_threadsafe(self._stopped.set)
+async def _wait_for_change() -> None:
+    """Return when a source file changes: for development, where files are synced into a pod."""
+    before = _modification_times()
+    while _modification_times() == before:
+        await asyncio.sleep(_RELOAD_SECONDS)
 
 
 def _modification_times() -> dict[Path, float]:
-    return {path: path.stat().st_mtime for path in _sources()}
-
-
-def _sources() -> Iterable[Path]:
-    main = Path(sys.modules["__main__"].__file__ or "").parent
-    chassis = Path(__file__).parent
-    return [path for folder in (main, chassis) for path in folder.rglob("*.py") if path.exists()]
+    folders = Path(sys.modules["__main__"].__file__ or "").parent, Path(__file__).parent
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
+    return {path: path.stat().st_mtime for path in sources if path.exists()}

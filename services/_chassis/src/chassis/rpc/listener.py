@@ -5,15 +5,17 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.health import Health
 from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
 _HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+# Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
+_LIVENESS = "liveness"
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
 
 Register = Callable[[Any, Any], None]
@@ -29,7 +31,7 @@ class Listener:
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
         self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
-        self._health = Health()
+        self._health = health_aio.HealthServicer()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated add_..._to_server."""
@@ -49,11 +51,13 @@ class Listener:
         except RuntimeError as error:
             raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
         await self._server.start()
-        await self._health.set_live()
+        await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
 
     async def set_readiness(self, *, ready: bool) -> None:
-        """Report the readiness of every service on this port."""
-        await self._health.set_readiness(self._registrar.service_names, ready=ready)
+        """Report the readiness of every service on this port, and of the whole process under the empty name."""
+        status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._registrar.service_names):
+            await self._health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more calls, and give those in flight so long to finish."""

@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+import structlog
 from google.protobuf.internal import api_implementation
 
+from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.process import ReadinessCheck, run_process, serve_until_stopped
 from chassis.rpc import client
-from chassis.rpc.health import Readiness
 from chassis.rpc.listener import Listener
 from chassis.rpc.serving import Limiter
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
+log = structlog.get_logger()
+
 _READINESS_INTERVAL_SECONDS = 1.0
+# One slow response of a store must not make a service's only pod unready; calls report a store that is down anyway.
+_CHECKS_UNTIL_NOT_READY = 3
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
@@ -40,7 +45,8 @@ class Service:
         self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
         self._resources = AsyncExitStack()
-        self._readiness = Readiness()
+        self._checks: list[ReadinessCheck] = []
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
 
     @property
     def port(self) -> int:
@@ -62,7 +68,7 @@ class Service:
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
         """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
-        self._readiness.checks.append(check)
+        self._checks.append(check)
 
     def channel(
         self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
@@ -84,7 +90,7 @@ class Service:
 
     async def watch_readiness(self) -> None:
         """Update the readiness once a second, until cancelled; a service without checks is always ready."""
-        while self._readiness.checks:
+        while self._checks:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
 
@@ -102,7 +108,15 @@ class Service:
         await self._resources.aclose()
 
     async def _update_readiness(self) -> None:
-        await self._set_readiness(ready=await self._readiness.check())
+        try:
+            for check in self._checks:
+                await check()
+        except DomainError as error:
+            self._failed_checks += 1
+            log.warning("not ready", reason=error.reason, failed_checks=self._failed_checks)
+        else:
+            self._failed_checks = 0
+        await self._set_readiness(ready=self._failed_checks < _CHECKS_UNTIL_NOT_READY)
 
     async def _set_readiness(self, *, ready: bool) -> None:
         for listener in self._listeners():

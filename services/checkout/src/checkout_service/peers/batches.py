@@ -9,9 +9,9 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
-from chassis.rpc.batcher import Batch, Batcher, Waiting
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from checkout_service.peers.batcher import Batch, Batcher, Waiting
 
 ItemT = TypeVar("ItemT")
 

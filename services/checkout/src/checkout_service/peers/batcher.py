@@ -59,17 +59,6 @@ class Batcher(Generic[ItemT, ResultT]):
             self._timer = loop.call_later(self._delay_seconds, self._begin_all)
         return waiting.result
 
-    async def close(self) -> None:
-        """Cancel all items. No caller may wait for one any more, except to be cancelled."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for waiting in self._waiting:
-            waiting.result.cancel()
-        self._waiting = []
-        for task in self._begun:
-            task.cancel()
-        await asyncio.gather(*self._begun, return_exceptions=True)
-
     def _begin_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chassis.rpc.batcher import Batch, Batcher
+from checkout_service.peers.batcher import Batch, Batcher
 from shop_kit.waiting import wait_until
 
 
@@ -83,16 +83,3 @@ async def test_an_item_whose_caller_is_cancelled_before_it_begins_is_left_out() 
         await cancelled
     assert await kept == 4
     assert work.batches == [[2]]
-
-
-async def test_closing_cancels_what_waits_and_what_is_processed() -> None:
-    work = Work()
-    work.free.clear()
-    batcher: Batcher[int, int] = Batcher(work.begin, max_items=3, delay_seconds=0.01, eager=True)
-    adding = [batcher.add(number) for number in range(3)]
-    await asyncio.sleep(0)
-    await batcher.close()
-    adding[0].cancel()
-    assert {type(each) for each in await asyncio.gather(*adding, return_exceptions=True)} == {asyncio.CancelledError}
-    await asyncio.sleep(0.02)
-    assert work.batches == [[0]]
