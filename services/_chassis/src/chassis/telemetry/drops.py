@@ -137,9 +137,10 @@ class _CountedExporter:
 class CountedSpans(BatchSpanProcessor):
     """The SDK's batch processor of spans, with what is lost counted."""
 
-    def __init__(self, exporter: SpanExporter, drops: DropCounter, max_queue_size: int, **limits: Any) -> None:
-        self._counted = _CountedExporter(exporter, drops, max_queue_size)
-        super().__init__(cast("SpanExporter", self._counted), max_queue_size, **limits)
+    def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
+        self._counted = _CountedExporter(exporter, drops, queue)
+        # The SDK rejects batches that are larger than the queue, here and below.
+        super().__init__(cast("SpanExporter", self._counted), queue, delay, min(batch, queue))
 
     @override
     def on_end(self, span: ReadableSpan) -> None:
@@ -150,9 +151,9 @@ class CountedSpans(BatchSpanProcessor):
 class CountedLogRecords(BatchLogRecordProcessor):
     """The SDK's batch processor of log records, with what is lost counted."""
 
-    def __init__(self, exporter: LogRecordExporter, drops: DropCounter, max_queue_size: int, **limits: Any) -> None:
-        self._counted = _CountedExporter(exporter, drops, max_queue_size)
-        super().__init__(cast("LogRecordExporter", self._counted), max_queue_size=max_queue_size, **limits)
+    def __init__(self, exporter: LogRecordExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
+        self._counted = _CountedExporter(exporter, drops, queue)
+        super().__init__(cast("LogRecordExporter", self._counted), delay, min(batch, queue), max_queue_size=queue)
 
     @override
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:

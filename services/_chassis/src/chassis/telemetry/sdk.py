@@ -39,14 +39,18 @@ _SHUTDOWN_SECONDS = 3.0
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
     resource = _resource(service_name)
-    dropped = Counter(semconv.TELEMETRY_DROPPED)
-    reasons = FailureReasons()
+    dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
     reasons.install()
     traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
     exporters = open_exporters(settings.otel_exporter_otlp_protocol)
     histograms: dict[str, Histogram] = {}
-    tracers = _tracer_provider(settings, resource, exporters.spans, traces)
-    loggers = _logger_provider(settings, resource, exporters.logs, logs)
+    # The SDK reads the sampler and the limits of spans from the environment.
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    sizes = (settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size)
+    tracers.add_span_processor(CountedSpans(exporters.spans, traces, *sizes, settings.otel_bsp_schedule_delay))
+    loggers = LoggerProvider(resource, shutdown_on_exit=False)
+    sizes = (settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size)
+    loggers.add_log_record_processor(CountedLogRecords(exporters.logs, logs, *sizes, settings.otel_blrp_schedule_delay))
     reader = PeriodicExportingMetricReader(ExporterWithHistograms(exporters.metrics, resource, histograms, metrics))
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
@@ -67,40 +71,6 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
     stop_observing = observe_process(telemetry)
     return telemetry
-
-
-def _tracer_provider(
-    settings: OtlpSettings, resource: Resource, exporter: SpanExporter, drops: DropCounter
-) -> TracerProvider:
-    """Return a provider with the sampler and the limits of spans that the SDK reads from the environment."""
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(
-        CountedSpans(
-            exporter,
-            drops,
-            max_queue_size=settings.otel_bsp_max_queue_size,
-            # The SDK rejects batches that are larger than the queue, here and below.
-            max_export_batch_size=min(settings.otel_bsp_max_export_batch_size, settings.otel_bsp_max_queue_size),
-            schedule_delay_millis=settings.otel_bsp_schedule_delay,
-        )
-    )
-    return provider
-
-
-def _logger_provider(
-    settings: OtlpSettings, resource: Resource, exporter: LogRecordExporter, drops: DropCounter
-) -> LoggerProvider:
-    provider = LoggerProvider(resource, shutdown_on_exit=False)
-    provider.add_log_record_processor(
-        CountedLogRecords(
-            exporter,
-            drops,
-            max_queue_size=settings.otel_blrp_max_queue_size,
-            max_export_batch_size=min(settings.otel_blrp_max_export_batch_size, settings.otel_blrp_max_queue_size),
-            schedule_delay_millis=settings.otel_blrp_schedule_delay,
-        )
-    )
-    return provider
 
 
 def _resource(service_name: str) -> Resource:
