@@ -54,7 +54,7 @@ def test_panels_that_incidents_lead_through_exist(monkeypatch: pytest.MonkeyPatc
 
 def test_reasons_to_be_empty_are_of_panels_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests/e2e"))
-    assert set(import_module("dashboards").MAY_BE_EMPTY) <= {panel["title"] for file in FILES for panel in panels(file)}
+    assert {panel["title"] for file in FILES for panel in panels(file)} >= import_module("dashboards").MAY_BE_EMPTY
 
 
 @each_dashboard

@@ -48,12 +48,8 @@ def only(text: str, column: str, over: float) -> Answer:
 def burns(slo: str) -> Question:
     """The first question: which objective is being missed?"""
     conclusion = f"{slo} burns its budget"
-    return Question("overview", "Highest burn rates over 5 minutes", {}, some(slo, _FAST_BURN), conclusion)
+    return Question("overview", "Highest burn rates over 5 minutes", some(slo, _FAST_BURN), conclusion)
 
-
-_PAYMENT, _CATALOG, _EMAIL, _CART, _CHECKOUT = (
-    {"service": name} for name in ("payment", "product-catalog", "email", "cart", "checkout")
-)
 
 INCIDENTS = (
     Incident(
@@ -68,21 +64,19 @@ INCIDENTS = (
             Question(
                 "services",
                 "Calls between services",
-                {},
                 some("shop-payment: Failed", 0.3),
                 "checkout's calls to payment fail",
             ),
             Question(
                 "service",
                 "Failed database operations per second",
-                _PAYMENT,
                 some("postgresql", 0),
                 "its database does not answer in time",
+                "payment",
             ),
             Question(
                 "stores",
                 "Failed operations",
-                {},
                 largest("payment", 0.05),
                 "only payment's operations fail: not the server, but its table",
             ),
@@ -98,20 +92,20 @@ INCIDENTS = (
         frozenset(f"ErrorBudgetBurn({slo})" for slo in ("get-product", "place-order", "storefront")),
         (
             burns("get-product"),
-            Question("services", "Failed requests", {}, some("product-catalog", 0.05), "product-catalog itself fails"),
+            Question("services", "Failed requests", some("product-catalog", 0.05), "product-catalog itself fails"),
             Question(
                 "service",
                 "Failures per second by method and status",
-                _CATALOG,
                 some("GetProduct INTERNAL", 0),
                 "GetProduct fails with INTERNAL",
+                "product-catalog",
             ),
             Question(
                 "service",
                 "Pods side by side",
-                _CATALOG,
                 only("product-catalog-failing", "Failed", 0.2),
                 "one pod fails every call, its siblings none",
+                "product-catalog",
             ),
         ),
     ),
@@ -123,17 +117,14 @@ INCIDENTS = (
         300,
         frozenset(),
         (
-            Question(
-                "overview", "Alerts firing", {}, some("MailRelayFails", 0), "no objective is missed; e-mail waits"
-            ),
+            Question("overview", "Alerts firing", some("MailRelayFails", 0), "no objective is missed; e-mail waits"),
             Question(
                 "orders",
                 "Attempts to send a letter in ten minutes",
-                {},
                 some("NOT_SENT", 0),
                 "attempts fail for every letter: the relay takes none",
             ),
-            Question("orders", "Age of the oldest letter that waits", {}, some("", 20), "letters wait, none is lost"),
+            Question("orders", "Age of the oldest letter that waits", some("", 20), "letters wait, none is lost"),
         ),
     ),
     Incident(
@@ -146,18 +137,14 @@ INCIDENTS = (
         (
             burns("place-order"),
             Question(
-                "services",
-                "Calls between services",
-                {},
-                some("shop-cart: Failed", 0.3),
-                "calls to the cart service fail",
+                "services", "Calls between services", some("shop-cart: Failed", 0.3), "calls to the cart service fail"
             ),
             Question(
                 "service",
                 "Failed database operations per second",
-                _CART,
                 some("redis", 0),
                 "its Valkey does not answer",
+                "cart",
             ),
         ),
     ),
@@ -170,16 +157,15 @@ INCIDENTS = (
         frozenset({"ErrorBudgetBurn(place-order)", "ErrorBudgetBurn(storefront)", "OrderOpenTooLong"}),
         (
             burns("place-order"),
-            Question("services", "Duration, 99th percentile", {}, some("checkout", 1), "checkout is slow"),
+            Question("services", "Duration, 99th percentile", some("checkout", 1), "checkout is slow"),
             Question(
                 "services",
                 "Event-loop lag, 99th percentile",
-                {},
                 largest("checkout", 0.1),
                 "its event loop lags, those of its callees do not",
             ),
             Question(
-                "service", "CPU by pod", _CHECKOUT, some("checkout", 0), "its pod gets only a part of its CPU limit"
+                "service", "CPU by pod", some("checkout", 0), "its pod gets only a part of its CPU limit", "checkout"
             ),
         ),
     ),

@@ -55,16 +55,16 @@ class Question:
     """A panel of a dashboard and the answer that leads on.
 
     Attributes:
-        variables: values of the dashboard's variables.
         answer: whether the panel's values, by series, show the fault.
         conclusion: what an engineer reads there.
+        service: the value of the dashboard's variable, if it has one.
     """
 
     dashboard: str
     panel: str
-    variables: Mapping[str, str]
     answer: Callable[[Mapping[str, float]], bool]
     conclusion: str
+    service: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,12 +226,13 @@ def answered(question: Question, prometheus: str, within_seconds: float = 60) ->
 
     def shows_it() -> bool:
         nonlocal values
-        values = walk(prometheus, question.dashboard, question.panel, dict(question.variables))
+        chosen = {"service": question.service} if question.service else {}
+        values = walk(prometheus, question.dashboard, question.panel, chosen)
         return question.answer(values)
 
     found = wait_for(shows_it, within_seconds)
     shown = ", ".join(
-        f"{series}: {value:.4g}" for series, value in sorted(values.items(), key=lambda each: -each[1])[:4]
+        f"{series}: {value:.4g}" for series, value in sorted(values.items(), key=lambda item: -item[1])[:4]
     )
     say(f"{'yes' if found else 'NO '} {question.dashboard} / {question.panel}: {question.conclusion} [{shown}]")
     return found

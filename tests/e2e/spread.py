@@ -1,18 +1,15 @@
 """Checks in Prometheus how a service's calls of the last 30 s spread over its pods: each must have a fifth of them."""
 
-import json
 import sys
-import urllib.parse
-import urllib.request
+
+from dashboards import get
 
 
 def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
     """Return each pod's calls per second."""
     query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[30s]))'
-    url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - the address is the caller's
-        result = json.load(response)["data"]["result"]
-    return {sample["metric"]["k8s_pod_name"]: float(sample["value"][1]) for sample in result}
+    samples = get(prometheus, "query", query=query)["result"]
+    return {sample["metric"]["k8s_pod_name"]: float(sample["value"][1]) for sample in samples}
 
 
 def main(prometheus: str, service: str, pods: int) -> int:

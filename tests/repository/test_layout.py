@@ -76,13 +76,16 @@ def test_skaffold_forwards_every_service_to_its_local_port() -> None:
         for forward in skaffold()["portForward"]
     }
     # In a cluster all gRPC services have the same port; an HTTP service has its local one.
-    public = {(each.name, 50051 if each.protocol == "grpc" else each.port): each.port for each in PROGRAMS.values()}
-    internal = {(each.name, 50052): each.internal_port for each in PROGRAMS.values() if each.internal_port}
+    public = {
+        (service.name, 50051 if service.protocol == "grpc" else service.port): service.port
+        for service in PROGRAMS.values()
+    }
+    internal = {(found.name, 50052): found.internal_port for found in PROGRAMS.values() if found.internal_port}
     assert public | internal == {key: forwarded.get(key) for key in public | internal}
 
 
 def test_no_two_services_share_a_local_port() -> None:
-    ports = [port for each in PROGRAMS.values() for port in (each.port, each.internal_port) if port is not None]
+    ports = [port for found in PROGRAMS.values() for port in (found.port, found.internal_port) if port is not None]
     assert len(set(ports)) == len(ports)
 
 
@@ -125,26 +128,17 @@ def test_internal_services_are_registered_on_the_internal_port_only() -> None:
 def test_a_service_has_the_common_files(service: str) -> None:
     package = package_of(service)
     tests = package.parents[1] / "tests"
-    expected = [package / name for name in PACKAGE_FILES]
+    expected = [*(package / name for name in PACKAGE_FILES), ROOT / "services" / service / "README.md"]
     if service in GRPC_SERVICES:
         expected += [*(package / name for name in GRPC_PACKAGE_FILES), *(tests / name for name in GRPC_TEST_FILES)]
+        expected.append(ROOT / f"protos/shop/{service.replace('-', '_')}.proto")
     assert [str(path.relative_to(ROOT)) for path in expected if not path.exists()] == []
-
-
-@each_service
-def test_a_service_has_a_readme(service: str) -> None:
-    assert (ROOT / "services" / service / "README.md").exists()
 
 
 @each_service
 def test_a_service_has_one_name_everywhere(service: str) -> None:
     assert project_of(service)["project"]["name"] == f"{service}-service"
     assert f'run("{service}"' in (package_of(service) / "__main__.py").read_text()
-
-
-@each_grpc_service
-def test_a_grpc_service_has_a_proto_file_of_its_name(service: str) -> None:
-    assert (ROOT / "protos/shop" / f"{service.replace('-', '_')}.proto").exists()
 
 
 @each_grpc_service
