@@ -6,20 +6,15 @@ from typing import Any
 import pytest
 
 
-def test_a_plain_variable_replaces_the_chart_s(render: Any) -> None:
-    manifests = render({"services": {"checkout": {"env": {"CART_ADDR": "mesh:1", "PGPASSWORD": "secret"}}}})
+def test_a_variable_or_a_reference_replaces_the_chart_s(render: Any) -> None:
+    reference = {"name": "mine", "key": "hmac"}
+    own = {"env": {"CART_ADDR": "mesh:1", "PGPASSWORD": "secret"}, "secretRefs": {"HMAC_KEY": reference}}
+    manifests = render({"services": {"checkout": own}})
     counts = Counter(variable["name"] for variable in manifests.container("checkout")["env"])
     assert max(counts.values()) == 1
+    assert manifests.variables("checkout")["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
     assert manifests.variables("checkout")["CART_ADDR"] == {"name": "CART_ADDR", "value": "mesh:1"}
     assert manifests.variables("checkout")["PGPASSWORD"] == {"name": "PGPASSWORD", "value": "secret"}
-
-
-def test_a_reference_replaces_the_chart_s(render: Any) -> None:
-    reference = {"name": "mine", "key": "hmac"}
-    manifests = render({"services": {"payment": {"secretRefs": {"HMAC_KEY": reference}}}})
-    assert [entry for entry in manifests.container("payment")["env"] if entry["name"] == "HMAC_KEY"] == [
-        {"name": "HMAC_KEY", "valueFrom": {"secretKeyRef": reference}}
-    ]
 
 
 def test_a_replaced_variable_keeps_its_place_before_those_that_refer_to_it(render: Any) -> None:

@@ -2,24 +2,23 @@
 
 from typing import Any
 
+import pytest
+
 
 def rendered(render: Any, **entry: Any) -> Any:
     return render({"services": {"checkout": entry}})
 
 
 def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
-    shared = {
-        "nodeSelector": {"disk": "hdd"},
-        "tolerations": [{"key": "all", "operator": "Exists"}],
-        "affinity": {"podAffinity": {}},
-        "priorityClassName": "all",
-    }
-    own = {
-        "nodeSelector": {"disk": "ssd"},
-        "tolerations": [{"key": "own", "operator": "Exists"}],
-        "affinity": {"podAntiAffinity": {}},
-        "priorityClassName": "own",
-    }
+    shared, own = (
+        {
+            "nodeSelector": {"pods": whose},
+            "tolerations": [{"key": whose, "operator": "Exists"}],
+            "affinity": {affinity: {}},
+            "priorityClassName": whose,
+        }
+        for whose, affinity in (("all", "podAffinity"), ("own", "podAntiAffinity"))
+    )
     manifests = render(
         {"scheduling": shared, "observability": {"enabled": True}, "services": {"checkout": {"scheduling": own}}}
     )
@@ -51,21 +50,15 @@ def test_topology_spread_constraints_can_be_replaced_and_removed(render: Any) ->
     assert "topologySpreadConstraints" not in manifests.pod("checkout")["spec"]
 
 
-def test_labels_and_annotations_are_added_to_the_pods(render: Any) -> None:
-    metadata = rendered(render, podLabels={"team": "orders"}, podAnnotations={"example.com/owner": "orders"}).pod(
-        "checkout"
-    )["metadata"]
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+
+@pytest.mark.parametrize("own", [{"example.com/owner": "orders"}, {DEFAULT_CONTAINER: "proxy"}])
+def test_labels_and_annotations_are_added_to_the_pods(render: Any, own: dict[str, str]) -> None:
+    metadata = rendered(render, podLabels={"team": "orders"}, podAnnotations=own).pod("checkout")["metadata"]
     assert metadata["labels"]["team"] == "orders"
     assert metadata["labels"]["app.kubernetes.io/name"] == "checkout"
-    assert metadata["annotations"] == {
-        "kubectl.kubernetes.io/default-container": "checkout",
-        "example.com/owner": "orders",
-    }
-
-
-def test_a_pod_annotation_replaces_the_chart_s(render: Any) -> None:
-    annotations = {"kubectl.kubernetes.io/default-container": "proxy"}
-    assert rendered(render, podAnnotations=annotations).pod("checkout")["metadata"]["annotations"] == annotations
+    assert metadata["annotations"] == {DEFAULT_CONTAINER: "checkout", **own}
 
 
 def test_annotations_are_added_to_the_service_account(render: Any) -> None:
@@ -84,27 +77,22 @@ def test_volumes_are_mounted_in_the_service_and_its_migration(render: Any) -> No
 
 
 def test_sidecars_and_init_containers_stand_beside_the_chart_s(render: Any) -> None:
-    spec = rendered(
-        render,
-        sidecars=[{"name": "proxy", "image": "proxy:1"}],
-        initContainers=[{"name": "warm-up", "image": "warm-up:1", "restartPolicy": "Always"}],
-    ).pod("checkout")["spec"]
-    assert [container["name"] for container in spec["containers"]] == ["checkout", "proxy"]
-    assert [container["name"] for container in spec["initContainers"]] == ["warm-up", "migrate"]
-    assert spec["initContainers"][0]["restartPolicy"] == "Always"
-
-
-def test_an_init_container_needs_no_database(render: Any) -> None:
-    values = {"services": {"ad": {"initContainers": [{"name": "warm-up", "image": "warm-up:1"}]}}}
-    spec = render(values).pod("ad")["spec"]
-    assert [container["name"] for container in spec["initContainers"]] == ["warm-up"]
+    entry = {
+        "sidecars": [{"name": "proxy", "image": "proxy:1"}],
+        "initContainers": [{"name": "warm-up", "image": "warm-up:1", "restartPolicy": "Always"}],
+    }
+    manifests = render({"services": {"checkout": entry, "ad": entry}})
+    for service, migration in (("checkout", ["migrate"]), ("ad", [])):
+        spec = manifests.pod(service)["spec"]
+        assert [container["name"] for container in spec["containers"]] == [service, "proxy"]
+        assert [container["name"] for container in spec["initContainers"]] == ["warm-up", *migration]
+        assert spec["initContainers"][0]["restartPolicy"] == "Always"
 
 
 def test_a_sidecar_s_security_context_replaces_the_restricted_one(render: Any) -> None:
     own = {"readOnlyRootFilesystem": False}
     spec = rendered(
-        render,
-        sidecars=[{"name": "default", "image": "x:1"}, {"name": "own", "image": "x:1", "securityContext": own}],
+        render, sidecars=[{"name": "default", "image": "x:1"}, {"name": "own", "image": "x:1", "securityContext": own}]
     ).pod("checkout")["spec"]
     service, default, custom = spec["containers"]
     assert default["securityContext"] == service["securityContext"]

@@ -48,9 +48,8 @@ def test_every_probe_has_one_handler(render: Any, matrix_values: dict[str, Any])
 def test_an_http_service_has_one_port_everywhere(render: Any, name: str, port: int) -> None:
     manifests = render()
     container = manifests.container(name)
-    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": port}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port}
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port}
+    for probe, path in (("startup", "/healthz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
+        assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": port}
     assert container["ports"] == [{"name": "http", "containerPort": port}]
     assert manifests.environment(name)["PORT"] == str(port)
     (exposed,) = manifests.one("Service", f"shop-{name}")["spec"]["ports"]

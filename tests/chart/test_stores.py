@@ -19,15 +19,11 @@ def external(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", ["env", "secretRefs"])
-def test_several_replicas_with_an_address_of_their_own_render(render: Any, source: str) -> None:
-    addresses = {
-        "shipping": ("DATABASE_URL", "postgresql://db/shipping"),
-        "payment": ("DATABASE_URL", "postgresql://db/payment"),
-        "email": ("DATABASE_URL", "postgresql://db/email"),
-        "checkout": ("DATABASE_URL", "postgresql://db/checkout"),
-        "employee-api": ("DATABASE_URL", "postgresql://db/employees"),
-        "cart": ("REDIS_URL", "redis://valkey"),
-    }
+def test_several_replicas_with_an_address_of_their_own_render(
+    render: Any, database_services: list[str], source: str
+) -> None:
+    addresses = dict.fromkeys(database_services, ("DATABASE_URL", "postgresql://db/orders"))
+    addresses["cart"] = ("REDIS_URL", "redis://valkey")
     services = {
         name: {"replicas": 2, source: {variable: address if source == "env" else {"name": "mine", "key": "url"}}}
         for name, (variable, address) in addresses.items()
