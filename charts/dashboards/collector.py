@@ -1,5 +1,7 @@
 """Is telemetry complete? What services drop, and what the collector receives, refuses, sends and fails to send."""
 
+from grafana_foundation_sdk.builders import timeseries
+
 from chassis.telemetry import semconv
 from dashboards.frame import Section, new_dashboard, values
 from dashboards.panels import Limits, Query, graph, number
@@ -10,12 +12,14 @@ _THIS = 'job="$collector"'
 _QUEUE, _CAPACITY = f"otelcol_exporter_queue_size{{{_THIS}}}", f"otelcol_exporter_queue_capacity{{{_THIS}}}"
 
 
-def _per_second(name: str, by: str) -> list[Query]:
-    """Return the rates of a collector's counter for each signal."""
-    return [
-        Query(f"sum by ({by}) (rate(otelcol_{name}_{suffix}_total{{{_THIS}}}{WINDOW}))", f"{signal} {legend(by)}")
+def _flow(title: str, description: str, counter: str, limits: Limits | None = None) -> timeseries.Panel:
+    """Return a graph of a collector's counter, by signal and by the receiver or exporter that counts."""
+    by = counter.partition("_")[0]
+    queries = (
+        Query(f"sum by ({by}) (rate(otelcol_{counter}_{suffix}_total{{{_THIS}}}{WINDOW}))", f"{signal} {legend(by)}")
         for suffix, signal in _SIGNALS.items()
-    ]
+    )
+    return graph(title, description, "none", *queries, limits=limits)
 
 
 def _lost(name: str, window: str) -> str:
@@ -81,23 +85,19 @@ _SERVICES = Section(
 
 _COLLECTOR = Section(
     "Collector",
-    graph(
-        "Received per second", "Good: moves with the requests.", "none", *_per_second("receiver_accepted", "receiver")
-    ),
-    graph(
+    _flow("Received per second", "Good: moves with the requests.", "receiver_accepted"),
+    _flow(
         "Refused per second",
         "The memory limiter refuses; services count what they drop then. Good: 0.",
-        "none",
-        *_per_second("receiver_refused", "receiver"),
-        limits=Limits(1, 100),
+        "receiver_refused",
+        Limits(1, 100),
     ),
-    graph("Sent per second", "Good: as much as is received.", "none", *_per_second("exporter_sent", "exporter")),
-    graph(
+    _flow("Sent per second", "Good: as much as is received.", "exporter_sent"),
+    _flow(
         "Failed to send per second",
         "Given up after retries. Good: 0. The exporter names the store that is down.",
-        "none",
-        *_per_second("exporter_send_failed", "exporter"),
-        limits=Limits(1, 100),
+        "exporter_send_failed",
+        Limits(1, 100),
     ),
     graph(
         "Queues of exporters",
@@ -106,12 +106,8 @@ _COLLECTOR = Section(
         Query(f"sum by (exporter, data_type) ({_QUEUE})", "{{exporter}} {{data_type}}"),
         Query(f"max({_CAPACITY})", "capacity", limit=True),
     ),
-    graph(
-        "Not queued per second",
-        "Dropped because a queue was full. Good: 0.",
-        "none",
-        *_per_second("exporter_enqueue_failed", "exporter"),
-        limits=Limits(1, 100),
+    _flow(
+        "Not queued per second", "Dropped because a queue was full. Good: 0.", "exporter_enqueue_failed", Limits(1, 100)
     ),
     graph(
         "Memory of the collector",

@@ -31,18 +31,14 @@ def test_own_images_run_as_their_user(render: Any, values: dict[str, Any]) -> No
     assert {pods[name]["spec"]["securityContext"]["runAsUser"] for name in own} == {10001}
 
 
-def test_a_service_s_tag_overrides_the_shared_one(render: Any) -> None:
-    manifests = render({"image": {"tag": "1"}, "services": {"cart": {"image": {"tag": "2"}}}})
-    assert manifests.container("cart")["image"] == f"{OWN}cart:2"
-    assert manifests.container("ad")["image"] == f"{OWN}ad:1"
-
-
 @pytest.mark.parametrize(
-    ("image", "reference"), [({"digest": DIGEST}, f"@{DIGEST}"), ({"tag": "2", "digest": DIGEST}, f":2@{DIGEST}")]
+    ("image", "reference"),
+    [({"tag": "2"}, ":2"), ({"digest": DIGEST}, f"@{DIGEST}"), ({"tag": "2", "digest": DIGEST}, f":2@{DIGEST}")],
 )
-def test_a_digest_stands_beside_the_service_s_own_tag_only(render: Any, image: dict[str, str], reference: str) -> None:
+def test_a_service_s_tag_and_digest_replace_the_shared_tag(render: Any, image: dict[str, str], reference: str) -> None:
     manifests = render({"image": {"tag": "1"}, "services": {"cart": {"image": image}}})
     assert manifests.container("cart")["image"] == f"{OWN}cart{reference}"
+    assert manifests.container("ad")["image"] == f"{OWN}ad:1"
 
 
 def third_party_images(manifests: Any) -> list[str]:
