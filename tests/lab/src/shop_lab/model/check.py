@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from shop_lab.model.configurations import CONFORMANCE, HOLD, LIMITS, SAFEGUARDS
-from shop_lab.model.runs import module_of, record_runs
+from shop_lab.model.runs import record_runs
 from shop_lab.model.simulated_runs import simulate_runs, wrong_runs
-from shop_lab.model.tlc import Configuration, Tlc
+from shop_lab.model.tlc import Configuration, Tlc, module_of
 
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 RUNS = 200
@@ -47,7 +47,7 @@ def main(jar: Path) -> int:
         sys.exit(f"{jar} is not the expected release of TLC: its SHA-256 differs")
     simulated = simulate_runs()
     runs = {"recorded": record_runs(RUNS), "simulated": simulated, **wrong_runs(simulated)}
-    tlc = Tlc(jar, {name: module_of(each) for name, each in runs.items()})
+    tlc = Tlc(jar, {name: module_of(recorded) for name, recorded in runs.items()})
     results = [report(tlc, *check) for check in checks()]
     return 0 if all(results) else 1
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from rich.console import Console
 
-from shop_lab.model.runs import Step
+from shop_lab.model.tlc import Step
 
 SEED = 1
 SIMULATIONS = 300
@@ -46,4 +46,4 @@ def wrong_runs(runs: list[list[Step]]) -> dict[str, list[list[Step]]]:
     for step in moved[1:]:
         step["view"]["charges"].reverse()
     wrong = ([*run[:1], *run[2:]], [run[0], run[2], run[1], *run[3:]], moved)
-    return {name: [each] for name, each in zip(WRONG_RUNS, wrong, strict=True)}
+    return {name: [steps] for name, steps in zip(WRONG_RUNS, wrong, strict=True)}

@@ -1,18 +1,23 @@
 """Runs TLC, the model checker of TLA+."""
 
+import json
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 MODULES = sorted(Path(__file__).parent.glob("*.tla"))
 
 NO_PROGRESS = "progress"
 """A state from which nothing follows, although it is not the end."""
+
+Step: TypeAlias = dict[str, Any]
+"""An action of the model with its task, request and price, and what can be observed after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,12 @@ class Tlc:
         return _parse(output, time.monotonic() - began)
 
 
+def module_of(runs: Sequence[Sequence[Step]]) -> str:
+    """Return the TLA+ module that defines the runs."""
+    text = ",\n".join(_value(run) for run in runs)
+    return f"---- MODULE Runs ----\nEXTENDS Sequences\nRuns == <<\n{text}\n>>\n====\n"
+
+
 def _parse(output: str, seconds: float) -> Outcome:
     invariant = re.search(r"Error: Invariant (\w+) is violated", output)
     if invariant:
@@ -145,3 +156,12 @@ def _set(elements: Iterable[object]) -> str:
 
 def _boolean(value: bool) -> str:
     return "TRUE" if value else "FALSE"
+
+
+def _value(value: Any) -> str:
+    """Return a value in TLA+: a dictionary as a record, a list or a tuple as a sequence."""
+    if isinstance(value, dict):
+        return f"[{', '.join(f'{name} |-> {_value(item)}' for name, item in value.items())}]"
+    if isinstance(value, list | tuple):
+        return f"<<{', '.join(map(_value, value))}>>"
+    return json.dumps(value)

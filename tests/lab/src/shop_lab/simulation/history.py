@@ -17,7 +17,6 @@ from shop_lab.simulation.recording import Began, Committed, Ended, Event, Issued
 
 T = TypeVar("T")
 
-PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
 _SHIPPING_COMMANDS = (commands.Ship, commands.ResolveShipment)
 _NOT_MODELLED = (commands.Wait, commands.StartRemoval, commands.Send)
 NEVER = 1 << 60
