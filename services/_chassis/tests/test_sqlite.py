@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chassis.sql.database import Database, listed, open_database
+from chassis.sql.database import NOW, Database, listed, open_database
 from chassis.sql.sqlite import ANSWER_WITHIN_SECONDS, connect
 from shop_kit.waiting import wait_until
 
@@ -78,6 +78,29 @@ async def test_times_and_lists_are_written_as_on_postgresql(database: Database) 
     """
     rows = await database.read(query, {"at": 1_790_000_000.7, "items": listed([{"name": "a"}, {"name": "b"}])})
     assert [tuple(row[name] for name in ("name", "at")) for row in rows] == [("a", 1_790_000_000), ("b", 1_790_000_000)]
+
+
+async def test_the_clock_has_a_resolution_below_a_millisecond(database: Database) -> None:
+    times = [row["now"] for _ in range(50) for row in await database.read(f"SELECT {NOW} AS now", {})]
+    assert sorted(set(times)) == times
+
+
+async def test_reports_do_not_delay_other_queries(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+
+    def unix_time() -> float:
+        if threading.current_thread().name.startswith("report"):
+            may_end.wait(60)
+        return 1.0
+
+    monkeypatch.setattr(time, "time", unix_time)
+    async with open_database(f"sqlite:///{path}", unavailable=OSError) as database:
+        report = asyncio.create_task(database.report(f"SELECT {NOW} AS now", {}))
+        async with asyncio.timeout(30):
+            assert (await database.read(f"SELECT {NOW} AS now", {}))[0]["now"] == 1.0
+        assert not report.done()
+        may_end.set()
+        await report
 
 
 async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path, database: Database) -> None:

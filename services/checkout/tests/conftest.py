@@ -1,17 +1,20 @@
 """Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
+import psycopg
 import pytest
 
 from chassis.errors import DomainError
 from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
+from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service import outbox, placing
@@ -136,6 +139,33 @@ def peers() -> FakePeers:
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/checkout.db"
+
+
+@pytest.fixture
+def run_sql(database_url: str) -> Callable[[str], None]:
+    """Run a statement on the journal's database, whichever it is."""
+
+    def run(statement: str) -> None:
+        path = sqlite_path(database_url)
+        if path is None:
+            with psycopg.connect(database_url, autocommit=True) as connection:
+                connection.execute(statement)
+            return
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute(statement)
+
+    return run
+
+
+@pytest.fixture
+def lose(run_sql: Callable[[str], None]) -> Callable[[], None]:
+    """Lose all orders, as after a failover to a standby without them."""
+
+    def run() -> None:
+        for table in ("orders", "outbox", "order_events"):
+            run_sql(f"DELETE FROM {table}")  # noqa: S608 - constants
+
+    return run
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """The journal loses its latest commits, as after a failover to an asynchronous standby or from a restored back-up."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,26 +26,6 @@ KEYS = pytest.mark.parametrize("key", ["key", None])
 def _carts_remain(peers: FakePeers) -> None:
     """A journal that loses an order loses the outbox with it, so that nothing empties the cart."""
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-
-
-@pytest.fixture
-def run_sql(database_url: str) -> RunSql:
-    def run(statement: str) -> None:
-        with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection, connection:
-            connection.execute(statement)
-
-    return run
-
-
-@pytest.fixture
-def lose(run_sql: RunSql) -> Callable[[], None]:
-    """Lose all orders."""
-
-    def run() -> None:
-        for table in ("orders", "outbox", "order_events"):
-            run_sql(f"DELETE FROM {table}")  # noqa: S608 - constants
-
-    return run
 
 
 @pytest.fixture

@@ -2,21 +2,22 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import pytest
 import structlog
+from google.protobuf.timestamp_pb2 import Timestamp
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.telemetry.instruments import Telemetry
+from chassis.values import paging
 from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import OrderMetrics
-from checkout_service.peers import internal_service
 from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from shop_internal import orders_pb2
 from shop_kit.serving import Recorded
@@ -27,18 +28,13 @@ Checkout = Any
 Start = Callable[..., Any]
 
 
-async def test_an_order_is_returned_with_its_history(checkout: Checkout) -> None:
+async def test_an_order_is_returned_with_its_history_and_the_lines_of_its_response(checkout: Checkout) -> None:
     placed = (await checkout.place()).response.order
     shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
     assert (shown.order.user_id, shown.order.tracking_id) == ("ann", placed.shipping_tracking_id)
     assert (shown.order.total.units, shown.order.total.nanos) == (45, 950_000_000)
     assert [event.step for event in shown.history][:3] == ["inserted", "charged", "shipped"]
     assert shown.history[0].at.ToNanoseconds() <= shown.history[-1].at.ToNanoseconds()
-
-
-async def test_an_order_is_returned_with_the_lines_of_its_response(checkout: Checkout) -> None:
-    placed = (await checkout.place()).response.order
-    shown = await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=placed.order_id))
     assert shown.result == placed
 
 
@@ -57,16 +53,32 @@ async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeer
     assert [order.order_id for order in listed.orders] == placed[1:]
 
 
-@pytest.mark.parametrize("others", [{"stuck": True}, {"states": [orders_pb2.ORDER_STATE_DONE]}])
-async def test_a_list_of_a_user_has_no_other_filter(checkout: Checkout, others: dict[str, Any]) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="ann", **others))
-    assert error.value.details() == "user_id: must not be combined with states or stuck"
-
-
 async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:
     complete_since = (await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest())).complete_since
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
+
+
+async def test_orders_are_listed_page_by_page(
+    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "PAGE_SIZE", 2)
+    users = ["ann", "bob", "cid"]
+    for user in users:
+        peers.cart.fill(user, mug=1)
+        await checkout.place(user_id=user)
+    token = ""
+    pages: list[Sequence[orders_pb2.Order]] = []
+    while not pages or token:
+        page = await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest(page_token=token))
+        token = page.next_page_token
+        pages.append(page.orders)
+    assert [[order.user_id for order in page] for page in pages] == [["ann", "bob"], ["cid"], []]
+
+
+async def test_a_scan_from_an_impossible_time_is_refused(checkout: Checkout) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await checkout.journal.ScanOrders(orders_pb2.ScanOrdersRequest(since=Timestamp(seconds=-1)))
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("method", ["GetOrder", "RequeueNotifications"])
@@ -77,17 +89,20 @@ async def test_an_unknown_order_is_not_found(checkout: Checkout, method: str) ->
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [orders_pb2.ListOrdersRequest(limit=1001), orders_pb2.ListOrdersRequest(limit=-1)]
-    + [orders_pb2.ListOrdersRequest(states=[state]) for state in (0, 99)],  # type: ignore[list-item]
-)
-async def test_a_list_request_out_of_bounds_is_refused(
-    checkout: Checkout, request_: orders_pb2.ListOrdersRequest
-) -> None:
+INVALID_LISTS: list[tuple[str, dict[str, Any]]] = [
+    ("user_id: must not be combined with states or stuck", {"user_id": "ann", "stuck": True}),
+    ("user_id: must not be combined with states or stuck", {"user_id": "ann", "states": [orders_pb2.ORDER_STATE_DONE]}),
+    *(("limit", {"limit": limit}) for limit in (1001, -1)),
+    *(("states", {"states": [state]}) for state in (0, 99)),
+]
+
+
+@pytest.mark.parametrize(("message", "selected"), INVALID_LISTS)
+async def test_an_invalid_list_request_is_refused(checkout: Checkout, message: str, selected: dict[str, Any]) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await checkout.journal.ListOrders(request_)
+        await checkout.listed(**selected)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (error.value.details() or "").startswith(message)
 
 
 async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers) -> None:
@@ -142,17 +157,6 @@ async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePe
     assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
     await checkout.until_states("DONE")
     assert len(peers.email.sent) == 1
-
-
-async def test_an_order_that_needs_a_refund_is_listed_as_stuck(
-    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
-    async with start(left_out=["ledger"]) as checkout:
-        await checkout.refused()
-        (order,) = await checkout.listed(stuck=True)
-    assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
 async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:

@@ -246,6 +246,10 @@ def outbox_of(journal: Journal, cart_clearer: CartClearer) -> Outbox:
     )
 
 
+async def send(outbox: Outbox, entry: Entry) -> None:
+    await outbox.send_now(entry, outbox.start_removal(entry.order))
+
+
 async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
     journal: Journal, placed: Placed
 ) -> None:
@@ -276,13 +280,12 @@ async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
     with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
         running = asyncio.create_task(outbox.run())
         for number in range(15):
-            entry = placed(f"{number}@mail.example")
-            await outbox.send_now(entry, outbox.start_removal(entry.order))
+            await send(outbox, placed(f"{number}@mail.example"))
         await wait_until(lambda: settle.called)
         await asyncio.sleep(0.1)
         assert [len(call.args[0]) for call in settle.call_args_list] == [20]
         monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.05)
-        await outbox.send_now(entry, outbox.start_removal(entry.order))
+        await send(outbox, placed(A))
         running.cancel()
         running = asyncio.create_task(outbox.run())
         await wait_until(lambda: len(settle.call_args_list) == 2)
@@ -294,8 +297,7 @@ async def test_no_commit_settles_more_than_twenty_items(journal: Journal, placed
     outbox = outbox_of(journal, Accepting())
     with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
         for number in range(25):
-            entry = placed(f"{number}@mail.example")
-            await outbox.send_now(entry, outbox.start_removal(entry.order))
+            await send(outbox, placed(f"{number}@mail.example"))
         await outbox.close()
     assert [len(call.args[0]) for call in settle.call_args_list] == [20, 20, 10]
 
@@ -318,8 +320,7 @@ async def test_a_settlement_that_hangs_does_not_block_the_next_one(
     with mock.patch.object(journal, "settle", settle), capture_logs() as lines:
         running = asyncio.create_task(outbox.run())
         for email in (A, B):
-            entry = placed(email)
-            await outbox.send_now(entry, outbox.start_removal(entry.order))
+            await send(outbox, placed(email))
             await asyncio.sleep(0.1)
         await wait_until(lambda: settled)
         running.cancel()

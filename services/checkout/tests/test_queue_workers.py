@@ -1,7 +1,8 @@
 """Backlogs are worked off at once, and what fails every time delays nothing else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +49,11 @@ def opened() -> CircuitBreaker:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_closed_circuit_admits_everything() -> None:
-    assert CircuitBreaker("peer").admit(16) == 16
-
-
-@pytest.mark.usefixtures("clock")
-def test_failures_in_a_row_open_the_circuit() -> None:
-    assert opened().admit(16) == 0
+def test_failures_in_a_row_open_the_circuit_and_one_success_closes_it() -> None:
+    circuit = opened()
+    assert circuit.admit(16) == 0
+    circuit.record_success()
+    assert circuit.admit(16) == 16
 
 
 def test_an_open_circuit_admits_one_probe_after_a_pause(clock: Clock) -> None:
@@ -84,13 +83,6 @@ def test_a_probe_that_was_not_used_is_admitted_again(clock: Clock) -> None:
     assert circuit.admit(1) == 1
 
 
-@pytest.mark.usefixtures("clock")
-def test_one_success_closes_the_circuit() -> None:
-    circuit = opened()
-    circuit.record_success()
-    assert circuit.admit(16) == 16
-
-
 def test_results_of_calls_that_began_earlier_do_not_delay_the_probe(clock: Clock) -> None:
     circuit = CircuitBreaker("peer")
     circuit.admit(16)
@@ -118,14 +110,30 @@ def test_the_success_of_a_first_attempt_closes_both_circuits() -> None:
     assert (circuits.of(failed=True).open, circuits.of(failed=False).open) == (False, False)
 
 
-async def test_a_worker_works_on_a_limited_number_of_items() -> None:
-    in_progress, most, left = 0, 0, 100
+@asynccontextmanager
+async def working(
+    claim: Callable[[int], Awaitable[Sequence[int]]], work: Callable[[int], Awaitable[bool]]
+) -> AsyncIterator[None]:
+    """Run a worker until the context ends."""
+    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
+    yield
+    worker.cancel()
 
-    async def claim(limit: int) -> Sequence[int]:
-        nonlocal left
-        claimed = min(limit, left)
-        left -= claimed
+
+class Queue:
+    """Numbered items, which are claimed once."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    async def claim(self, limit: int) -> Sequence[int]:
+        claimed = min(limit, self.left)
+        self.left -= claimed
         return range(claimed)
+
+
+async def test_a_worker_works_on_a_limited_number_of_items() -> None:
+    in_progress, most, queue = 0, 0, Queue(100)
 
     async def work(_item: int) -> bool:
         nonlocal in_progress, most
@@ -135,9 +143,8 @@ async def test_a_worker_works_on_a_limited_number_of_items() -> None:
         in_progress -= 1
         return True
 
-    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
-    await wait_until(lambda: left == 0 and in_progress == 0)
-    worker.cancel()
+    async with working(queue.claim, work):
+        await wait_until(lambda: queue.left == 0 and in_progress == 0)
     assert most == queue_workers.CONCURRENCY
 
 
@@ -158,30 +165,22 @@ async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) 
             raise [JournalUnavailable("down"), ValueError("a defect")][item - 1]
         return True
 
-    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
-    await wait_until(lambda: worked == [1, 2, 3])
-    worker.cancel()
+    async with working(claim, work):
+        await wait_until(lambda: worked == [1, 2, 3])
 
 
 async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_workers, "_WORK_WITHIN_SECONDS", 0.01)
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
-    left = 3 * queue_workers.CONCURRENCY
-
-    async def claim(limit: int) -> Sequence[int]:
-        nonlocal left
-        claimed = min(limit, left)
-        left -= claimed
-        return range(claimed)
+    monkeypatch.setattr(queue_workers, "_FAILURES_TO_OPEN", 1000)
+    queue = Queue(3 * queue_workers.CONCURRENCY)
 
     async def work(_item: int) -> bool:
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(queue_workers, "_FAILURES_TO_OPEN", 1000)
-    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
-    await wait_until(lambda: left == 0)
-    worker.cancel()
+    async with working(queue.claim, work):
+        await wait_until(lambda: queue.left == 0)
 
 
 async def test_workers_have_their_turns_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from chassis.values.money import Money
@@ -20,8 +22,12 @@ MESSAGE = Message(failed=False, detail="sent")
 NOTHING_DELETED = CompleteSince()
 
 
-def order(state: str = "DONE", *, is_open: bool = False, changed_at: float = 12.0) -> Order:
-    return Order("id", state, is_open, PRICE, 9.0, changed_at)
+def order(state: str = "DONE", *, is_open: bool = False) -> Order:
+    return Order("id", state, is_open, PRICE, 9.0, 12.0)
+
+
+FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), MESSAGE)
+NOT_SENT = replace(FINISHED, message=Message(failed=True, detail="failed"))
 
 
 def kinds(
@@ -38,44 +44,27 @@ def kinds(
 
 
 @pytest.mark.parametrize(
-    "records",
-    [
-        OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), MESSAGE),
-        OrderRecords("id", order("DECLINED")),
-        OrderRecords("id", order("ABANDONED")),
-        OrderRecords("id", order("VOIDED")),
-    ],
+    "records", [FINISHED, *(OrderRecords("id", order(state)) for state in ("DECLINED", "ABANDONED", "VOIDED"))]
 )
 def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
     assert kinds(records) == []
 
 
-SECOND_CHARGE = Charge("id:2", PRICE, 20.0)
-OTHER_CHARGE = Charge("id:1", Money.of("EUR", 13), 10.0)
-SECOND_SHIPMENT = Shipment("id:2", "SHOP-2", 20.0)
-
-
 @pytest.mark.parametrize(
-    ("records", "kind"),
+    ("kind", "records"),
     [
-        (OrderRecords("id", order(), (CHARGE, SECOND_CHARGE), (SHIPMENT,), MESSAGE), Kind.CHARGED_TWICE),
-        (
-            OrderRecords("id", order(), (CHARGE,), (SHIPMENT, SECOND_SHIPMENT), MESSAGE),
-            Kind.SHIPPED_TWICE,
-        ),
-        (OrderRecords("id", order("DECLINED"), (CHARGE,)), Kind.CHARGED_NOT_SHIPPED),
-        (OrderRecords("id", order(), (), (SHIPMENT,), MESSAGE), Kind.SHIPPED_NOT_CHARGED),
-        (
-            OrderRecords("id", order(), (OTHER_CHARGE,), (SHIPMENT,), MESSAGE),
-            Kind.AMOUNT_DIFFERS,
-        ),
-        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), Kind.NOT_MAILED),
-        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Message(failed=True, detail="failed")), Kind.NOT_MAILED),
-        (OrderRecords("id", order("CHARGING", is_open=True)), Kind.OPEN_TOO_LONG),
-        (OrderRecords("id", None, (CHARGE,), (SHIPMENT,), MESSAGE), Kind.UNKNOWN_ORDER),
+        (Kind.CHARGED_TWICE, replace(FINISHED, charges=(CHARGE, Charge("id:2", PRICE, 20.0)))),
+        (Kind.SHIPPED_TWICE, replace(FINISHED, shipments=(SHIPMENT, Shipment("id:2", "SHOP-2", 20.0)))),
+        (Kind.CHARGED_NOT_SHIPPED, OrderRecords("id", order("DECLINED"), (CHARGE,))),
+        (Kind.SHIPPED_NOT_CHARGED, replace(FINISHED, charges=())),
+        (Kind.AMOUNT_DIFFERS, replace(FINISHED, charges=(Charge("id:1", Money.of("EUR", 13), 10.0),))),
+        (Kind.NOT_MAILED, replace(FINISHED, message=None)),
+        (Kind.NOT_MAILED, NOT_SENT),
+        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING", is_open=True))),
+        (Kind.UNKNOWN_ORDER, replace(FINISHED, order=None)),
     ],
 )
-def test_records_that_disagree_are_a_mismatch(records: OrderRecords, kind: Kind) -> None:
+def test_records_that_disagree_are_a_mismatch(kind: Kind, records: OrderRecords) -> None:
     assert kinds(records) == [kind]
 
 
@@ -91,15 +80,15 @@ def test_the_steps_of_a_recent_order_are_not_missed(records: OrderRecords) -> No
 
 
 def test_messages_that_were_not_read_are_not_missed() -> None:
-    assert kinds(OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), messages_are_read=False) == []
+    assert kinds(replace(FINISHED, message=None), messages_are_read=False) == []
 
 
 @pytest.mark.parametrize(
     ("records", "complete_since"),
     [
-        (OrderRecords("id", None, (CHARGE,), (SHIPMENT,), MESSAGE), CompleteSince(orders=15.0)),
+        (replace(FINISHED, order=None), CompleteSince(orders=15.0)),
         (OrderRecords("id", order(), (CHARGE,)), CompleteSince(shipments=15.0)),
-        (OrderRecords("id", order(), (CHARGE,), (SHIPMENT,)), CompleteSince(messages=15.0)),
+        (replace(FINISHED, message=None), CompleteSince(messages=15.0)),
     ],
 )
 def test_what_may_have_been_deleted_because_of_its_age_is_not_missed(
@@ -110,15 +99,12 @@ def test_what_may_have_been_deleted_because_of_its_age_is_not_missed(
 
 
 def test_a_message_that_was_not_sent_is_a_mismatch_however_old_its_order_is() -> None:
-    records = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), Message(failed=True, detail="failed"))
-    assert kinds(records, complete_since=CompleteSince(messages=15.0)) == [Kind.NOT_MAILED]
+    assert kinds(NOT_SENT, complete_since=CompleteSince(messages=15.0)) == [Kind.NOT_MAILED]
 
 
 def test_charges_are_never_deleted() -> None:
-    complete_since = CompleteSince(15.0, 15.0, 15.0)
-    assert kinds(OrderRecords("id", order(), (), (SHIPMENT,)), complete_since=complete_since) == [
-        Kind.SHIPPED_NOT_CHARGED
-    ]
+    never_charged = replace(FINISHED, charges=())
+    assert kinds(never_charged, complete_since=CompleteSince(15.0, 15.0, 15.0)) == [Kind.SHIPPED_NOT_CHARGED]
 
 
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:

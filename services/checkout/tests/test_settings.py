@@ -28,16 +28,10 @@ def test_migrate_creates_the_database_and_exits(tmp_path: Path) -> None:
     assert (tmp_path / ".shop" / "checkout.db").exists()
 
 
-def test_a_missing_address_is_named(tmp_path: Path) -> None:
-    ran = run(tmp_path, **{**ADDRESSES, "CART_ADDR": ""})
-    assert ran.returncode == 2
-    assert "CART_ADDR" in ran.stderr
-
-
-BAD = [("HMAC_KEY", "short"), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db")]
-
-
-@pytest.mark.parametrize(("variable", "value"), BAD)
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("CART_ADDR", ""), ("HMAC_KEY", "short"), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db")],
+)
 def test_an_invalid_setting_is_named_without_its_value(tmp_path: Path, variable: str, value: str) -> None:
     ran = run(tmp_path, **{**ADDRESSES, variable: value})
     assert ran.returncode == 2
