@@ -1,9 +1,8 @@
 """Carts in Valkey or Redis: they outlive the process and are shared by all replicas."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -96,17 +95,12 @@ class MeasuredPool(BlockingConnectionPool):
 
     @override
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        started, problem = time.perf_counter(), None
         self._waiting += 1
         try:
-            return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
-        except BaseException as error:
-            problem = error
-            raise
+            with self._telemetry.measure_wait() if self._telemetry else nullcontext():
+                return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
         finally:
             self._waiting -= 1
-            if self._telemetry is not None:
-                self._telemetry.record_wait(started, problem)
 
     def use(self) -> PoolUse:
         """Return the number of connections by state."""

@@ -1,10 +1,14 @@
-"""The call being served: its deadline, which bounds every outgoing call, and its metadata."""
+"""The deadline and the metadata of the call being served, and the record of a call, served or made."""
 
 import asyncio
 from contextvars import ContextVar
 from typing import Any
 
 import grpc
+from opentelemetry.trace import Span, StatusCode
+
+from chassis.telemetry import semconv
+from chassis.telemetry.metrics import Attributes, Histogram
 
 # On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
@@ -22,3 +26,17 @@ def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> st
         if key == name:
             return str(value)
     return None
+
+
+def record_call(
+    span: Span, durations: Histogram, attributes: Attributes, code: str, seconds: float, *, failed: bool
+) -> None:
+    """End the span of a call, if there is one, and record the duration; both have an error type if the call failed."""
+    attributes = (*attributes, (semconv.RPC_STATUS, code))
+    span.set_attribute(semconv.RPC_STATUS, code)
+    if failed:
+        attributes = (*attributes, (semconv.ERROR_TYPE, code))
+        span.set_attribute(semconv.ERROR_TYPE, code)
+        span.set_status(StatusCode.ERROR)
+    span.end()
+    durations.record(seconds, attributes, span.get_span_context())

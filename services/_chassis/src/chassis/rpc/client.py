@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc.aio import Metadata
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Span, SpanKind
 
 from chassis.errors import DeadlineExceeded
 from chassis.rpc import calls
@@ -124,7 +124,7 @@ class _Method:
         self._propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
-        self._attributes: Attributes = (
+        self.attributes: Attributes = (
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, name),
             (semconv.SERVER_ADDRESS, host or target),
@@ -149,21 +149,10 @@ class _Method:
         """Start the span of a call, unless its trace is not sampled. Return it with the headers of the call."""
         if self._follows_parents and is_unsampled():
             return trace.INVALID_SPAN, self._propagation.inject()
-        attributes = {**dict(self._attributes), **self._port, **baggage_attributes()}
+        attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
         span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
         # The span is not made the current one: nothing else that the caller does during the call belongs below it.
         return span, self._propagation.inject(trace.set_span_in_context(span))
-
-    def record(self, span: Span, code: str, seconds: float) -> None:
-        """End the span, if there is one, and record the duration."""
-        error = ((semconv.ERROR_TYPE, code),) if code != "OK" else ()
-        span.set_attribute(semconv.RPC_STATUS, code)
-        if error:
-            span.set_attribute(semconv.ERROR_TYPE, code)
-            span.set_status(StatusCode.ERROR)
-        span.end()
-        attributes = (*self._attributes, (semconv.RPC_STATUS, code), *error)
-        self.durations.record(seconds, attributes, span.get_span_context())
 
 
 class _Call:
@@ -202,4 +191,5 @@ class _Call:
             code = "CANCELLED"
             raise
         finally:
-            method.record(span, code, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            calls.record_call(span, method.durations, method.attributes, code, seconds, failed=code != "OK")

@@ -16,7 +16,7 @@ from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import DecodeError, Message
 from opentelemetry import context as otel_context
 from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Span, SpanKind
 
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
@@ -167,7 +167,8 @@ class _Method:
             raise
         finally:
             self._limiter.in_flight -= 1
-            self._record(span, code, time.perf_counter() - started)
+            seconds, failed = time.perf_counter() - started, code in _SERVER_FAULTS
+            calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
         """Shed the call if there are too many. Set its deadline."""
@@ -195,14 +196,3 @@ class _Method:
         span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
         otel_context.attach(trace.set_span_in_context(span, parent))
         return span
-
-    def _record(self, span: Span, code: str, seconds: float) -> None:
-        """End the span, if there is one, and record the duration."""
-        error = ((semconv.ERROR_TYPE, code),) if code in _SERVER_FAULTS else ()
-        span.set_attribute(semconv.RPC_STATUS, code)
-        if error:
-            span.set_attribute(semconv.ERROR_TYPE, code)
-            span.set_status(StatusCode.ERROR)
-        span.end()
-        attributes = (*self._attributes, (semconv.RPC_STATUS, code), *error)
-        self._durations.record(seconds, attributes, span.get_span_context())

@@ -3,7 +3,7 @@
 Only what uses SQLAlchemy imports this module.
 """
 
-import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -92,17 +92,12 @@ class MeasuredPool(AsyncAdaptedQueuePool):
 
     @override
     def connect(self) -> PoolProxiedConnection:
-        started, problem = time.perf_counter(), None
         self._waiting += 1
         try:
-            return super().connect()
-        except BaseException as error:
-            problem = error
-            raise
+            with self._telemetry.measure_wait() if self._telemetry else nullcontext():
+                return super().connect()
         finally:
             self._waiting -= 1
-            if self._telemetry is not None:
-                self._telemetry.record_wait(started, problem)
 
     def _use(self) -> PoolUse:
         return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS, self._waiting)

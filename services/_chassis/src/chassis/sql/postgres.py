@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -126,7 +125,8 @@ class PostgresDatabase(Database):
 
     async def _attempt(self, batch: Sequence[Statement], deadline: float) -> list[list[DictRow]]:
         loop = asyncio.get_running_loop()
-        connection = await self._acquire(deadline - loop.time())
+        with self._waits.measure_wait():
+            connection = await self._pool.getconn(deadline - loop.time())
         # Not asyncio.timeout: psycopg waits for the server while it is cancelled, but notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
@@ -144,16 +144,6 @@ class PostgresDatabase(Database):
         finally:
             giving_up.cancel()
             await self._pool.putconn(connection)
-
-    async def _acquire(self, within_seconds: float) -> Connection:
-        started = time.perf_counter()
-        try:
-            connection = await self._pool.getconn(within_seconds)
-        except BaseException as error:
-            self._waits.record_wait(started, error)
-            raise
-        self._waits.record_wait(started)
-        return connection
 
 
 async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[list[DictRow]]:

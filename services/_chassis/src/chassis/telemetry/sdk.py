@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -42,16 +41,16 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
     reasons.install()
     traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
-    exporters = open_exporters(settings.otel_exporter_otlp_protocol)
+    spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol)
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the limits of spans from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     sizes = (settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size)
-    tracers.add_span_processor(CountedSpans(exporters.spans, traces, *sizes, settings.otel_bsp_schedule_delay))
+    tracers.add_span_processor(CountedSpans(spans_to, traces, *sizes, settings.otel_bsp_schedule_delay))
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
     sizes = (settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size)
-    loggers.add_log_record_processor(CountedLogRecords(exporters.logs, logs, *sizes, settings.otel_blrp_schedule_delay))
-    reader = PeriodicExportingMetricReader(ExporterWithHistograms(exporters.metrics, resource, histograms, metrics))
+    loggers.add_log_record_processor(CountedLogRecords(logs_to, logs, *sizes, settings.otel_blrp_schedule_delay))
+    reader = PeriodicExportingMetricReader(ExporterWithHistograms(metrics_to, resource, histograms, metrics))
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
     telemetry = Telemetry(
@@ -65,7 +64,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
         is_exported=True,
         shutdown=lambda: _shut_down(
             stop_observing,
-            {tracers.shutdown: exporters.spans, loggers.shutdown: exporters.logs, meters.shutdown: exporters.metrics},
+            {tracers.shutdown: spans_to, loggers.shutdown: logs_to, meters.shutdown: metrics_to},
         ),
     )
     telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
@@ -82,16 +81,7 @@ def _resource(service_name: str) -> Resource:
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
 
-@dataclass(frozen=True)
-class Exporters:
-    """The exporters of a process."""
-
-    spans: SpanExporter
-    metrics: MetricExporter
-    logs: LogRecordExporter
-
-
-def open_exporters(protocol: str) -> Exporters:
+def open_exporters(protocol: str) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
     """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read the endpoint and so on themselves."""
 
     def load(module: str, name: str) -> Any:
@@ -100,10 +90,10 @@ def open_exporters(protocol: str) -> Exporters:
             import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}"), name
         )()
 
-    return Exporters(
-        spans=load("trace_exporter", "OTLPSpanExporter"),
-        metrics=load("metric_exporter", "OTLPMetricExporter"),
-        logs=load("_log_exporter", "OTLPLogExporter"),
+    return (
+        load("trace_exporter", "OTLPSpanExporter"),
+        load("metric_exporter", "OTLPMetricExporter"),
+        load("_log_exporter", "OTLPLogExporter"),
     )
 
 

@@ -161,11 +161,19 @@ class PoolTelemetry:
         telemetry.observe(semconv.POOL_MAX, lambda: [(read().maximum, labels)])
         telemetry.observe(semconv.POOL_PENDING, lambda: [(read().pending, labels)])
 
-    def record_wait(self, started: float, error: BaseException | None = None) -> None:
-        """Record a wait that began at `started`, a reading of time.perf_counter, and ends now."""
-        ended = time.perf_counter()
-        self._durations.record(ended - started, self._labels)
-        record_wait(self._tracer, "pool.wait", started, ended, error)
+    @contextmanager
+    def measure_wait(self) -> Iterator[None]:
+        """Record a wait for a connection, from entry to exit."""
+        started, problem = time.perf_counter(), None
+        try:
+            yield
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            ended = time.perf_counter()
+            self._durations.record(ended - started, self._labels)
+            record_wait(self._tracer, "pool.wait", started, ended, problem)
 
 
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
