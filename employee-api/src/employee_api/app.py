@@ -49,27 +49,17 @@ def build(
 ) -> Starlette:
     """Build the application; the caller closes the engine and the hasher."""
     users, accounts = UserRepository(engine, clock, random.SystemRandom()), AccountRepository(engine, clock)
-    sessions, tokens = _sessions(settings, engine, clock), ApiTokenRepository(engine, clock)
+    idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
+    sessions, tokens = SessionRepository(engine, clock, idle, absolute), ApiTokenRepository(engine, clock)
     devices, sign_ins = DeviceRepository(engine, clock), SignInRepository(engine, clock)
     authorizer = SessionAuthorizer(settings.auth_mode, sessions, tokens, telemetry)
     new_users = new_user_preparer(settings, password_hasher)
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
-    limiter = LoginLimiter(
-        counts,
-        clock,
-        per_email=settings.failed_logins_per_email,
-        per_address=settings.failed_logins_per_address,
-    )
+    limiter = LoginLimiter(counts, clock, settings.failed_logins_per_email, settings.failed_logins_per_address)
     logins = LoginService(engine, users, password_hasher, sessions, devices, sign_ins, authorizer, limiter)
-    changes = PasswordChangeRepository(engine, clock, enforced=authorizer.enforced)
+    changes = PasswordChangeRepository(engine, clock, authorizer.enforced)
     registration = Registration(
-        engine,
-        clock,
-        users,
-        authorizer,
-        mode=settings.registration,
-        counts=counts,
-        per_address=settings.registrations_per_address,
+        engine, clock, users, authorizer, settings.registration, counts, settings.registrations_per_address
     )
     invitations = InvitationRepository(engine, clock)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
@@ -89,15 +79,6 @@ def build(
         _cross_site_policy(settings),
         StoredResponses(engine, clock),
         reports_database_away=settings.reports_database_away,
-    )
-
-
-def _sessions(settings: EmployeeApiSettings, engine: AsyncEngine, clock: Clock) -> SessionRepository:
-    return SessionRepository(
-        engine,
-        clock,
-        idle=timedelta(seconds=settings.session_idle_seconds),
-        absolute=timedelta(seconds=settings.session_absolute_seconds),
     )
 
 

@@ -5,6 +5,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +78,17 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
             yield connection
 
 
+@dataclass
 class Repository:
     """Rows of a feature. Reads need no transaction; changes are made in a `transaction`."""
 
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        self._engine = engine
-        self._clock = clock
+    engine: AsyncEngine
+    clock: Clock
+
+    @cached_property
+    def _reads(self) -> AsyncEngine:
         # Without BEGIN and COMMIT a read costs one round trip instead of three.
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
+        return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def _find(self, query: Executable) -> dict[str, Any] | None:
         """Return the first row by the names of its columns."""

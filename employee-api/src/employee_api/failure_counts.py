@@ -9,10 +9,8 @@ from typing import Any
 
 from sqlalchemy import case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlmodel import col
 
-from employee_api.clock import Clock
 from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.models import FailureCount
 
@@ -28,25 +26,24 @@ class Count:
     last_at: datetime
 
 
+@dataclass
 class FailureCounts(Repository):
     """Counts by key, in windows that begin with the first failure."""
 
-    def __init__(self, engine: AsyncEngine, clock: Clock, window: timedelta) -> None:
-        super().__init__(engine, clock)
-        self.window = window
+    window: timedelta
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
         """Return the counts of these keys that are not zero."""
-        current = col(FailureCount.begun_at) > self._clock() - self.window
+        current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(*_COLUMNS).where(col(FailureCount.key_hash).in_(list(keys)), current)
         return {row.pop("key_hash"): Count(**row) for row in await self._find_all(query)}
 
     async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
         """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
-        now = self._clock()
+        now = self.clock()
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
-        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
+        insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
         # In the order of the keys: transactions that lock the same rows can't deadlock.
         rows = [{"key_hash": key, "failures": 1, "begun_at": now, "last_at": now} for key in sorted(keys)]
         changed = {
@@ -57,7 +54,7 @@ class FailureCounts(Repository):
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
         # Those that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             counted: list[dict[str, Any]] = [
                 dict(row) for row in (await connection.execute(add.returning(*_COLUMNS))).mappings()
             ]
@@ -70,12 +67,12 @@ class FailureCounts(Repository):
 
         Call it before the request changes anything: SQLite allows one writer at a time.
         """
-        async with shared_transaction(self._engine):
+        async with shared_transaction(self.engine):
             return (await self.add([key]))[key]
 
     async def reset(self, keys: Iterable[bytes]) -> None:
         """Set the counts of these keys to zero."""
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(list(keys))))
 
 

@@ -5,10 +5,9 @@ A cursor identifies the last row of the previous page, so rows that are added la
 
 import base64
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
@@ -20,8 +19,9 @@ from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
 from employee_api.models import Activity, Comment, SignIn, Task
-from employee_api.schemas import Input
+from employee_api.schemas import Input, Output
 
+OutputT = TypeVar("OutputT", bound=Output)
 Paged = type[Task | Comment | Activity | SignIn]
 
 TIMESTAMPS: TypeAdapter[datetime] = TypeAdapter(
@@ -35,13 +35,6 @@ class PageQuery(Input):
 
     cursor: str | None = Field(default=None, description="`next` of the previous page")
     limit: Limit = 50
-
-
-class Page(NamedTuple):
-    """The rows of a page, and the cursor of the next page if there is one."""
-
-    rows: Sequence[RowMapping]
-    next: str | None
 
 
 @dataclass(frozen=True)
@@ -66,13 +59,14 @@ async def fetch_page(
     query: Select[Any],
     model: Paged,
     page: PageQuery,
-    key: SortKey | None = None,
+    output: type[OutputT],
     *,
+    key: SortKey | None = None,
     descending: bool = True,
-) -> Page:
-    """Fetch a page of `query`, which selects the `id` of `model`. Raises BadRequest for a bad cursor.
+) -> OutputT:
+    """Return a page of `query`, which selects the `id` of `model`, as an `output` with `items` and `next`.
 
-    By default the newest rows come first.
+    By default the newest rows come first. Raises BadRequest for a bad cursor.
     """
     order = _Order(model, key or SortKey("created_at", col(model.created_at), TIMESTAMPS), descending)
     query = query.add_columns(order.key.expression.label("sort_value"))
@@ -81,9 +75,8 @@ async def fetch_page(
     async with reads.connect() as connection:
         # One row more than the limit shows whether another page follows.
         rows = (await connection.execute(order.sort(query).limit(page.limit + 1))).mappings().all()
-    if len(rows) <= page.limit:
-        return Page(rows, None)
-    return Page(rows[: page.limit], order.cursor(rows[page.limit - 1]))
+    following = order.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
+    return output.model_validate({"items": rows[: page.limit], "next": following})
 
 
 class _Order(NamedTuple):

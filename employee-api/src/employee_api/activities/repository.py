@@ -41,8 +41,7 @@ class ActivityRepository:
         matching = select(*_COLUMNS).where(*(col(_FILTERS[name]) == value for name, value in given.items()))
         if query.month is not None:
             matching = matching.where(in_month(col(Activity.created_at), query.month))
-        page = await fetch_page(self._reads, matching, Activity, query)
-        return ActivityPage.model_validate({"items": page.rows, "next": page.next})
+        return await fetch_page(self._reads, matching, Activity, query, ActivityPage)
 
 
 async def record(

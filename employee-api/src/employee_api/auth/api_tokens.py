@@ -31,7 +31,7 @@ class ApiTokenRepository(Repository):
 
         Raises BadRequest if it would have expired, TooManyTokens.
         """
-        now = self._clock()
+        now = self.clock()
         if new.expires_at is not None and new.expires_at <= now:
             rule = "must be in the future"
             raise BadRequest(f"expires_at {rule}", [FieldViolation("expires_at", rule)])
@@ -46,7 +46,7 @@ class ApiTokenRepository(Repository):
         )
         scopes = " ".join(token.scopes)
         row = {"token_hash": hash_token(token.token), "user_id": owner.id, "scopes": scopes}
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             user = await lock_user(connection, owner.id, owner)
             await _require_room(connection, owner.id, now)
             await connection.execute(insert(ApiToken).values(token.model_dump(exclude={"token", "scopes"}) | row))
@@ -64,7 +64,7 @@ class ApiTokenRepository(Repository):
 
     async def revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> None:
         """Delete a token of a user. Raises UserNotFound, TokenNotFound."""
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, actor)
             of_user = (col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
             name = (await connection.execute(select(col(ApiToken.name)).where(*of_user))).scalar()
@@ -73,11 +73,11 @@ class ApiTokenRepository(Repository):
             await connection.execute(delete(ApiToken).where(*of_user))
             changes = {"token_id": change(token_id, None), "name": change(name, None)}
             revoked = Subject("user", user_id, user.name, changes)
-            await record(connection, actor, "revoked_token", [revoked], self._clock())
+            await record(connection, actor, "revoked_token", [revoked], self.clock())
 
     async def find_actor(self, token: str) -> Actor | None:
         """Return the active user of an unexpired token, with their current role, and record its use."""
-        now = self._clock()
+        now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
@@ -90,7 +90,7 @@ class ApiTokenRepository(Repository):
         user_id, role, approved, scopes, last_used_at = row.values()
         if last_used_at is None or now - last_used_at > _USE_INTERVAL:
             used = update(ApiToken).where(col(ApiToken.token_hash) == hash_token(token)).values(last_used_at=now)
-            async with self._engine.begin() as connection:
+            async with self.engine.begin() as connection:
                 await connection.execute(used)
         return Actor(user_id, role, approved, frozenset(scopes.split()))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from employee_api.clock import Clock
@@ -29,6 +29,7 @@ class LimitedAttempt:
     slots: Mapping[bytes, int]
 
 
+@dataclass
 class LoginLimiter:
     """Counts failed logins, and makes further attempts wait when there were too many; it never locks an account.
 
@@ -36,12 +37,11 @@ class LoginLimiter:
     the counts, for all replicas; each process has the attempts in flight.
     """
 
-    def __init__(self, counts: FailureCounts, clock: Clock, *, per_email: int, per_address: int) -> None:
-        self._counts = counts
-        self._clock = clock
-        self._per_email = per_email
-        self._per_address = per_address
-        self._in_flight: dict[bytes, BoundedSemaphore] = {}
+    counts: FailureCounts
+    clock: Clock
+    per_email: int
+    per_address: int
+    _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> LimitedAttempt:
         """Describe an attempt.
@@ -53,10 +53,10 @@ class LoginLimiter:
         """
         if device is not None:
             key = count_key("device", device.hex())
-            return LimitedAttempt({key: self._per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
+            return LimitedAttempt({key: self.per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         return LimitedAttempt(
-            {by_address: self._per_address, by_email: self._per_email},
+            {by_address: self.per_address, by_email: self.per_email},
             {by_address: _MAX_ATTEMPTS_PER_ADDRESS, by_email: _MAX_ATTEMPTS_PER_ACCOUNT},
         )
 
@@ -70,31 +70,31 @@ class LoginLimiter:
 
     async def exceeded(self, attempt: LimitedAttempt) -> TooManyFailedLogins | None:
         """Return the error to raise if the client has to wait."""
-        counts = await self._counts.read(attempt.limits)
+        counts = await self.counts.read(attempt.limits)
         waits = [self._wait(count, attempt.limits[key]) for key, count in counts.items()]
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
     async def record_failure(self, attempt: LimitedAttempt) -> None:
-        await self._counts.add(attempt.limits)
+        await self.counts.add(attempt.limits)
 
     async def record_success(self, attempt: LimitedAttempt) -> None:
         """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
-        await self._counts.reset(list(attempt.limits)[-1:])
+        await self.counts.reset(list(attempt.limits)[-1:])
 
     async def is_first_refusal(self, email: str) -> bool:
         """Return whether no attempt with this e-mail has been refused in the window, and count a refusal if so."""
         key = count_key("refusal", email)
-        if await self._counts.read([key]):
+        if await self.counts.read([key]):
             return False
-        return (await self._counts.add([key]))[key].failures == 1
+        return (await self.counts.add([key]))[key].failures == 1
 
     def _wait(self, count: Count, limit: int) -> timedelta:
         if count.failures < limit:
             return timedelta(0)
         wait = _FIRST_WAIT * int(2 ** min(count.failures - limit, _MAX_DOUBLINGS))
-        ends = min(count.last_at + min(wait, _MAX_WAIT), count.begun_at + self._counts.window)
-        return ends - self._clock()
+        ends = min(count.last_at + min(wait, _MAX_WAIT), count.begun_at + self.counts.window)
+        return ends - self.clock()
 
     @asynccontextmanager
     async def _slot(self, key: bytes, number: int) -> AsyncIterator[None]:

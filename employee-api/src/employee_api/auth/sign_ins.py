@@ -36,7 +36,7 @@ class SignInRepository(Repository):
 
         It takes as long if no user has it: response times must not reveal which e-mails are registered.
         """
-        now = self._clock()
+        now = self.clock()
         row = {
             "id": uuid.uuid4(),
             "outcome": outcome,
@@ -46,7 +46,7 @@ class SignInRepository(Repository):
         }
         values = [literal(value, _TABLE.c[name].type) for name, value in row.items()]
         attempt = select(*values, col(User.id)).where(col(User.email_key) == email_key)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             await connection.execute(insert(SignIn).from_select([*row, "user_id"], attempt))
             await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
 
@@ -55,5 +55,4 @@ class SignInRepository(Repository):
         if await self._find(select(col(User.id)).where(col(User.id) == user_id)) is None:
             raise UserNotFound
         own = select(*_COLUMNS).where(col(SignIn.user_id) == user_id)
-        found = await fetch_page(self._reads, own, SignIn, page)
-        return SignInPage.model_validate({"items": found.rows, "next": found.next})
+        return await fetch_page(self._reads, own, SignIn, page, SignInPage)

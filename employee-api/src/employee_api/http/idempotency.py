@@ -68,7 +68,7 @@ class StoredResponses(Repository):
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:
-            async with shared_transaction(self._engine):
+            async with shared_transaction(self.engine):
                 response = await respond()
                 await self._store(request, response)
         except (ApiError, IntegrityError):
@@ -86,7 +86,7 @@ class StoredResponses(Repository):
             col(StoredResponse.body),
         ).where(
             col(StoredResponse.key_hash) == request.key_hash,
-            col(StoredResponse.created_at) > self._clock() - _LIFETIME,
+            col(StoredResponse.created_at) > self.clock() - _LIFETIME,
         )
         row = await self._find(query)
         if row is None:
@@ -97,7 +97,7 @@ class StoredResponses(Repository):
         return Response(body, status, headers | {REPLAYED: "true"})
 
     async def _store(self, request: RepeatableRequest, response: Response) -> None:
-        now = self._clock()
+        now = self.clock()
         key_hash, created_at = col(StoredResponse.key_hash), col(StoredResponse.created_at)
         expired = created_at <= now - _LIFETIME
         some_expired = select(key_hash).where(expired).limit(_DELETED_AT_ONCE).with_for_update(skip_locked=True)
@@ -109,7 +109,7 @@ class StoredResponses(Repository):
             "body": bytes(response.body),
             "created_at": now,
         }
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             deleted = delete(StoredResponse).where(
                 expired, or_(key_hash == request.key_hash, key_hash.in_(some_expired))
             )

@@ -24,8 +24,7 @@ class CommentRepository(Repository):
         async with self._reads.connect() as connection:
             await get_task(connection, task_id)
         matching = select(*_COLUMNS).where(col(Comment.task_id) == task_id)
-        page = await fetch_page(self._reads, matching, Comment, query)
-        return CommentPage(items=[CommentOutput.model_validate(row) for row in page.rows], next=page.next)
+        return await fetch_page(self._reads, matching, Comment, query, CommentPage)
 
     async def get(self, task_id: uuid.UUID, comment_id: uuid.UUID) -> CommentOutput:
         """Return a comment. Raises TaskNotFound, CommentNotFound."""
@@ -35,12 +34,12 @@ class CommentRepository(Repository):
 
     async def add(self, task_id: uuid.UUID, new: CommentInput, actor: Actor | None) -> CommentOutput:
         """Add a comment, by the actor if there is one, and return it. Raises TaskNotFound, UnknownAuthor."""
-        now = self._clock()
+        now = self.clock()
         author_id = actor.id if actor else new.author_id
         comment = CommentOutput(
             id=uuid.uuid4(), task_id=task_id, author_id=author_id, body=new.body, created_at=now, edited_at=None
         )
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             existing = await lock_users(connection, actor, author_id)
             task = await get_task(connection, task_id, lock=True)
             if author_id is not None and author_id not in existing:
@@ -54,8 +53,8 @@ class CommentRepository(Repository):
         self, task_id: uuid.UUID, comment_id: uuid.UUID, patch: CommentPatch, actor: Actor | None
     ) -> CommentOutput:
         """Replace the text and return the comment; the same text is no edit. Raises TaskNotFound, CommentNotFound."""
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             await lock_users(connection, actor)
             task = await get_task(connection, task_id, lock=True)
             comment = await _get_comment(connection, task_id, comment_id)
@@ -69,8 +68,8 @@ class CommentRepository(Repository):
 
     async def delete(self, task_id: uuid.UUID, comment_id: uuid.UUID, actor: Actor | None) -> None:
         """Delete a comment. Raises TaskNotFound, CommentNotFound."""
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             await lock_users(connection, actor)
             task = await get_task(connection, task_id, lock=True)
             await _get_comment(connection, task_id, comment_id)

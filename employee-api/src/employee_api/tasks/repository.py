@@ -2,15 +2,15 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import RowMapping, delete, insert, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
 from employee_api.errors import UnknownAssignee, UnknownReporter
 from employee_api.http.etags import require_match
@@ -21,18 +21,16 @@ from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, T
 from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
 
 
+@dataclass
 class TaskRepository(Repository):
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
-        register_functions(engine)
-        super().__init__(engine, clock)
+    def __post_init__(self) -> None:
+        register_functions(self.engine)
 
     async def search(self, query: TaskQuery) -> TaskPage:
         """Return a page of the tasks that match every given filter, in the given order. Raises BadRequest."""
         descending = query.order is Order.DESCENDING
-        page = await fetch_page(
-            self._reads, matching_tasks(query), Task, query, SORT_KEYS[query.sort], descending=descending
-        )
-        return TaskPage(items=[TaskOutput.model_validate(row) for row in page.rows], next=page.next)
+        matching, key = matching_tasks(query), SORT_KEYS[query.sort]
+        return await fetch_page(self._reads, matching, Task, query, TaskPage, key=key, descending=descending)
 
     async def get(self, task_id: uuid.UUID) -> TaskOutput:
         """Return a task. Raises TaskNotFound."""
@@ -41,12 +39,12 @@ class TaskRepository(Repository):
 
     async def add(self, new: TaskInput, actor: Actor | None) -> TaskOutput:
         """Create a task and return it. Raises UnknownAssignee, UnknownReporter."""
-        now = self._clock()
+        now = self.clock()
         values = new.model_dump()
         if "reporter_id" not in new.model_fields_set and actor is not None:
             values["reporter_id"] = actor.id
         task = TaskOutput(id=uuid.uuid4(), created_at=now, updated_at=now, **values)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, actor, values)
             await connection.execute(insert(Task).values(task.model_dump()))
             created = {field: change(None, value) for field, value in values.items()}
@@ -60,9 +58,9 @@ class TaskRepository(Repository):
 
         Raises TaskNotFound, UnknownAssignee, UnknownReporter, and PreconditionFailed unless it matches `if_match`.
         """
-        now = self._clock()
+        now = self.clock()
         requested = patch.model_dump(exclude_unset=True)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, actor, requested)
             task = await get_task(connection, task_id, lock=True)
             require_match(if_match, task)
@@ -84,8 +82,8 @@ class TaskRepository(Repository):
 
         Raises SomeTasksNotFound, UnknownAssignee.
         """
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, actor, {"assignee_id": assignee_id})
             tasks = await lock_tasks(connection, set(task_ids))
             changed = [task for task in tasks if task["assignee_id"] != assignee_id]
@@ -97,8 +95,8 @@ class TaskRepository(Repository):
 
     async def delete(self, task_id: uuid.UUID, actor: Actor | None, *, if_match: str | None = None) -> None:
         """Delete a task and its comments. Raises TaskNotFound, and PreconditionFailed unless it matches `if_match`."""
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             await lock_users(connection, actor)
             task = await get_task(connection, task_id, lock=True)
             require_match(if_match, task)

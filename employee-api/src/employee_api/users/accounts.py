@@ -44,7 +44,7 @@ class AccountRepository(Repository):
         if "role" in requested:
             requested["approved"] = True
         demotes = requested.get("role", "ceo") not in MANAGEMENT_ROLES
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             ends_management = "given another role" if demotes else None
             account = await lock_user(connection, user_id, actor, ends_management=ends_management)
             require_match(if_match, account)
@@ -58,16 +58,16 @@ class AccountRepository(Repository):
 
         Raises UserNotFound, LastManagementUser.
         """
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             account = await lock_user(connection, user_id, actor, ends_management="deactivated")
             if account.deactivated_at is not None:
                 return account
             await _end_access(connection, user_id)
-            return await self._save(connection, actor, account, "deactivated", {"deactivated_at": self._clock()})
+            return await self._save(connection, actor, account, "deactivated", {"deactivated_at": self.clock()})
 
     async def reactivate(self, user_id: uuid.UUID, actor: Actor | None) -> AccountOutput:
         """Let a deactivated user log in again. Raises UserNotFound."""
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             account = await lock_user(connection, user_id, actor)
             if account.deactivated_at is None:
                 return account
@@ -94,7 +94,7 @@ class AccountRepository(Repository):
             raise EmailTaken from error
         changes = {name: change(getattr(account, name), value) for name, value in changed.items()}
         after = account.model_copy(update=values)
-        await record(connection, actor, action, [Subject("user", account.id, after.name, changes)], self._clock())
+        await record(connection, actor, action, [Subject("user", account.id, after.name, changes)], self.clock())
         return after
 
 

@@ -22,9 +22,9 @@ _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 class InvitationRepository(Repository):
     async def create(self, new: InvitationInput, actor: Actor | None) -> CreatedInvitation:
         """Create an invitation and return it with its token, which can't be recovered later."""
-        now = self._clock()
+        now = self.clock()
         wanted = NewLink(LinkPurpose.INVITATION, timedelta(days=new.expires_in_days), new.role, new.dept)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             if actor is not None:
                 await lock_user(connection, actor.id, actor)
             link = await create_link(connection, wanted, actor, now)
@@ -43,7 +43,7 @@ class InvitationRepository(Repository):
 
     async def list_unexpired(self) -> list[InvitationOutput]:
         """Return all invitations that have not expired, newest first."""
-        query = select(*_COLUMNS).where(_INVITATIONS, col(SingleUseLink.expires_at) > self._clock())
+        query = select(*_COLUMNS).where(_INVITATIONS, col(SingleUseLink.expires_at) > self.clock())
         newest_first = query.order_by(col(SingleUseLink.created_at).desc(), col(SingleUseLink.id).desc())
         return [InvitationOutput.model_validate(row) for row in await self._find_all(newest_first)]
 
@@ -51,7 +51,7 @@ class InvitationRepository(Repository):
         """Delete an invitation that has not been used. Raises InvitationNotFound."""
         unused = (_INVITATIONS, col(SingleUseLink.id) == invitation_id, col(SingleUseLink.used_at).is_(None))
         deletion = delete(SingleUseLink).where(*unused).returning(col(SingleUseLink.role), col(SingleUseLink.dept))
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             if actor is not None:
                 await lock_user(connection, actor.id, actor)
             row = (await connection.execute(deletion)).first()
@@ -59,4 +59,4 @@ class InvitationRepository(Repository):
                 raise InvitationNotFound
             changes = {"role": change(row.role, None), "dept": change(row.dept, None)}
             subject = Subject("invitation", invitation_id, row.role, changes)
-            await record(connection, actor, "deleted", [subject], self._clock())
+            await record(connection, actor, "deleted", [subject], self.clock())

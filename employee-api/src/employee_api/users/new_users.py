@@ -1,6 +1,7 @@
 """Prepares new users by the same rules for the API and for the command line."""
 
 import asyncio
+from dataclasses import dataclass
 
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.errors import WeakPassword
@@ -11,21 +12,13 @@ from employee_api.users.rules import DEFAULT_ROLE, normalize_password
 from employee_api.users.schemas import UserInput
 
 
+@dataclass
 class NewUserPreparer:
-    """Checks and hashes passwords that users choose.
+    """Checks and hashes passwords that users choose; `breached` ones are refused, if there is a list."""
 
-    Args:
-        password_hasher: hashes them.
-        min_password_length: in characters of the form that is hashed.
-        breached: passwords that are refused, if there is a list.
-    """
-
-    def __init__(
-        self, password_hasher: PasswordHasher, min_password_length: int, breached: BreachedPasswords | None = None
-    ) -> None:
-        self._password_hasher = password_hasher
-        self._min_length = min_password_length
-        self._breached = breached
+    password_hasher: PasswordHasher
+    min_length: int
+    breached: BreachedPasswords | None = None
 
     async def prepare(self, new: UserInput) -> NewUser:
         """Return the user to store. Raises WeakPassword, TooManyPasswords."""
@@ -35,10 +28,10 @@ class NewUserPreparer:
     async def hash(self, password: str, field: str = "password") -> str:
         """Hash a password that a user has chosen in this field. Raises WeakPassword, TooManyPasswords."""
         normalized = normalize_password(password)
-        if len(normalized) < self._min_length:
-            raise WeakPassword(f"must have at least {self._min_length} characters", field)
+        if len(normalized) < self.min_length:
+            raise WeakPassword(f"must have at least {self.min_length} characters", field)
         if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization can lengthen it
             raise WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
-        if self._breached is not None and await asyncio.to_thread(self._breached.contains, normalized):
+        if self.breached is not None and await asyncio.to_thread(self.breached.contains, normalized):
             raise WeakPassword("is known from a data breach", field)
-        return await self._password_hasher.hash(password)
+        return await self.password_hasher.hash(password)

@@ -2,15 +2,15 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, record
-from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
 from employee_api.errors import InvalidPasswordReset, WrongPassword
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
@@ -23,22 +23,18 @@ from employee_api.users.schemas import CreatedPasswordReset
 _RESET_LIFETIME = timedelta(hours=24)
 
 
+@dataclass
 class PasswordChangeRepository(Repository):
     """Every change voids the links that exist for its user.
 
-    Args:
-        engine: the database.
-        clock: the current time.
-        enforced: whether links are valid only while their creators have a management role.
+    With `enforced` authorization links are valid only while their creators have a management role.
     """
 
-    def __init__(self, engine: AsyncEngine, clock: Clock, *, enforced: bool) -> None:
-        super().__init__(engine, clock)
-        self._enforced = enforced
+    enforced: bool
 
     async def change(self, account: Account, password_hash: str, actor: Actor, session_token: str) -> None:
         """Replace a user's own password and end their other sessions. Raises WrongPassword if it has changed."""
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, actor)
             unchanged = (col(User.id) == user.id, col(User.password_hash) == account.password_hash)
             changed = await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
@@ -46,12 +42,12 @@ class PasswordChangeRepository(Repository):
                 raise WrongPassword
             await _void(connection, user.id, [col(Session.token_hash) != hash_token(session_token)])
             subject = Subject("user", user.id, user.name, {})
-            await record(connection, actor, "changed_password", [subject], self._clock())
+            await record(connection, actor, "changed_password", [subject], self.clock())
 
     async def create_reset(self, user_id: uuid.UUID, actor: Actor | None) -> CreatedPasswordReset:
         """Create a link with which the user can set a password, instead of any older one. Raises UserNotFound."""
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, actor)
             await _delete_links(connection, user_id)
             new = NewLink(LinkPurpose.PASSWORD_RESET, _RESET_LIFETIME, user_id=user_id)
@@ -62,7 +58,7 @@ class PasswordChangeRepository(Repository):
     async def check_reset(self, token: str) -> None:
         """Refuse a reset before its password is hashed. Raises InvalidPasswordReset."""
         async with self._reads.connect() as connection:
-            if not await is_usable(connection, LinkPurpose.PASSWORD_RESET, token, self._clock()):
+            if not await is_usable(connection, LinkPurpose.PASSWORD_RESET, token, self.clock()):
                 raise InvalidPasswordReset
 
     async def reset(self, token: str, password_hash: str) -> None:
@@ -70,8 +66,8 @@ class PasswordChangeRepository(Repository):
 
         Raises InvalidPasswordReset.
         """
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             user = await self._use(connection, token, now)
             await connection.execute(update(User).where(col(User.id) == user.id).values(password_hash=password_hash))
             await _void(connection, user.id)
@@ -83,7 +79,7 @@ class PasswordChangeRepository(Repository):
     async def _use(self, connection: AsyncConnection, token: str, now: datetime) -> Subject:
         """Use the link and return its user, who is locked."""
         purpose = LinkPurpose.PASSWORD_RESET
-        link = await use_link(connection, purpose, token, now, require_manager=self._enforced)
+        link = await use_link(connection, purpose, token, now, require_manager=self.enforced)
         if link is None or link.user_id is None:
             raise InvalidPasswordReset
         name = await connection.execute(select(col(User.name)).where(col(User.id) == link.user_id))

@@ -1,11 +1,8 @@
 """Registration: open, by invitation, or closed."""
 
-from dataclasses import replace
-
-from sqlalchemy.ext.asyncio import AsyncEngine
+from dataclasses import dataclass, replace
 
 from employee_api.access import Actor
-from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
 from employee_api.errors import InvalidInvitation, InvitationRequired, RegistrationClosed, TooManyRegistrations
 from employee_api.failure_counts import FailureCounts, count_key, network
@@ -18,38 +15,24 @@ from employee_api.users.rules import DEFAULT_ROLE
 from employee_api.users.schemas import UserOutput
 
 
+@dataclass
 class Registration(Repository):
     """Decides who may register, and with which rights.
 
-    Args:
-        engine: the database.
-        clock: the current time.
-        users: stores new users.
-        authorizer: whether authorization is enforced: then users who register without an invitation are employees who
-            wait for approval, and only management users can invite.
-        mode: who may register. None is the default: everyone, but with enforced authorization no one once there is a
+    With enforced authorization users who register without an invitation are employees who wait for approval, and only
+    management users can invite.
+
+    Attributes:
+        mode: None is the default: everyone may register, but with enforced authorization no one once there is a
             management user, who can add the others.
-        counts: of registrations, by address.
         per_address: how many may come from one address in a window: each costs a password hash, and leaves a user.
     """
 
-    def __init__(
-        self,
-        engine: AsyncEngine,
-        clock: Clock,
-        users: UserRepository,
-        authorizer: Authorizer,
-        *,
-        mode: RegistrationMode | None,
-        counts: FailureCounts,
-        per_address: int,
-    ) -> None:
-        super().__init__(engine, clock)
-        self._users = users
-        self._authorizer = authorizer
-        self._mode = mode
-        self._counts = counts
-        self._per_address = per_address
+    users: UserRepository
+    authorizer: Authorizer
+    mode: RegistrationMode | None
+    counts: FailureCounts
+    per_address: int
 
     async def check(self, invitation: str | None) -> None:
         """Refuse a registration before its password is hashed.
@@ -58,50 +41,50 @@ class Registration(Repository):
         """
         await self.check_open("register")
         if invitation is None:
-            if self._mode is RegistrationMode.INVITE:
+            if self.mode is RegistrationMode.INVITE:
                 raise InvitationRequired
             return
         async with self._reads.connect() as connection:
-            if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self._clock()):
+            if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self.clock()):
                 raise InvalidInvitation
 
     async def check_open(self, operation: str) -> None:
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
-        if self._mode is RegistrationMode.CLOSED:
+        if self.mode is RegistrationMode.CLOSED:
             raise RegistrationClosed
-        if self._mode is None:
+        if self.mode is None:
             async with self._reads.connect() as connection:
                 managed = await is_managed(connection)
             if managed:
-                self._authorizer.refuse(RegistrationClosed(), operation)
+                self.authorizer.refuse(RegistrationClosed(), operation)
 
     async def count(self, address: str) -> None:
         """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
-        if self._authorizer.mode is AuthMode.OFF:
+        if self.authorizer.mode is AuthMode.OFF:
             return
         key = count_key("registration", network(address))
-        count = (await self._counts.read([key])).get(key)
-        if count is None or count.failures < self._per_address:
+        count = (await self.counts.read([key])).get(key)
+        if count is None or count.failures < self.per_address:
             # Concurrent attempts get distinct counts.
-            count = await self._counts.add_apart(key)
-            if count.failures <= self._per_address:
+            count = await self.counts.add_apart(key)
+            if count.failures <= self.per_address:
                 return
-        wait = count.begun_at + self._counts.window - self._clock()
-        self._authorizer.refuse(TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
+        wait = count.begun_at + self.counts.window - self.clock()
+        self.authorizer.refuse(TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
 
     async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
         """Create a user with the role of the invitation, or with what they may have without one.
 
         Raises EmailTaken, InvalidInvitation.
         """
-        enforced = self._authorizer.enforced
+        enforced = self.authorizer.enforced
         if invitation is None:
-            return await self._users.add(replace(new, role=DEFAULT_ROLE, approved=False) if enforced else new, actor)
-        async with transaction(self._engine) as connection:
+            return await self.users.add(replace(new, role=DEFAULT_ROLE, approved=False) if enforced else new, actor)
+        async with transaction(self.engine) as connection:
             link = await use_link(
-                connection, LinkPurpose.INVITATION, invitation, self._clock(), require_manager=enforced
+                connection, LinkPurpose.INVITATION, invitation, self.clock(), require_manager=enforced
             )
             if link is None:
                 raise InvalidInvitation
             invited = replace(new, role=link.role, dept=link.dept or new.dept)
-            return await self._users.add_within(connection, invited, actor, invitation_id=link.id)
+            return await self.users.add_within(connection, invited, actor, invitation_id=link.id)

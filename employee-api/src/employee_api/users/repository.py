@@ -7,12 +7,11 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, RowMapping, case, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities.repository import Subject, change, record
-from employee_api.clock import Clock
 from employee_api.database import Repository, transaction
 from employee_api.errors import EmailTaken
 from employee_api.models import Comment, Task, User
@@ -46,10 +45,9 @@ class Account:
     deactivated: bool
 
 
+@dataclass
 class UserRepository(Repository):
-    def __init__(self, engine: AsyncEngine, clock: Clock, randomness: random.Random) -> None:
-        super().__init__(engine, clock)
-        self._randomness = randomness
+    randomness: random.Random
 
     async def list_all(self) -> list[UserOutput]:
         """Return all users, oldest first."""
@@ -76,32 +74,32 @@ class UserRepository(Repository):
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
         """Replace the hash of the same password, unless the password has changed in the meantime."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def lock_unchanged(self, account: Account) -> bool:
         """Return whether the account is active and has the same password, and keep it so until the transaction ends."""
         same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             return (await connection.execute(query)).first() is not None
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
         """Create a user and return them. Raises EmailTaken."""
-        async with transaction(self._engine) as connection:
+        async with transaction(self.engine) as connection:
             return await self.add_within(connection, new, actor)
 
     async def add_within(
         self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
     ) -> UserOutput:
         """Create a user in a transaction, by an invitation or without, and return them. Raises EmailTaken."""
-        now = self._clock()
+        now = self.clock()
         user = UserOutput(
             id=uuid.uuid4(),
             name=new.name,
             role=new.role,
             email=new.email,
-            color=pick_color(self._randomness),
+            color=pick_color(self.randomness),
             avatar=avatar(new.name),
             dept=new.dept,
         )
@@ -126,8 +124,8 @@ class UserRepository(Repository):
 
         Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor lost access.
         """
-        now = self._clock()
-        async with transaction(self._engine) as connection:
+        now = self.clock()
+        async with transaction(self.engine) as connection:
             protected = "deleted" if protect_last_management_user else None
             user = await lock_user(connection, user_id, actor, ends_management=protected)
             # Users who delete themselves no longer exist when the activity is inserted.
