@@ -12,7 +12,7 @@ from opentelemetry.trace import NoOpTracer
 from sqlalchemy import insert
 
 from employee_api.errors import TooManyExports
-from employee_api.exports import schemas
+from employee_api.exports import handlers
 from employee_api.exports.queries import Table
 from employee_api.exports.streaming import CHUNK_BYTES, CsvExporter
 from employee_api.models import Task
@@ -208,8 +208,8 @@ async def test_an_invalid_parameter_is_named(api_on_sqlite: Api, query: str, tex
 async def test_a_zone_that_only_the_database_does_not_know_gets_a_400(
     start_api: StartApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas, "_zones", lambda: {"Europe/Atlantis"})
-    monkeypatch.setattr(schemas, "ZoneInfo", lambda name: ZoneInfo.from_file(tz_data(), name))
+    monkeypatch.setattr(handlers, "_zones", lambda: {"Europe/Atlantis"})
+    monkeypatch.setattr(handlers, "ZoneInfo", lambda name: ZoneInfo.from_file(tz_data(), name))
     async with start_api() as api:
         response = await api.client.get("/api/export/tasks?tz=Europe/Atlantis")
         assert response.status_code == (400 if api.engine.dialect.name == "postgresql" else 200)

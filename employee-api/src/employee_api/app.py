@@ -7,8 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
 from chassis.telemetry.instruments import Telemetry
-from employee_api.activities.handlers import ActivityHandlers
-from employee_api.activities.repository import ActivityRepository
+from employee_api.activities import ActivityHandlers, ActivityRepository
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.authorization import SessionAuthorizer
 from employee_api.auth.devices import DeviceRepository
@@ -25,18 +24,17 @@ from employee_api.failure_counts import FailureCounts
 from employee_api.http.application import create_application
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
-from employee_api.operations import Handlers, operations
+from employee_api.operations import operations
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.tasks.comments import CommentRepository
 from employee_api.tasks.handlers import CommentHandlers, TaskHandlers
 from employee_api.tasks.repository import TaskRepository
 from employee_api.users.accounts import AccountRepository
 from employee_api.users.handlers import AccountHandlers, UserHandlers
-from employee_api.users.invitations import InvitationRepository
-from employee_api.users.new_users import NewUserPreparer
+from employee_api.users.links import InvitationRepository
 from employee_api.users.password_changes import PasswordChangeRepository
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.registration import Registration
+from employee_api.users.registration import NewUserPreparer, Registration
 from employee_api.users.repository import UserRepository
 
 
@@ -63,18 +61,18 @@ def build(
     )
     invitations = InvitationRepository(engine, clock)
     exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
-    handlers = Handlers(
-        LoginHandlers(settings.auth_mode, logins, sessions, sign_ins, users, changes, new_users),
-        SessionHandlers(sessions, tokens, accounts),
-        UserHandlers(users, new_users, registration, invitations, authorizer.enforced),
-        AccountHandlers(accounts),
-        TaskHandlers(TaskRepository(engine, clock)),
-        CommentHandlers(CommentRepository(engine, clock), authorizer),
-        ActivityHandlers(ActivityRepository(engine)),
-        ExportHandlers(exporter),
+    table = operations(
+        logins=LoginHandlers(settings.auth_mode, logins, sessions, sign_ins, users, changes, new_users),
+        sessions=SessionHandlers(sessions, tokens, accounts),
+        users=UserHandlers(users, new_users, registration, invitations, authorizer.enforced),
+        accounts=AccountHandlers(accounts),
+        tasks=TaskHandlers(TaskRepository(engine, clock)),
+        comments=CommentHandlers(CommentRepository(engine, clock), authorizer),
+        activities=ActivityHandlers(ActivityRepository(engine)),
+        exports=ExportHandlers(exporter),
     )
     return create_application(
-        operations(handlers),
+        table,
         authorizer,
         _cross_site_policy(settings),
         StoredResponses(engine, clock),

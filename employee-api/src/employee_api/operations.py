@@ -3,17 +3,15 @@
 A handler's annotations say what it takes and returns.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 
 from employee_api import errors, health
 from employee_api.access import Access
-from employee_api.activities.handlers import ActivityHandlers
+from employee_api.activities import ActivityHandlers
 from employee_api.auth.handlers import LoginBody, LoginHandlers, SessionHandlers
-from employee_api.exports.handlers import ExportHandlers
+from employee_api.exports.handlers import ExportHandlers, ExportParameters
 from employee_api.exports.queries import Table, csv_example
-from employee_api.exports.schemas import ExportParameters
 from employee_api.http.inputs import RequestInput
 from employee_api.http.operations import Operation
 from employee_api.tasks.handlers import CommentHandlers, TaskHandlers
@@ -41,23 +39,17 @@ _UNKNOWN_USERS = (errors.UnknownAssignee(), errors.UnknownReporter())
 _REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired(), errors.InvalidInvitation())
 
 
-@dataclass(frozen=True)
-class Handlers:
-    """The handlers of all operations."""
-
-    logins: LoginHandlers
-    sessions: SessionHandlers
-    users: UserHandlers
-    accounts: AccountHandlers
-    tasks: TaskHandlers
-    comments: CommentHandlers
-    activities: ActivityHandlers
-    exports: ExportHandlers
-
-
-def operations(api: Handlers) -> list[Operation]:
-    logins, sessions, users, accounts = api.logins, api.sessions, api.users, api.accounts
-    tasks, comments, exports = api.tasks, api.comments, api.exports
+def operations(
+    *,
+    logins: LoginHandlers,
+    sessions: SessionHandlers,
+    users: UserHandlers,
+    accounts: AccountHandlers,
+    tasks: TaskHandlers,
+    comments: CommentHandlers,
+    activities: ActivityHandlers,
+    exports: ExportHandlers,
+) -> list[Operation]:
     new_user = partial(_NEW_USER, strict=users.enforced)
     return [
         Operation(
@@ -215,7 +207,7 @@ def operations(api: Handlers) -> list[Operation]:
             comments.delete_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=_AUTHOR_ONLY,
         ),
         Operation(
-            "GET", "/api/activities", "List activities, newest first", api.activities.list_activities, _SESSION
+            "GET", "/api/activities", "List activities, newest first", activities.list_activities, _SESSION
         ),
         *(
             Operation(

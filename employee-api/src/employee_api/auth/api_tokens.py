@@ -9,7 +9,7 @@ from sqlmodel import col
 
 from chassis.errors import FieldViolation
 from employee_api.access import API_TOKEN_PREFIX, Actor
-from employee_api.activities.repository import Subject, change, record
+from employee_api.activities import Subject, change, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
 from employee_api.database import Repository, transaction
 from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens

@@ -29,8 +29,8 @@ from employee_api.pagination import PageQuery
 from employee_api.schemas import Deleted, Success
 from employee_api.settings import AuthMode
 from employee_api.users.accounts import AccountRepository
-from employee_api.users.new_users import NewUserPreparer
 from employee_api.users.password_changes import PasswordChangeRepository
+from employee_api.users.registration import NewUserPreparer
 from employee_api.users.repository import UserRepository
 from employee_api.users.schemas import CreatedPasswordReset, UserOutput
 

@@ -44,13 +44,7 @@ class LoginLimiter:
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> LimitedAttempt:
-        """Describe an attempt.
-
-        Args:
-            email: the e-mail in the form by which e-mails are compared.
-            address: the client's address.
-            device: identifies the known device of this user from which the attempt comes, if it does.
-        """
+        """Describe an attempt; `device` identifies the known device of this user from which it comes, if it does."""
         if device is not None:
             key = count_key("device", device.hex())
             return LimitedAttempt({key: self.per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})

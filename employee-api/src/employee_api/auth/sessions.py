@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlmodel import col
 
 from employee_api.access import Actor, Caller
-from employee_api.activities.repository import Subject, change, record
+from employee_api.activities import Subject, change, record
 from employee_api.auth.schemas import SessionOutput
 from employee_api.database import Repository, transaction
 from employee_api.errors import SessionNotFound

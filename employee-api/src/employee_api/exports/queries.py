@@ -8,10 +8,7 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Select, SQLColumnExpression, Text, case, func, literal, select, type_coerce
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import aliased
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import GenericFunction
 from sqlmodel import col
 
 from employee_api.models import Activity, Task, User
@@ -21,6 +18,7 @@ from employee_api.months import in_month
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some of them ignore spaces before it: the common one, the no-break space and the ideographic space.
 _SPACES = " \u00a0\u3000"
+_ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
 
 class Table(StrEnum):
@@ -31,49 +29,10 @@ class Table(StrEnum):
     ACTIVITIES = "activities"
 
 
-class IsoTimestamp(GenericFunction[str]):
-    """SQL function that formats a timestamp as in JSON responses: 2026-01-31T23:59:59.000000Z."""
-
-    type = Text()
-    inherit_cache = True
-
-
-class ZonedTimestamp(GenericFunction[str]):
-    """SQL function that formats a timestamp in the time zone of the connection: 2026-02-01T00:59:59.000000+01:00.
-
-    PostgreSQL has such a zone; on SQLite the connection needs a function `zoned_timestamp`: see `zoned_timestamp`.
-    """
-
-    type = Text()
-    inherit_cache = True
-
-
-@compiles(ZonedTimestamp, "postgresql")
-def _zoned_on_postgresql(timestamp: ZonedTimestamp, compiler: SQLCompiler, **options: Any) -> str:
-    value = compiler.process(timestamp.clauses, **options)
-    return f"""to_char({value}, 'YYYY-MM-DD"T"HH24:MI:SS.USTZH:TZM')"""
-
-
-@compiles(ZonedTimestamp, "sqlite")
-def _zoned_on_sqlite(timestamp: ZonedTimestamp, compiler: SQLCompiler, **options: Any) -> str:
-    return f"zoned_timestamp({compiler.process(timestamp.clauses, **options)})"
-
-
 def zoned_timestamp(stored: str, zone: tzinfo) -> str:
     """Format a timestamp as SQLite stores it in a time zone."""
     moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
     return moment.isoformat(timespec="microseconds")
-
-
-@compiles(IsoTimestamp, "postgresql")
-def _on_postgresql(timestamp: IsoTimestamp, compiler: SQLCompiler, **options: Any) -> str:
-    value = compiler.process(timestamp.clauses, **options)
-    return f"""to_char({value} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-
-
-@compiles(IsoTimestamp, "sqlite")
-def _on_sqlite(timestamp: IsoTimestamp, compiler: SQLCompiler, **options: Any) -> str:
-    return f"replace({compiler.process(timestamp.clauses, **options)}, ' ', 'T') || 'Z'"
 
 
 @dataclass(frozen=True)
@@ -81,11 +40,13 @@ class Format:
     """How the cells of a file are written.
 
     Attributes:
+        dialect: of the database. On SQLite a time zone needs the function `zoned_timestamp` in the connection.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
         zone: the time zone of timestamps; by default UTC.
     """
 
-    defuse_formulas: bool
+    dialect: str = "sqlite"
+    defuse_formulas: bool = False
     zone: ZoneInfo | None = None
 
     def text(self, column: Any) -> SQLColumnExpression[Any]:
@@ -96,22 +57,26 @@ class Format:
         return case((first.in_(_FORMULA_STARTS), literal("'") + text), else_=text)
 
     def timestamp(self, column: Any) -> SQLColumnExpression[Any]:
-        return IsoTimestamp(col(column)) if self.zone is None else ZonedTimestamp(col(column))
+        """Return 2026-01-31T23:59:59.000000Z, as in JSON responses, or 2026-02-01T00:59:59.000000+01:00 in the zone."""
+        moment = col(column)
+        if self.dialect == "sqlite":
+            return func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
+        if self.zone is None:
+            return func.to_char(func.timezone("UTC", moment), _ISO + '"Z"')
+        return func.to_char(moment, _ISO + "TZH:TZM")
 
 
-def export_query(
-    table: Table, month: str | None, *, defuse_formulas: bool, zone: ZoneInfo | None = None
-) -> Select[Any]:
+def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
     """Return the query of the rows created in a month of the time zone, or of all rows, oldest first."""
-    query, model = _QUERIES[table](Format(defuse_formulas, zone))
+    query, model = _QUERIES[table](form)
     if month is not None:
-        query = query.where(in_month(col(model.created_at), month, zone or UTC))
+        query = query.where(in_month(col(model.created_at), month, form.zone or UTC))
     return query.order_by(col(model.created_at), col(model.id))
 
 
 def csv_example(table: Table) -> str:
     """Return the header line of an export."""
-    query, _model = _QUERIES[table](Format(defuse_formulas=False))
+    query, _model = _QUERIES[table](Format())
     return ",".join(query.selected_columns.keys()) + "\r\n"
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from chassis.telemetry import semconv
 from employee_api.database import blocking_engine
 from employee_api.errors import TooManyExports, UnknownTimeZone
-from employee_api.exports.queries import Table, export_query, zoned_timestamp
+from employee_api.exports.queries import Format, Table, export_query, zoned_timestamp
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,17 +54,13 @@ class CsvExporter:
     async def stream(
         self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False
     ) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks. Raises TooManyExports before the first chunk, database errors at any.
+        """Yield the file in chunks; `zone` is the time zone of the month and of timestamps.
 
-        Args:
-            table: what to export.
-            month: only rows that were created in it; by default all.
-            zone: the time zone of the month and of timestamps; by default UTC.
-            bom: whether to begin with a byte order mark.
+        Raises TooManyExports before the first chunk, database errors at any.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
-        query = export_query(table, month, defuse_formulas=self._defuse_formulas, zone=zone)
+        query = export_query(table, month, Format(self._engine.dialect.name, self._defuse_formulas, zone))
         chunks = _chunks(self._engine, query, zone, codecs.BOM_UTF8 if bom else b"")
         attributes = {
             semconv.DB_SYSTEM: self._engine.dialect.name,

@@ -37,13 +37,7 @@ def create_application(
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
-    Args:
-        operations: what it describes, and serves as far as they are not `served` elsewhere.
-        authorizer: decides who may run which of them.
-        policy: decides which of them a browser may run for which pages.
-        stored: responses to repeatable operations.
-        reports_database_away: whether requests get DatabaseUnavailable when the database is away, or an unexpected
-            error.
+    While the database is away requests get an unexpected error, or DatabaseUnavailable if that is to be reported.
     """
 
     def describe() -> Json:

@@ -40,13 +40,7 @@ class _Api:
 
 
 def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
-    """Return the document.
-
-    Args:
-        operations: what to describe.
-        mode: adds its responses and security schemes.
-        common: errors that every operation of the API can return.
-    """
+    """Return the document for this mode; every operation of the API can return the `common` errors."""
     api = _Api(Schemas(operations), mode, common)
     document: Json = orjson.loads(_BASE.read_bytes())
     for operation in operations:

@@ -7,12 +7,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.activities.repository import Subject, change, record
+from employee_api.activities import Subject, change, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import CommentNotFound, UnknownAuthor
 from employee_api.models import Comment
 from employee_api.pagination import PageQuery, fetch_page
-from employee_api.tasks.locks import get_task, lock_users
+from employee_api.tasks.repository import get_task, lock_users
 from employee_api.tasks.schemas import CommentInput, CommentOutput, CommentPage, CommentPatch
 
 _COLUMNS = [getattr(Comment, name) for name in CommentOutput.model_fields]

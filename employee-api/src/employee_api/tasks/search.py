@@ -19,8 +19,9 @@ from employee_api.fields import ShortText
 from employee_api.models import Task
 from employee_api.months import in_month
 from employee_api.pagination import TIMESTAMPS, SortKey
-from employee_api.tasks.locks import TASK_COLUMNS
-from employee_api.tasks.schemas import Priority, Status, TaskQuery, TaskSort
+from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, TaskSort
+
+TASK_COLUMNS = [getattr(Task, name) for name in TaskOutput.model_fields]
 
 
 class LowerCase(GenericFunction[str]):

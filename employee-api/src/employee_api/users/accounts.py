@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
-from employee_api.activities.repository import Subject, change, record
+from employee_api.activities import Subject, change, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import EmailTaken, UserNotFound
 from employee_api.http.etags import require_match

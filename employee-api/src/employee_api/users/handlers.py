@@ -12,9 +12,8 @@ from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Call, InputT
 from employee_api.schemas import Deleted
 from employee_api.users.accounts import AccountRepository
-from employee_api.users.invitations import InvitationRepository
-from employee_api.users.new_users import NewUserPreparer
-from employee_api.users.registration import Registration
+from employee_api.users.links import InvitationRepository
+from employee_api.users.registration import NewUserPreparer, Registration
 from employee_api.users.repository import UserRepository
 from employee_api.users.rules import email_key
 from employee_api.users.schemas import (

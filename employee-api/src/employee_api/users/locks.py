@@ -23,12 +23,8 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    Args:
-        connection: the transaction of the change.
-        user_id: the user to change.
-        actor: the user who makes the change.
-        ends_management: what the change does to the user, such as "deleted", if they can't manage afterwards. Then all
-            management users are locked, so that two such changes can't both find the other's user.
+    `ends_management` says what the change does to a user who can't manage afterwards, such as "deleted". Then all
+    management users are locked, so that two such changes can't both find the other's user.
 
     Raises UserNotFound, LastManagementUser, AuthenticationRequired if the actor was deleted or deactivated meanwhile.
     """

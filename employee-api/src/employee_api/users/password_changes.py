@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.activities.repository import Subject, record
+from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import InvalidPasswordReset, WrongPassword
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User

@@ -88,11 +88,7 @@ class HashingQueues:
 class PasswordHasher:
     """Hashes at most `threads` passwords at once; further calls wait, in queues that are served in turn.
 
-    Args:
-        threads: the number of worker threads.
-        telemetry: records spans of the waits for a thread; by default none.
-        memory_kib: argon2's memory cost for each hash.
-        passes: argon2's time cost.
+    A hash costs `memory_kib` of memory and `passes` over it. The telemetry records spans of the waits.
     """
 
     def __init__(

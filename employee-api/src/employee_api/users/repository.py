@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.activities.repository import Subject, change, record
+from employee_api.activities import Subject, change, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import EmailTaken
 from employee_api.models import Comment, Task, User

