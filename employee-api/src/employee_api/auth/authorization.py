@@ -8,17 +8,10 @@ from typing_extensions import override
 
 from chassis.telemetry import logging, semconv
 from chassis.telemetry.instruments import Telemetry
+from employee_api import errors
 from employee_api.access import API_TOKEN_PREFIX, SESSION_COOKIE, Access, Actor
 from employee_api.auth.api_tokens import ApiTokenRepository
 from employee_api.auth.sessions import SessionRepository
-from employee_api.errors import (
-    ApiError,
-    ApprovalRequired,
-    AuthenticationRequired,
-    ManagementRoleRequired,
-    ScopeRequired,
-    SessionRequired,
-)
 from employee_api.http.operations import Authorizer, Operation
 from employee_api.settings import AuthMode
 
@@ -64,7 +57,7 @@ class SessionAuthorizer(Authorizer):
         return None if token is None else await self._sessions.find_actor(token)
 
     @override
-    def refuse(self, error: ApiError, operation: str) -> None:
+    def refuse(self, error: errors.ApiError, operation: str) -> None:
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(
@@ -85,20 +78,20 @@ def add_log_fields(user_id: uuid.UUID) -> None:
     logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
 
 
-def _refusal(actor: Actor | None, operation: Operation) -> ApiError | None:
+def _refusal(actor: Actor | None, operation: Operation) -> errors.ApiError | None:
     """Return why the actor may not run the operation."""
     access, scope = operation.access, operation.scope
     if access is Access.OPEN:
         return None
     if actor is None:
-        return AuthenticationRequired()
+        return errors.AuthenticationRequired()
     if access is Access.SELF:
-        return None if actor.scopes is None else SessionRequired()
+        return None if actor.scopes is None else errors.SessionRequired()
     if scope is not None and actor.scopes is not None and scope not in actor.scopes:
-        return ScopeRequired(scope)
+        return errors.ScopeRequired(scope)
     if not actor.approved:
-        return ApprovalRequired()
-    return ManagementRoleRequired() if access is Access.MANAGEMENT and not actor.manages else None
+        return errors.ApprovalRequired()
+    return errors.ManagementRoleRequired() if access is Access.MANAGEMENT and not actor.manages else None
 
 
 def session_token(request: Request) -> str | None:

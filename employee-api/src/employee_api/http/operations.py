@@ -12,17 +12,8 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from employee_api import errors
 from employee_api.access import Access, Actor, Caller, Scope
-from employee_api.errors import (
-    ApiError,
-    ApprovalRequired,
-    AuthenticationRequired,
-    BadRequest,
-    IdempotencyKeyReused,
-    ManagementRoleRequired,
-    ScopeRequired,
-    SessionRequired,
-)
 from employee_api.fields import parse_id
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
@@ -51,7 +42,7 @@ class Authorizer(Protocol):
         Raises the errors of the operation's access when enforced; for SELF in every mode.
         """
 
-    def refuse(self, error: ApiError, operation: str) -> None:
+    def refuse(self, error: errors.ApiError, operation: str) -> None:
         """Count and log a refusal unless authorization is off; raise the error when enforced."""
 
 
@@ -69,10 +60,10 @@ class Call(Generic[InputT]):
     def user(self) -> Actor:
         """The user of an operation with the access SELF, which always has one."""
         if self.actor is None:
-            raise AuthenticationRequired
+            raise errors.AuthenticationRequired
         return self.actor
 
-    def path_id(self, not_found: ApiError, name: str = "id") -> uuid.UUID:
+    def path_id(self, not_found: errors.ApiError, name: str = "id") -> uuid.UUID:
         """Return an id that the path contains. Raises `not_found` if it is not a UUID, which no resource has."""
         parsed = parse_id(self.request.path_params[name])
         if parsed is None:
@@ -143,8 +134,8 @@ class Operation:
     headers: tuple[str, ...] = ()
     csv_example: str | None = None
     repeatable: bool = False
-    failures: tuple[ApiError, ...] = ()
-    enforced_failures: tuple[ApiError, ...] = ()
+    failures: tuple[errors.ApiError, ...] = ()
+    enforced_failures: tuple[errors.ApiError, ...] = ()
     served: bool = True
 
     @property
@@ -185,21 +176,25 @@ class Operation:
         """Whether clients that have a copy can find out that it is unchanged, without a body."""
         return self.method == "GET" and "ETag" in self.headers
 
-    def documented_failures(self, *, enforced: bool) -> list[ApiError]:
+    def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
         """Return every error that a client can get, except unexpected ones."""
         failures = list(self.failures)
         if self.input.model is not None:
             failures.insert(0, self.input.error())
         elif not self.input.ignores_query:
-            failures.insert(0, BadRequest())
-        failures += [IdempotencyKeyReused()] if self.repeatable else []
+            failures.insert(0, errors.BadRequest())
+        failures += [errors.IdempotencyKeyReused()] if self.repeatable else []
         if self.access is Access.SELF:
-            failures += [AuthenticationRequired(), SessionRequired()]
+            failures += [errors.AuthenticationRequired(), errors.SessionRequired()]
         if enforced:
             failures += self.enforced_failures
             if self.scope is not None:
-                failures += [AuthenticationRequired(), ScopeRequired(self.scope), ApprovalRequired()]
-            failures += [ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
+                failures += [
+                    errors.AuthenticationRequired(),
+                    errors.ScopeRequired(self.scope),
+                    errors.ApprovalRequired(),
+                ]
+            failures += [errors.ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:

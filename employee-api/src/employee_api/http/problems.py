@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from employee_api.errors import (
-    ApiError,
-    AuthenticationRequired,
-)
+from employee_api import errors
 from employee_api.schemas import Error, InvalidField, Problem
 
 JSON = "application/json"
@@ -18,20 +15,20 @@ PROBLEM_JSON = "application/problem+json"
 _QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
-def error_response(request: HTTPConnection, error: ApiError) -> Response:
+def error_response(request: HTTPConnection, error: errors.ApiError) -> Response:
     """Return the response to an error, in the format that the client prefers."""
     status = int(error.status)
     headers = {"vary": "Accept"}
     if error.retry_after_seconds is not None:
         headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
-    if isinstance(error, AuthenticationRequired):
+    if isinstance(error, errors.AuthenticationRequired):
         headers["www-authenticate"] = "Bearer"
     if _prefers_problems(request):
         return JSONResponse(problem(error).model_dump(), status, headers, PROBLEM_JSON)
     return JSONResponse(Error(error=error.message).model_dump(), status, headers)
 
 
-def problem(error: ApiError) -> Problem:
+def problem(error: errors.ApiError) -> Problem:
     return Problem(
         type=f"/docs#{error_anchor(error.reason)}",
         title=error.reason.replace("_", " ").capitalize(),

@@ -12,16 +12,10 @@ from sqlalchemy import RowMapping, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from employee_api import errors
 from employee_api.access import Actor
 from employee_api.activities import Subject, change, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import (
-    AuthenticationRequired,
-    SomeTasksNotFound,
-    TaskNotFound,
-    UnknownAssignee,
-    UnknownReporter,
-)
 from employee_api.http.etags import require_match
 from employee_api.models import Task, User
 from employee_api.pagination import fetch_page
@@ -34,7 +28,7 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
     query = select(*TASK_COLUMNS).where(col(Task.id) == task_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
     if row is None:
-        raise TaskNotFound
+        raise errors.TaskNotFound
     return TaskOutput.model_validate(row)
 
 
@@ -44,7 +38,7 @@ async def lock_tasks(connection: AsyncConnection, task_ids: Collection[uuid.UUID
     query = select(*columns).where(col(Task.id).in_(task_ids)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(query)).mappings().all()
     if len(tasks) < len(task_ids):
-        raise SomeTasksNotFound
+        raise errors.SomeTasksNotFound
     return tasks
 
 
@@ -59,7 +53,7 @@ async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: 
     query = select(col(User.id)).where(col(User.id).in_(user_ids)).order_by(col(User.id))
     existing = set((await connection.execute(query.with_for_update(read=True, key_share=True))).scalars())
     if actor is not None and actor.id not in existing:
-        raise AuthenticationRequired
+        raise errors.AuthenticationRequired
     return existing
 
 
@@ -156,6 +150,6 @@ async def _lock_assignee_and_reporter(connection: AsyncConnection, actor: Actor 
     assignee_id, reporter_id = values.get("assignee_id"), values.get("reporter_id")
     existing = await lock_users(connection, actor, assignee_id, reporter_id)
     if assignee_id is not None and assignee_id not in existing:
-        raise UnknownAssignee
+        raise errors.UnknownAssignee
     if reporter_id is not None and reporter_id not in existing:
-        raise UnknownReporter
+        raise errors.UnknownReporter

@@ -3,16 +3,10 @@
 import asyncio
 from dataclasses import dataclass, replace
 
+from employee_api import errors
 from employee_api.access import Actor
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.database import Repository, transaction
-from employee_api.errors import (
-    InvalidInvitation,
-    InvitationRequired,
-    RegistrationClosed,
-    TooManyRegistrations,
-    WeakPassword,
-)
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.http.operations import Authorizer
@@ -42,11 +36,11 @@ class NewUserPreparer:
         """Hash a password that a user has chosen in this field. Raises WeakPassword, TooManyPasswords."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
-            raise WeakPassword(f"must have at least {self.min_length} characters", field)
+            raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
         if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization can lengthen it
-            raise WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
+            raise errors.WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
         if self.breached is not None and await asyncio.to_thread(self.breached.contains, normalized):
-            raise WeakPassword("is known from a data breach", field)
+            raise errors.WeakPassword("is known from a data breach", field)
         return await self.password_hasher.hash(password)
 
 
@@ -77,21 +71,21 @@ class Registration(Repository):
         await self.check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
-                raise InvitationRequired
+                raise errors.InvitationRequired
             return
         async with self._reads.connect() as connection:
             if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self.clock()):
-                raise InvalidInvitation
+                raise errors.InvalidInvitation
 
     async def check_open(self, operation: str) -> None:
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
         if self.mode is RegistrationMode.CLOSED:
-            raise RegistrationClosed
+            raise errors.RegistrationClosed
         if self.mode is None:
             async with self._reads.connect() as connection:
                 managed = await is_managed(connection)
             if managed:
-                self.authorizer.refuse(RegistrationClosed(), operation)
+                self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def count(self, address: str) -> None:
         """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
@@ -105,7 +99,7 @@ class Registration(Repository):
             if count.failures <= self.per_address:
                 return
         wait = count.begun_at + self.counts.window - self.clock()
-        self.authorizer.refuse(TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
+        self.authorizer.refuse(errors.TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
 
     async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
         """Create a user with the role of the invitation, or with what they may have without one.
@@ -120,6 +114,6 @@ class Registration(Repository):
                 connection, LinkPurpose.INVITATION, invitation, self.clock(), require_manager=enforced
             )
             if link is None:
-                raise InvalidInvitation
+                raise errors.InvalidInvitation
             invited = replace(new, role=link.role, dept=link.dept or new.dept)
             return await self.users.add_within(connection, invited, actor, invitation_id=link.id)
