@@ -39,31 +39,17 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _timestamp() -> Any:
-    return Field(sa_type=UtcDateTime)
-
-
-def _text() -> Any:
-    return Field(sa_type=Text)
-
-
-def _optional_timestamp() -> Any:
-    return Field(default=None, sa_type=UtcDateTime)
-
-
-def _added_text() -> Any:
-    # The default of the database is for replicas of the previous release, which do not know the column.
-    return Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-
-
-def _user_reference() -> Any:
-    # The database clears the column when the user is deleted.
-    return Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
-
-
-def _owner() -> Any:
-    # The row is deleted with the user.
-    return Field(foreign_key="users.id", ondelete="CASCADE", index=True)
+_ID: Any = Field(primary_key=True)
+_TEXT: Any = Field(sa_type=Text)
+_TIMESTAMP: Any = Field(sa_type=UtcDateTime)
+_INDEXED_TIMESTAMP: Any = Field(sa_type=UtcDateTime, index=True)
+_OPTIONAL_TIMESTAMP: Any = Field(default=None, sa_type=UtcDateTime)
+# The default of the database is for replicas of the previous release, which do not know the column.
+_ADDED_TEXT: Any = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+# The database clears the column when the user is deleted.
+_USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
+# The row is deleted with the user.
+_OWNER: Any = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
 
 
 class User(SQLModel, table=True):
@@ -76,34 +62,34 @@ class User(SQLModel, table=True):
     __tablename__ = "users"
     __table_args__ = (Index("ix_users_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = Field(primary_key=True)
-    name: str = _text()
-    email: str = _text()
+    id: uuid.UUID = _ID
+    name: str = _TEXT
+    email: str = _TEXT
     email_key: str = Field(sa_type=Text, unique=True)
-    password_hash: str = _text()
-    role: str = _text()
-    color: str = _text()
-    avatar: str = _text()
-    dept: str = _text()
-    created_at: datetime = _timestamp()
+    password_hash: str = _TEXT
+    role: str = _TEXT
+    color: str = _TEXT
+    avatar: str = _TEXT
+    dept: str = _TEXT
+    created_at: datetime = _TIMESTAMP
     approved: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
-    deactivated_at: datetime | None = _optional_timestamp()
+    deactivated_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
 class Task(SQLModel, table=True):
     __tablename__ = "tasks"
     __table_args__ = (Index("ix_tasks_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = Field(primary_key=True)
-    title: str = _text()
-    description: str = _text()
-    status: str = _text()
-    priority: str = _text()
-    assignee_id: uuid.UUID | None = _user_reference()
-    reporter_id: uuid.UUID | None = _user_reference()
+    id: uuid.UUID = _ID
+    title: str = _TEXT
+    description: str = _TEXT
+    status: str = _TEXT
+    priority: str = _TEXT
+    assignee_id: uuid.UUID | None = _USER_REFERENCE
+    reporter_id: uuid.UUID | None = _USER_REFERENCE
     due_date: date | None = None
-    created_at: datetime = _timestamp()
-    updated_at: datetime = _timestamp()
+    created_at: datetime = _TIMESTAMP
+    updated_at: datetime = _TIMESTAMP
 
 
 class Comment(SQLModel, table=True):
@@ -112,12 +98,12 @@ class Comment(SQLModel, table=True):
     __tablename__ = "comments"
     __table_args__ = (Index("ix_comments_task_id_created_at_id", "task_id", "created_at", "id"),)
 
-    id: uuid.UUID = Field(primary_key=True)
+    id: uuid.UUID = _ID
     task_id: uuid.UUID = Field(foreign_key="tasks.id", ondelete="CASCADE")
-    author_id: uuid.UUID | None = _user_reference()
-    body: str = _text()
-    created_at: datetime = _timestamp()
-    edited_at: datetime | None = _optional_timestamp()
+    author_id: uuid.UUID | None = _USER_REFERENCE
+    body: str = _TEXT
+    created_at: datetime = _TIMESTAMP
+    edited_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
 class Activity(SQLModel, table=True):
@@ -129,14 +115,14 @@ class Activity(SQLModel, table=True):
         Index("ix_activities_subject_id_created_at_id", "subject_id", "created_at", "id"),
     )
 
-    id: uuid.UUID = Field(primary_key=True)
-    actor_id: uuid.UUID | None = _user_reference()
-    action: str = _text()
-    subject_type: str = _text()
+    id: uuid.UUID = _ID
+    actor_id: uuid.UUID | None = _USER_REFERENCE
+    action: str = _TEXT
+    subject_type: str = _TEXT
     subject_id: uuid.UUID
-    subject_name: str = _text()
+    subject_name: str = _TEXT
     changes: dict[str, Any] = Field(sa_type=JSON)
-    created_at: datetime = _timestamp()
+    created_at: datetime = _TIMESTAMP
 
 
 class Session(SQLModel, table=True):
@@ -145,12 +131,12 @@ class Session(SQLModel, table=True):
     __tablename__ = "sessions"
 
     token_hash: bytes = Field(primary_key=True)
-    user_id: uuid.UUID = _owner()
-    created_at: datetime = _timestamp()
-    last_seen_at: datetime = _timestamp()
-    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
-    address: str = _added_text()
-    user_agent: str = _added_text()
+    user_id: uuid.UUID = _OWNER
+    created_at: datetime = _TIMESTAMP
+    last_seen_at: datetime = _TIMESTAMP
+    expires_at: datetime = _INDEXED_TIMESTAMP
+    address: str = _ADDED_TEXT
+    user_agent: str = _ADDED_TEXT
 
 
 class ApiToken(SQLModel, table=True):
@@ -158,14 +144,14 @@ class ApiToken(SQLModel, table=True):
 
     __tablename__ = "api_tokens"
 
-    id: uuid.UUID = Field(primary_key=True)
+    id: uuid.UUID = _ID
     token_hash: bytes = Field(unique=True)
-    user_id: uuid.UUID = _owner()
-    name: str = _text()
-    scopes: str = _text()
-    created_at: datetime = _timestamp()
-    last_used_at: datetime | None = _optional_timestamp()
-    expires_at: datetime | None = _optional_timestamp()
+    user_id: uuid.UUID = _OWNER
+    name: str = _TEXT
+    scopes: str = _TEXT
+    created_at: datetime = _TIMESTAMP
+    last_used_at: datetime | None = _OPTIONAL_TIMESTAMP
+    expires_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
 class SingleUseLink(SQLModel, table=True):
@@ -173,16 +159,16 @@ class SingleUseLink(SQLModel, table=True):
 
     __tablename__ = "single_use_links"
 
-    id: uuid.UUID = Field(primary_key=True)
+    id: uuid.UUID = _ID
     token_hash: bytes = Field(unique=True)
-    purpose: str = _text()
-    role: str = _added_text()
-    dept: str = _added_text()
+    purpose: str = _TEXT
+    role: str = _ADDED_TEXT
+    dept: str = _ADDED_TEXT
     user_id: uuid.UUID | None = Field(default=None, foreign_key="users.id", ondelete="CASCADE", index=True)
-    creator_id: uuid.UUID | None = _user_reference()
-    created_at: datetime = _timestamp()
-    expires_at: datetime = Field(sa_type=UtcDateTime, index=True)
-    used_at: datetime | None = _optional_timestamp()
+    creator_id: uuid.UUID | None = _USER_REFERENCE
+    created_at: datetime = _TIMESTAMP
+    expires_at: datetime = _INDEXED_TIMESTAMP
+    used_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
 class SignIn(SQLModel, table=True):
@@ -191,12 +177,12 @@ class SignIn(SQLModel, table=True):
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = Field(primary_key=True)
-    user_id: uuid.UUID = _owner()
-    outcome: str = _text()
-    address: str = _text()
-    user_agent: str = _text()
-    created_at: datetime = _timestamp()
+    id: uuid.UUID = _ID
+    user_id: uuid.UUID = _OWNER
+    outcome: str = _TEXT
+    address: str = _TEXT
+    user_agent: str = _TEXT
+    created_at: datetime = _TIMESTAMP
 
 
 class Device(SQLModel, table=True):
@@ -205,9 +191,9 @@ class Device(SQLModel, table=True):
     __tablename__ = "devices"
 
     token_hash: bytes = Field(primary_key=True)
-    user_id: uuid.UUID = _owner()
-    created_at: datetime = _timestamp()
-    last_used_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    user_id: uuid.UUID = _OWNER
+    created_at: datetime = _TIMESTAMP
+    last_used_at: datetime = _INDEXED_TIMESTAMP
 
 
 class FailureCount(SQLModel, table=True):
@@ -220,8 +206,8 @@ class FailureCount(SQLModel, table=True):
 
     key_hash: bytes = Field(primary_key=True)
     failures: int
-    begun_at: datetime = Field(sa_type=UtcDateTime, index=True)
-    last_at: datetime = _timestamp()
+    begun_at: datetime = _INDEXED_TIMESTAMP
+    last_at: datetime = _TIMESTAMP
 
 
 class StoredResponse(SQLModel, table=True):
@@ -237,4 +223,4 @@ class StoredResponse(SQLModel, table=True):
     status: int
     headers: dict[str, str] = Field(sa_type=JSON)
     body: bytes
-    created_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    created_at: datetime = _INDEXED_TIMESTAMP
