@@ -69,8 +69,9 @@ class Trace:
 
 
 async def place_order(shop: RunningShop, trace_id: str, *, flags: str = "01", card: str = "") -> PlaceOrderRequest:
-    """Order a product in a currency, neither of which other tests use: checkout has not cached them."""
+    """Order a product in a currency to a country, none of which other tests use: checkout has not cached them."""
     request = order_request(currency="CHF")
+    request.address.country = "Iceland"
     if card:
         request.credit_card.credit_card_number = card
     item = CartItem(product_id=(await shop.products())[-1].id, quantity=1)
