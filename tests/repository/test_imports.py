@@ -1,8 +1,11 @@
 """Services import only what they need: each package costs memory in every pod, and time at every start."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,48 @@ def test_the_process_that_serves_has_not_migrated_its_file(package: str, tmp_pat
     assert serving
     assert [name for name in ("psycopg", "pydantic_core", "sqlalchemy") if name in loaded] == []
     assert [*tmp_path.glob(".shop/*.db")]
+
+
+# The API's engine, whose image has packages of its own.
+NOT_IN_SERVICES = {"chassis.sql.engine"}
+IMPORT_EVERYTHING = """
+import importlib, pkgutil, sys
+
+package, left_out, missing = (argument.split(",") for argument in sys.argv[1:])
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(name)
+
+
+sys.meta_path.insert(0, Missing())
+root = importlib.import_module(package[0])
+for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+    if ".migrations" not in module.name and module.name not in left_out:
+        importlib.import_module(module.name)
+"""
+
+
+def missing_in_images() -> set[str]:
+    """Return the names of installed modules that no package of images.lock has, nor one of this repository."""
+    pinned = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "images.lock").read_text().lower(), re.MULTILINE))
+    projects = (ROOT.glob(f"{folder}/pyproject.toml") for folder in ("protos", "services/*"))
+    own = {tomllib.loads(file.read_text())["project"]["name"] for files in projects for file in files}
+    return {
+        module
+        for module, distributions in metadata.packages_distributions().items()
+        if not {re.sub(r"[-_.]+", "-", name).lower() for name in distributions} & (pinned | own)
+    }
+
+
+@pytest.mark.parametrize("package", ["chassis", *PACKAGES])
+def test_images_have_all_packages_that_a_service_may_import(package: str) -> None:
+    arguments = (package, ",".join(NOT_IN_SERVICES), ",".join(missing_in_images()))
+    command = [sys.executable, "-c", IMPORT_EVERYTHING, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def found_by_ruff(rule: str) -> list[str]:

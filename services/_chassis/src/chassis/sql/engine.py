@@ -7,23 +7,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, PoolProxiedConnection, event
-from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 from typing_extensions import override
 
 from chassis.sql.migrate import BUSY_TIMEOUT_SECONDS, STORED_REVISION, is_pending
+from chassis.sql.sqlalchemy_url import sqlalchemy_url
 from chassis.sql.sqlite import use_write_ahead_log
-from chassis.sql.url import libpq_url, sqlite_path
+from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
 CONNECT_TIMEOUT_SECONDS = 5
 """How long a request waits for a new connection, unless the URL has `connect_timeout`."""
 
-_DRIVER = "postgresql+psycopg"
 _CONNECTIONS = 5
 _MORE_CONNECTIONS = 10  # opened under load, and closed after use
 _MEASUREMENT = "_measurement"
@@ -60,17 +59,6 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
         event.listen(created.sync_engine, "begin", _begin_immediate)
     _measure(created, telemetry or Telemetry())
     return created
-
-
-def sqlalchemy_url(url: str) -> URL:
-    """Return the URL of a PostgreSQL database for SQLAlchemy and psycopg."""
-    libpq = libpq_url(url)
-    parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
-    if "," not in parts.get("host", ""):
-        return make_url(libpq).set(drivername=_DRIVER)
-    # SQLAlchemy accepts several hosts only in the query.
-    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
-    return URL.create(_DRIVER, user, password, database=name, query=parts)
 
 
 async def is_current(engine: AsyncEngine, migrations: Path) -> bool:

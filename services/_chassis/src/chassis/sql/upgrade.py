@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from chassis.sql.engine import sqlalchemy_url
 from chassis.sql.migrate import DatabaseUnusable
+from chassis.sql.sqlalchemy_url import sqlalchemy_url
 from chassis.sql.url import sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction

@@ -1,0 +1,22 @@
+"""URLs of PostgreSQL databases for SQLAlchemy.
+
+Apart from `engine`, whose asyncio extension needs a package that the images of services lack.
+"""
+
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.engine import URL, make_url
+
+from chassis.sql.url import libpq_url
+
+_DRIVER = "postgresql+psycopg"
+
+
+def sqlalchemy_url(url: str) -> URL:
+    """Return the URL of a PostgreSQL database for SQLAlchemy and psycopg."""
+    libpq = libpq_url(url)
+    parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
+    if "," not in parts.get("host", ""):
+        return make_url(libpq).set(drivername=_DRIVER)
+    # SQLAlchemy accepts several hosts only in the query.
+    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
+    return URL.create(_DRIVER, user, password, database=name, query=parts)
