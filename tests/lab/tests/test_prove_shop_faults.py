@@ -174,10 +174,9 @@ async def test_a_process_dies_at_its_failpoint_and_is_started_again_without_it(
 
 async def test_workers_stall_for_a_while_and_not_after_it(process: Process) -> None:
     injecting = asyncio.create_task(faults_of(process).inject(Fault(0, FaultKind.STALL, "shipping", 1.0)))
-    await wait_until(lambda: process.running)
-    stalling = environment_of(process)
+    # A process that has only just started has no environment yet.
+    await wait_until(lambda: process.running and STALLED_CHARGE + "=stall:1.0" in environment_of(process))
     await injecting
-    assert STALLED_CHARGE + "=stall:1.0" in stalling
     assert "FAILPOINTS" not in environment_of(process)
 
 
