@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -16,13 +17,15 @@ class Disk:
         self.free = threading.Event()
         self.free.set()
 
-    def flush(self, numbers: Sequence[int]) -> list[int]:
+    def flush(self, batch: Sequence[int], wait_seconds: float) -> list[int]:
+        if not wait_seconds and not self.free.is_set():
+            raise BlockingIOError
         self.reached.set()
         self.free.wait()
-        self.batches.append(list(numbers))
-        if min(numbers) < 0:
+        self.batches.append(list(batch))
+        if min(batch) < 0:
             raise OSError("flush failed")
-        return [2 * number for number in numbers]
+        return [2 * number for number in batch]
 
 
 async def test_each_caller_gets_the_result_of_its_own_work() -> None:
@@ -83,3 +86,34 @@ async def test_work_is_done_in_order_of_arrival(count: int) -> None:
     await asyncio.gather(*(commits.run(number) for number in range(count)))
     await commits.close()
     assert [number for batch in disk.batches for number in batch] == list(range(count))
+
+
+async def test_only_a_lone_commit_after_a_quick_one_stays_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    on_event_loop: list[bool] = []
+
+    def commit(seconds: Sequence[float], _wait_seconds: float) -> Sequence[float]:
+        nonlocal now
+        now += seconds[0]
+        on_event_loop.append(threading.current_thread() is threading.main_thread())
+        return seconds
+
+    commits = GroupCommit(commit)
+    for seconds in (0, 0.002, 0, 0):
+        await commits.run(seconds)
+    await asyncio.gather(commits.run(0), commits.run(0))
+    await commits.close()
+    assert on_event_loop == [True, True, False, True, False]
+
+
+async def test_a_commit_waits_for_the_lock_of_another_process_on_the_thread() -> None:
+    disk = Disk()
+    commits = GroupCommit(disk.flush)
+    disk.free.clear()
+    blocked = asyncio.create_task(commits.run(1))
+    await asyncio.to_thread(disk.reached.wait)
+    disk.free.set()
+    assert await blocked == 2
+    await commits.close()
+    assert disk.batches == [[1]]

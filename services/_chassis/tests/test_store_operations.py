@@ -206,7 +206,7 @@ async def test_an_error_of_sqlite_has_its_own_name(recorded: Recorded, tmp_path:
 
 
 async def test_flushes_are_counted_with_their_batch_sizes(recorded: Recorded) -> None:
-    commits: GroupCommit[int, int] = GroupCommit(list, "numbers", recorded.telemetry)
+    commits: GroupCommit[int, int] = GroupCommit(lambda batch, _: batch, "numbers", recorded.telemetry)
     await asyncio.gather(*(commits.run(number) for number in range(5)))
     await commits.close()
     (size,) = recorded.telemetry.histogram(semconv.FLUSH_SIZE).series.items()

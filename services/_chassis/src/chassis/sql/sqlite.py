@@ -90,11 +90,16 @@ class SqliteDatabase(Database):
         except sqlite3.DatabaseError as error:  # locked, full, damaged
             raise self._unavailable() from error
 
-    def _commit(self, batches: Sequence[Sequence[Statement]]) -> list[list[list[Row]]]:
+    def _commit(self, batch: Sequence[Sequence[Statement]], wait_seconds: float) -> list[list[list[Row]]]:
         connection = self._writer
-        connection.execute("BEGIN IMMEDIATE")
         try:
-            results = [[fetch(connection, text, parameters) for text, parameters in batch] for batch in batches]
+            _execute_unlocked(connection, "BEGIN IMMEDIATE", min(wait_seconds, ANSWER_WITHIN_SECONDS))
+        except sqlite3.OperationalError as error:
+            if wait_seconds or not _is_locked(error):
+                raise
+            raise BlockingIOError from error
+        try:
+            results = [[fetch(connection, text, parameters) for text, parameters in statements] for statements in batch]
             connection.execute("COMMIT")
         finally:
             # After some errors, such as a full disk, SQLite has already rolled back.
@@ -116,7 +121,8 @@ class SqliteDatabase(Database):
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     """Open a file in autocommit mode, such that a commit returns when the data is on disk."""
-    connection = sqlite3.connect(path, timeout=ANSWER_WITHIN_SECONDS, isolation_level=None, check_same_thread=False)
+    # Without SQLite's own wait for locks: on the event loop a commit must not wait.
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     # KiB. The default of 2 MB fills up and stays, and orders are no faster with it: the kernel caches the file.
@@ -128,22 +134,29 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL, with which readers and the writer do not wait for each other.
+    """Switch the file to WAL, with which readers and the writer do not wait for each other."""
+    # SQLite's own wait does not apply here to processes that start at the same moment.
+    _execute_unlocked(connection, "PRAGMA journal_mode = WAL", ANSWER_WITHIN_SECONDS)
 
-    Wait for processes that start at the same moment: SQLite itself does not, here.
-    """
-    deadline = time.monotonic() + ANSWER_WITHIN_SECONDS
+
+def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds: float) -> None:
+    """Run a statement once no other process holds the lock. Raise OperationalError if that takes too long."""
+    deadline = time.monotonic() + within_seconds
     while True:
         try:
             with closing(connection.cursor()) as cursor:
-                cursor.execute("PRAGMA journal_mode = WAL")
+                cursor.execute(text)
         except sqlite3.OperationalError as error:
-            # The low byte is the primary code: the log may be under recovery.
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not _is_locked(error) or time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_SECONDS)
         else:
             return
+
+
+def _is_locked(error: sqlite3.OperationalError) -> bool:
+    # The low byte is the primary code: the log may be under recovery.
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def add_functions(connection: sqlite3.Connection, clock: Callable[[], float] | None = None) -> None:
