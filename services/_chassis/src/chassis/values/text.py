@@ -15,8 +15,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB_AND_LINE_FEED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def check_text(message: Message, prefix: str = "") -> None:
+def check_text(message: Message) -> None:
     """Raise InvalidArgument with the path of the first string in a message that contains a control character."""
+    # In this text every control character is escaped, and it takes a fifth of the time of looking at every field.
+    if "\\" in str(message):
+        _check_fields(message, "")
+
+
+def _check_fields(message: Message, prefix: str) -> None:
     for field, value in message.ListFields():
         if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
             continue
@@ -29,9 +35,8 @@ def check_text(message: Message, prefix: str = "") -> None:
 
 def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
     if field.type == FieldDescriptor.TYPE_MESSAGE:
-        check_text(value, f"{path}.")
-    # No printable string has a control character, and this is a third of the cost of the expression.
-    elif not value.isprintable():
+        _check_fields(value, f"{path}.")
+    else:
         control = _CONTROL_BUT_TAB_AND_LINE_FEED if field.name in FREE_TEXT_FIELDS else _CONTROL
         if control.search(value):
             raise InvalidArgument.field(path, "must not contain control characters")
