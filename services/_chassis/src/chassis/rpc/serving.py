@@ -89,7 +89,8 @@ class WrappingRegistrar:
             # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             wrapped[name] = grpc.unary_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
         self.service_names.append(service_name)
-        self._server.add_registered_method_handlers(service_name, wrapped)
+        # Not as registered methods: with each call grpc.aio waits anew for the next call of every one of those.
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, wrapped),))
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
