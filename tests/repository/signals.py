@@ -39,10 +39,9 @@ SPANS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 _HEAD = """# Signals
 
-Every metric and span that the project exports, with its attributes, made from
-[semconv.py](src/chassis/telemetry/semconv.py) by `make signals`. Names that do not begin with `shop.` are those of
-[OpenTelemetry's semantic conventions](https://opentelemetry.io/docs/specs/semconv/). The Prometheus series are those of
-its OTLP receiver, which adds attributes of the resource as labels, such as `service_name`.
+Every metric and span, with its attributes, generated from [semconv.py](src/chassis/telemetry/semconv.py) by
+`make signals`. Names without `shop.` are [OpenTelemetry's](https://opentelemetry.io/docs/specs/semconv/). Series are
+those of Prometheus's OTLP receiver, which also makes labels of resource attributes such as `service_name`.
 """
 
 
