@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 TEST_PACKAGES = ["shop_kit", "shop_lab"]
 # What no domain may import, directly or indirectly: wire formats, databases and frameworks.
 OUTER = [
+    *(f"chassis.{name}" for name in ("failpoints", "http", "process", "rpc", "settings", "sql", "telemetry")),
     "google",
     "grpc",
     "httpx2",
@@ -36,6 +37,8 @@ OUTER = [
     "shop_internal",
     "sqlalchemy",
     "sqlmodel",
+    "starlette",
+    "structlog",
 ]
 
 # What no core imports. Imports by the chassis do not count, but its wire mappers do.

@@ -24,12 +24,6 @@ PACKAGE_FILES = ("__init__.py", "__main__.py", "py.typed")
 GRPC_PACKAGE_FILES = ("domain.py", "service.py", "smoke.py")
 GRPC_TEST_FILES = ("test_domain.py", "test_service.py")
 
-# What a domain may import beside itself and the standard library.
-DOMAIN_MAY_IMPORT = {
-    "chassis.errors",
-    *(f"chassis.values.{name}" for name in ("fields", "keys", "money", "paging")),
-}
-
 each_service = pytest.mark.parametrize("service", SERVICES)
 each_grpc_service = pytest.mark.parametrize("service", GRPC_SERVICES)
 
@@ -139,20 +133,6 @@ def test_a_service_has_the_common_files(service: str) -> None:
 def test_a_service_has_one_name_everywhere(service: str) -> None:
     assert project_of(service)["project"]["name"] == f"{service}-service"
     assert f'run("{service}"' in (package_of(service) / "__main__.py").read_text()
-
-
-@each_grpc_service
-def test_a_domain_imports_no_wire_format_and_no_database(service: str) -> None:
-    own = package_of(service).name
-    foreign = {
-        name
-        for name in imports_of(package_of(service) / "domain.py")
-        if not name.startswith(own)
-        and name.partition(".")[0] not in sys.stdlib_module_names
-        and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in DOMAIN_MAY_IMPORT)
-        and name != "chassis"
-    }
-    assert foreign == set()
 
 
 @each_grpc_service
