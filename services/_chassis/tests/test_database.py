@@ -49,6 +49,23 @@ def upgrade():
     op.execute("INSERT INTO nowhere VALUES (1)")
 """
 
+SERVING = """
+import asyncio, sys
+from pathlib import Path
+from chassis.sql.database import open_database
+from chassis.sql.migrate import migrate
+from chassis.sql.url import validate_url
+
+async def main(url, migrations):
+    validate_url(url)
+    migrate(url, Path(migrations))
+    async with open_database(url, unavailable=OSError) as database:
+        await database.read("SELECT 1", {})
+
+asyncio.run(main(*sys.argv[1:]))
+print(*{"alembic", "psycopg", "sqlalchemy", "sqlite3"} & set(sys.modules))
+"""
+
 
 @pytest.fixture
 def migrations(tmp_path: Path) -> Path:
@@ -80,11 +97,6 @@ async def texts(engine: AsyncEngine) -> list[str]:
         return list((await connection.exec_driver_sql("SELECT text FROM notes ORDER BY id")).scalars())
 
 
-async def test_migrating_runs_every_migration_in_order(opened: AsyncEngine, url: str) -> None:
-    assert stored_revision(url) == "0002"
-    assert await texts(opened) == ["migrated"]
-
-
 async def test_concurrent_migrations_run_once(url: str, migrations: Path) -> None:
     with ThreadPoolExecutor(4) as replicas:
         list(replicas.map(lambda _: migrate(url, migrations), range(4)))
@@ -113,10 +125,6 @@ async def test_a_database_is_not_current_while_a_migration_is_pending(migrations
     assert await is_current(opened, migrations)
     (migrations / "versions" / "0003_more.py").write_text('revision = "0003"\ndown_revision = "0002"\n')
     assert not await is_current(opened, migrations)
-
-
-def test_an_empty_database_has_no_revision(url: str) -> None:
-    assert stored_revision(url) is None
 
 
 def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> None:
@@ -150,12 +158,7 @@ async def test_a_server_is_found_among_several_hosts(postgres_url: str, migratio
 def test_several_hosts_and_ports_are_passed_on_to_the_driver() -> None:
     engine = open_engine("postgresql://user:secret@one:1,two:2/name?target_session_attrs=read-write")
     _, arguments = engine.dialect.create_connect_args(engine.url)
-    assert {name: arguments[name] for name in ("host", "port", "dbname", "target_session_attrs")} == {
-        "host": "one,two",
-        "port": "1,2",
-        "dbname": "name",
-        "target_session_attrs": "read-write",
-    }
+    assert arguments.items() >= {"host": "one,two", "port": "1,2", "target_session_attrs": "read-write"}.items()
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])
@@ -202,16 +205,11 @@ async def test_a_sqlite_file_uses_wal_and_enforces_foreign_keys(tmp_path: Path) 
     assert (journal, foreign_keys) == ("wal", 1)
 
 
-def test_a_current_sqlite_file_needs_neither_alembic_nor_sqlalchemy(tmp_path: Path, migrations: Path) -> None:
-    url = f"sqlite:///{tmp_path}/notes.db"
+def test_a_serving_process_imports_its_driver_alone(url: str, migrations: Path) -> None:
     migrate(url, migrations)
-    code = (
-        "import sys; from pathlib import Path; from chassis.sql.migrate import migrate;"
-        f"migrate({url!r}, Path({str(migrations)!r}));"
-        "print([name for name in ('alembic', 'sqlalchemy', 'psycopg') if name in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "[]\n"
+    command = [sys.executable, "-c", SERVING, url, str(migrations)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["sqlite3" if sqlite_path(url) else "psycopg"]
 
 
 @pytest.mark.parametrize(

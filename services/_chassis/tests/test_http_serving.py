@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 import structlog
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.trace import SpanKind, StatusCode
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,6 +19,7 @@ from chassis.http.server import HttpService, HttpServiceSettings
 from chassis.telemetry import logging as chassis_logging
 from chassis.telemetry import propagation, semconv
 from chassis.telemetry.instruments import Telemetry
+from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -75,8 +73,7 @@ APP = Starlette(
 
 
 def service(telemetry: Telemetry | None = None) -> HttpService:
-    settings = HttpServiceSettings(host="127.0.0.1", port=0, drain_seconds=0, grace_seconds=1)
-    return HttpService(settings, telemetry or Telemetry())
+    return HttpService(HttpServiceSettings(), telemetry or Telemetry())
 
 
 def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
@@ -89,10 +86,8 @@ async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_rout
         await client.get("/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})
     [span] = recorded.spans()
     assert (span.name, span.kind) == ("GET /things/{name}", SpanKind.SERVER)
-    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}" if span.parent else "") == (
-        TRACE_ID,
-        PARENT_ID,
-    )
+    assert span.parent
+    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE_ID, PARENT_ID)
     assert dict(span.attributes or {}) == {
         "client.address": "127.0.0.1",
         "shop.request.id": "r-1",
@@ -118,23 +113,14 @@ async def test_the_baggage_of_a_request_is_copied_to_its_span(recorded: Recorded
 
 
 async def test_requests_in_flight_are_a_metric() -> None:
-    reader = InMemoryMetricReader()
+    telemetry, metrics = measured()
 
     async def count(_request: Request) -> Response:
-        return PlainTextResponse(str(in_flight()))
+        return PlainTextResponse(str(metrics()["shop.server.active_requests",]))
 
-    def in_flight() -> float:
-        data = reader.get_metrics_data()
-        assert data is not None
-        [metric] = data.resource_metrics[0].scope_metrics[0].metrics
-        [point] = metric.data.data_points
-        assert isinstance(point, NumberDataPoint)
-        return point.value
-
-    served = service(Telemetry(meter=MeterProvider([reader]).get_meter("test")))
-    async with client_of(served, Starlette(routes=[Route("/", count)])) as client:
+    async with client_of(service(telemetry), Starlette(routes=[Route("/", count)])) as client:
         assert (await client.get("/")).text == "1"
-    assert in_flight() == 0
+    assert metrics()["shop.server.active_requests",] == 0
 
 
 async def test_durations_are_recorded_by_method_route_and_status() -> None:
@@ -197,21 +183,18 @@ async def test_an_error_in_the_middle_of_a_response_reaches_the_server() -> None
             await client.get("/stream")
 
 
-async def test_probes_are_neither_traced_nor_logged_nor_measured(recorded: Recorded) -> None:
-    with structlog.testing.capture_logs() as lines:
-        async with client_of(service(recorded.telemetry)) as client:
-            bodies = [(await client.get(path)).json() for path in ("/healthz", "/readyz")]
-    assert bodies == [{"status": "ok"}] * 2
-    assert (recorded.spans(), lines, recorded.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series) == ([], [], {})
-
-
-async def test_requests_below_an_unobserved_path_are_neither_traced_nor_logged_nor_measured(recorded: Recorded) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"), [("/healthz", '{"status":"ok"}'), ("/readyz", '{"status":"ok"}'), ("/things/mug", "mug")]
+)
+async def test_probes_and_unobserved_paths_are_neither_traced_nor_logged_nor_measured(
+    recorded: Recorded, path: str, body: str
+) -> None:
     served = service(recorded.telemetry)
     served.add_unobserved_path("/things/")
     async with client_of(served) as client:
         with structlog.testing.capture_logs() as logs:
-            response = await client.get("/things/mug")
-    assert (response.text, response.headers["x-content-type-options"]) == ("mug", "nosniff")
+            response = await client.get(path)
+    assert (response.text, response.headers["x-content-type-options"]) == (body, "nosniff")
     assert (recorded.spans(), logs, recorded.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series) == ([], [], {})
 
 
@@ -219,10 +202,6 @@ async def test_a_probe_by_another_method_is_refused() -> None:
     async with client_of(service()) as client:
         response = await client.post("/readyz")
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
-
-
-async def readiness(client: httpx2.AsyncClient) -> int:
-    return (await client.get("/readyz")).status_code
 
 
 async def test_readiness_follows_the_checks_and_liveness_does_not() -> None:
@@ -239,7 +218,7 @@ async def test_readiness_follows_the_checks_and_liveness_does_not() -> None:
         assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
         assert (await client.get("/healthz")).status_code == 200
         broken = False
-        assert await readiness(client) == 200
+        assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_a_check_that_hangs_makes_the_service_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,20 +226,14 @@ async def test_a_check_that_hangs_makes_the_service_not_ready(monkeypatch: pytes
     served = service()
     served.add_readiness_check(asyncio.Event().wait)  # type: ignore[arg-type]
     async with client_of(served) as client:
-        assert await readiness(client) == 503
+        assert (await client.get("/readyz")).status_code == 503
 
 
 async def test_a_draining_service_serves_but_is_not_ready() -> None:
-    @asynccontextmanager
-    async def build() -> AsyncIterator[Starlette]:
-        yield APP
-
     served = service()
-    async with http_server.serving(served, build()) as ports, httpx2.AsyncClient() as client:
-        address = f"http://127.0.0.1:{ports['port']}"
-        assert (await client.get(f"{address}/readyz")).status_code == 200
-        served.begin_drain()
-        statuses = [(await client.get(f"{address}{path}")).status_code for path in ("/readyz", "/healthz", "/cached")]
+    served.is_draining = True
+    async with client_of(served) as client:
+        statuses = [(await client.get(path)).status_code for path in ("/readyz", "/healthz", "/cached")]
     assert statuses == [503, 200, 200]
 
 

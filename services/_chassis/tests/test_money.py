@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 from babel.numbers import get_currency_symbol, list_currencies
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument, OutOfRange
@@ -12,7 +12,6 @@ from chassis.values.money import (
     Money,
     format_amount,
     parse_money,
-    round_to_digits,
     round_to_minor_unit,
     total,
 )
@@ -43,10 +42,16 @@ def test_multiplying_is_exact(amount: int, quantity: int) -> None:
     assert as_fraction(Money("EUR", amount) * quantity) == Fraction(amount, 10**9) * quantity
 
 
-@given(nanos, st.integers(0, 3))
-def test_amounts_are_rounded_half_even_to_the_minor_unit(amount: int, digits: int) -> None:
-    rounded = Fraction(round_to_digits(Money("EUR", amount), digits).total_nanos, 10**9)
-    assert rounded == Fraction(round(Fraction(amount, 10**9) * 10**digits), 10**digits)
+@given(
+    nanos | st.integers(-(10**10), 10**10),
+    st.sampled_from([("JPY", 0), ("EUR", 2), ("XYZ", 2), ("KWD", 3), ("CLF", 4)]),
+)
+@example(1_005_000_000, ("EUR", 2))
+@example(1_015_000_000, ("EUR", 2))
+def test_amounts_are_rounded_half_even_to_the_minor_unit(amount: int, currency: tuple[str, int]) -> None:
+    code, digits = currency
+    rounded = round_to_minor_unit(Money(code, amount))
+    assert as_fraction(rounded) == Fraction(round(Fraction(amount, 10**9) * 10**digits), 10**digits)
 
 
 @given(int64, st.integers(-(2**31), 2**31 - 1))
@@ -85,28 +90,6 @@ def test_an_amount_is_formatted_as_a_decimal(nanos: int, text: str) -> None:
     assert str(Money("EUR", nanos)) == text
 
 
-@pytest.mark.parametrize(
-    ("code", "nanos", "expected"),
-    [
-        ("EUR", 1_005_000_000, 1_000_000_000),  # half-even
-        ("EUR", 1_015_000_000, 1_020_000_000),
-        ("JPY", 1_500_000_000, 2_000_000_000),
-        ("KWD", 1_234_560_000, 1_235_000_000),
-        ("CLF", 1_234_560_000, 1_234_600_000),
-        ("XYZ", 1_234_560_000, 1_230_000_000),
-    ],
-)
-def test_amounts_are_rounded_to_the_minor_unit(code: str, nanos: int, expected: int) -> None:
-    assert round_to_minor_unit(Money(code, nanos)) == Money(code, expected)
-
-
-@given(st.integers(-(10**27), 10**27))
-def test_rounding_changes_an_amount_by_at_most_half_a_cent(nanos: int) -> None:
-    cents = Fraction(round_to_minor_unit(Money("EUR", nanos)).total_nanos, 10**7)
-    assert cents.denominator == 1
-    assert abs(cents - Fraction(nanos, 10**7)) <= Fraction(1, 2)
-
-
 def test_rounding_beyond_64_bits_is_out_of_range() -> None:
     with pytest.raises(OutOfRange):
         round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
@@ -119,8 +102,6 @@ def test_rounding_beyond_64_bits_is_out_of_range() -> None:
         (Money.of("USD", 0, 5_000_000), "$0.00"),
         (Money.of("USD", 0, 15_000_000), "$0.02"),
         (Money.of("JPY", 163, 60_000_000), "¥163"),
-        (Money.of("KWD", 1, 555_000_000), "KWD\u00a01.555"),
-        (Money.of("RSD", 1, 550_000_000), "RSD\u00a01.55"),
         (Money.of("CHF", -7), "-CHF\u00a07.00"),
         (Money.of("USD", -1, -750_000_000), "-$1.75"),
         (Money.of("USD", 2**63 - 1, 990_000_000), "$9,223,372,036,854,775,807.99"),

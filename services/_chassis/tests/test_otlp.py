@@ -190,18 +190,6 @@ def test_an_invalid_setting_ends_the_start_with_one_line_that_names_it(
     assert SECRET not in line
 
 
-@pytest.mark.parametrize(
-    ("protocol", "foreign"), [("grpc", "requests"), ("http/protobuf", "opentelemetry.exporter.otlp.proto.grpc")]
-)
-def test_only_the_exporters_of_the_chosen_protocol_are_imported(protocol: str, foreign: str) -> None:
-    program = (
-        f"import sys; from chassis.telemetry.sdk import open_exporters; open_exporters({protocol!r});"
-        f"print({foreign!r} in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "False\n"
-
-
 def resource_of(collector: Collector) -> dict[str, str]:
     [group] = collector.received[-1].resource_metrics
     return {pair.key: pair.value.string_value for pair in group.resource.attributes}
@@ -214,11 +202,7 @@ def test_a_process_has_a_version_and_an_instance_id_of_its_own(collector: Collec
         start().shutdown()
         found = resource_of(collector)
         ids.add(found["service.instance.id"])
-        assert (found["service.name"], found["service.namespace"], found["service.version"]) == (
-            "cart",
-            "shop",
-            "0.1.0",
-        )
+        assert found.items() >= {("service.name", "cart"), ("service.namespace", "shop"), ("service.version", "0.1.0")}
     assert len(ids) == 2
 
 

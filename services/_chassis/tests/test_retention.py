@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -44,14 +44,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_TURN_SECONDS", 0.01)
 
 
-def are_deleted(rows: Rows) -> Callable[[], bool]:
-    return lambda: rows.old == 0
-
-
 async def test_old_rows_are_deleted_batch_by_batch() -> None:
     rows = Rows(1_000)
     async with running(rows):
-        assert await wait_until(are_deleted(rows))
+        await wait_until(lambda: not rows.old)
     assert rows.ages == {2 * 86_400}
 
 
@@ -66,4 +62,4 @@ def test_rows_are_complete_since_the_retention_time_and_at_most_since_1970() -> 
 async def test_rows_are_deleted_after_an_outage_of_the_store() -> None:
     rows = Rows(1, failures=3)
     async with running(rows):
-        assert await wait_until(are_deleted(rows))
+        await wait_until(lambda: not rows.old)

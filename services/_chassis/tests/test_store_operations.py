@@ -2,13 +2,12 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import psycopg
 import pytest
-from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
@@ -16,8 +15,8 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, S
 from chassis.rpc.cache import TtlCache
 from chassis.sql.database import Database, UniqueViolation
 from chassis.sql.group_commit import GroupCommit
-from chassis.sql.postgres import PostgresDatabase, open_postgres
-from chassis.sql.sqlite import open_sqlite
+from chassis.sql.postgres import PostgresDatabase
+from chassis.sql.sqlite import SqliteDatabase
 from chassis.telemetry import semconv
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.store_operations import record_wait, sql_operation
@@ -33,7 +32,7 @@ INSERT = "INSERT INTO notes (text) VALUES (:text)"
 async def postgres(recorded: Recorded, postgres_url: str) -> AsyncIterator[PostgresDatabase]:
     with psycopg.connect(postgres_url) as connection:
         connection.execute(CREATE)
-    async with open_postgres(postgres_url, recorded.telemetry, OSError) as server:
+    async with PostgresDatabase(postgres_url, recorded.telemetry, OSError) as server:
         yield server
 
 
@@ -41,18 +40,8 @@ async def insert(database: Database) -> None:
     await database.write((INSERT, {"text": SECRET}))
 
 
-@contextmanager
-def sampled_call(recorded: Recorded) -> Iterator[Span]:
-    with recorded.telemetry.tracer.start_as_current_span("call") as span:
-        yield span
-
-
-@contextmanager
-def unsampled_call() -> Iterator[None]:
-    parent = NonRecordingSpan(SpanContext(7, 8, True, TraceFlags(TraceFlags.DEFAULT)))
-    token = otel_context.attach(trace.set_span_in_context(parent))
-    yield
-    otel_context.detach(token)
+def sampled_call(recorded: Recorded) -> AbstractContextManager[Span]:
+    return recorded.telemetry.tracer.start_as_current_span("call")
 
 
 def children(recorded: Recorded, parent: Span) -> list[ReadableSpan]:
@@ -125,7 +114,7 @@ async def test_a_statement_that_exceeds_its_limit_is_a_timeout(recorded: Recorde
 
 
 async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded: Recorded) -> None:
-    async with open_postgres("postgresql://127.0.0.1:1/none", recorded.telemetry, OSError) as server:
+    async with PostgresDatabase("postgresql://127.0.0.1:1/none", recorded.telemetry, OSError) as server:
         with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
             await server.read("SELECT 1", {}, within_seconds=0.2)
     spans = children(recorded, call)
@@ -162,7 +151,7 @@ async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
     recorded: Recorded, postgres: PostgresDatabase
 ) -> None:
     await insert(postgres)
-    with unsampled_call():
+    with trace.use_span(NonRecordingSpan(SpanContext(7, 8, True, TraceFlags(TraceFlags.DEFAULT)))):
         await insert(postgres)
     assert recorded.spans() == []
     assert list(durations(recorded).values()) == [2]
@@ -171,7 +160,7 @@ async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
 async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_before(
     recorded: Recorded, tmp_path: Path
 ) -> None:
-    async with open_sqlite(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
+    async with SqliteDatabase(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
         await database.write(("CREATE TABLE notes (text TEXT)", {}))
         with closing(sqlite3.connect(tmp_path / "notes.db", isolation_level=None)) as another_process:
             another_process.execute("BEGIN IMMEDIATE")
@@ -198,7 +187,7 @@ async def test_a_transaction_on_sqlite_is_a_span_with_the_wait_for_the_flush_bef
 
 
 async def test_an_error_of_sqlite_has_its_own_name(recorded: Recorded, tmp_path: Path) -> None:
-    async with open_sqlite(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
+    async with SqliteDatabase(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
         with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
             await insert(database)
     (span,) = children(recorded, call)

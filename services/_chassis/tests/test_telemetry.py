@@ -6,15 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 
 import orjson
 import pytest
 import structlog
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
 from chassis.telemetry import logging, otlp, process_metrics, semconv
 from chassis.telemetry.instruments import Telemetry
@@ -130,45 +127,29 @@ async def test_without_export_nothing_wakes_the_event_loop() -> None:
     assert telemetry.histograms == {}
 
 
-async def test_spans_and_log_records_are_exported_soon_after_they_were_recorded(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-    monkeypatch.setenv("OTEL_BLRP_SCHEDULE_DELAY", "20")
-    telemetry = otlp.configure("cart")
-    logging.configure("cart", logger=telemetry.logger)
-
-    def received(count: int) -> bool:
-        kinds = [type(request) for request in collector.received]
-        traces, logs = trace_service_pb2.ExportTraceServiceRequest, logs_service_pb2.ExportLogsServiceRequest
-        return kinds.count(traces) == kinds.count(logs) == count
-
-    for count in (1, 2):
-        telemetry.tracer.start_span("a span").end()
-        structlog.get_logger().info("an event")
-        await wait_until(partial(received, count))
-    telemetry.shutdown()
-
-
 def test_without_an_endpoint_nothing_is_recorded() -> None:
     assert not otlp.configure("cart", {}).tracer.start_span("x").is_recording()
 
 
-def test_without_an_endpoint_neither_the_sdk_nor_a_database_library_is_imported() -> None:
-    program = (
-        "import sys; from chassis.rpc import server; from chassis.telemetry import otlp; otlp.configure('cart', {});"
-        "heavy = ('opentelemetry.sdk', 'opentelemetry.exporter', 'sqlalchemy', 'alembic', 'psycopg');"
-        "print([name for name in sys.modules if name.startswith(heavy)])"
-    )
+HEAVY = ("alembic", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "sqlalchemy", "starlette", "uvicorn")
+
+
+@pytest.mark.parametrize(
+    ("program", "not_needed"),
+    [
+        ("import chassis.rpc.server; from chassis.telemetry import otlp; otlp.configure('cart', {})", HEAVY),
+        ("import chassis.http.server", ("grpc", "google")),
+        ("from chassis.telemetry.sdk import open_exporters; open_exporters('grpc')", ("requests",)),
+        (
+            "from chassis.telemetry.sdk import open_exporters; open_exporters('http/protobuf')",
+            ("opentelemetry.exporter.otlp.proto.grpc",),
+        ),
+    ],
+)
+def test_only_what_a_process_needs_is_imported(program: str, not_needed: tuple[str, ...]) -> None:
+    program += f"; import sys; print([name for name in sys.modules if name.startswith({not_needed})])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
-
-
-def test_each_kind_of_service_imports_its_own_server_only() -> None:
-    for module, foreign in (("rpc.server", ("uvicorn", "starlette")), ("http.server", ("grpc", "google"))):
-        program = f"import sys, chassis.{module}; print([name for name in sys.modules if name.startswith({foreign})])"
-        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert ran.stdout == "[]\n"
 
 
 def test_an_event_is_one_json_line(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -1,29 +1,18 @@
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.sql.sqlite import connect
 from chassis.sql.volume import observe_volume
-from chassis.telemetry.instruments import Telemetry
+from shop_kit.metrics import measured
 
 
 def exported(url: str) -> dict[str, float]:
     """Return the values of all gauges of a database by name."""
-    reader = InMemoryMetricReader()
-    observe_volume(Telemetry(meter=MeterProvider([reader]).get_meter("test")), url)
-    data = reader.get_metrics_data()
-    if data is None:
-        return {}
-    (resource,) = json.loads(data.to_json())["resource_metrics"]
-    return {
-        metric["name"]: metric["data"]["data_points"][0]["value"]
-        for scope in resource["scope_metrics"]
-        for metric in scope["metrics"]
-    }
+    telemetry, metrics = measured()
+    observe_volume(telemetry, url)
+    return {name: value for (name,), value in metrics().items()}
 
 
 def test_the_size_of_a_sqlite_file_includes_its_write_ahead_log(tmp_path: Path) -> None:

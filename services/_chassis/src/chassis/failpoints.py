@@ -10,11 +10,6 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import TypeAlias
-
-_Action: TypeAlias = Callable[[str], Awaitable[None]]
 
 _ALWAYS = 1_000_000
 _ENTRY = re.compile(r"(?P<name>[^=]+)=(?P<action>kill|hang|error|stall:(?P<seconds>\d+(\.\d+)?))(\*(?P<times>\d+))?")
@@ -28,7 +23,7 @@ class Failpoints:
     """The enabled failpoints, parsed from the value of FAILPOINTS. Raises ValueError for a malformed value."""
 
     def __init__(self, specification: str = "") -> None:
-        self._actions: dict[str, _Action] = {}
+        self._enabled: dict[str, re.Match[str]] = {}
         self._left: dict[str, int] = {}
         for text in filter(None, specification.split(",")):
             entry = _ENTRY.fullmatch(text.strip())
@@ -36,36 +31,23 @@ class Failpoints:
                 raise ValueError(
                     f"a failpoint is name=kill|hang|error|stall:seconds, optionally followed by *times, not {text!r}"
                 )
-            seconds = entry["seconds"]
-            self._actions[entry["name"]] = partial(_stall, float(seconds)) if seconds else _ACTIONS[entry["action"]]
+            self._enabled[entry["name"]] = entry
             self._left[entry["name"]] = int(entry["times"] or _ALWAYS)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._actions
+        return name in self._enabled
 
     async def reach(self, name: str) -> None:
         """Perform the action that is enabled for this failpoint, if any."""
-        if name not in self._actions or not self._left[name]:
+        if not self._left.get(name):
             return
         self._left[name] -= 1  # before the action, so that concurrent calls do not act too often
-        await self._actions[name](name)
-
-
-async def _kill(_name: str) -> None:
-    # No exception or exit: a crash runs no cleanup.
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-async def _hang(_name: str) -> None:
-    await asyncio.Event().wait()  # until the task is cancelled, as by the caller's deadline
-
-
-async def _error(name: str) -> None:
-    raise FailpointReached(name)
-
-
-async def _stall(seconds: float, _name: str) -> None:
-    await asyncio.sleep(seconds)
-
-
-_ACTIONS: dict[str, _Action] = {"kill": _kill, "hang": _hang, "error": _error}
+        match self._enabled[name]["action"]:
+            case "kill":  # no exception or exit: a crash runs no cleanup
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":  # until the task is cancelled, as by the caller's deadline
+                await asyncio.Event().wait()
+            case "error":
+                raise FailpointReached(name)
+            case _:
+                await asyncio.sleep(float(self._enabled[name]["seconds"]))

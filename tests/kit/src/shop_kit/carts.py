@@ -27,3 +27,12 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
         return empty_pb2.Empty()
+
+
+def raising(error: Exception) -> Handler:
+    """Return a handler that fails with this error."""
+
+    async def fail(_context: Context) -> cart_pb2.Cart:
+        raise error
+
+    return fail

@@ -12,32 +12,20 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from chassis.rpc import server
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
+from shop_kit.settings import load_settings
 
 Registration = tuple[Callable[[Any, Any], None], object]
 
 
 @asynccontextmanager
 async def serve(
-    *registrations: Registration,
-    telemetry: Telemetry | None = None,
-    max_concurrent_rpcs: int = 256,
-    drain_seconds: float = 0,
-    grace_seconds: float = 1,
-    failpoints: str = "",
+    *registrations: Registration, telemetry: Telemetry | None = None, **settings: object
 ) -> AsyncIterator[str]:
-    """Serve servicers as a service does, on a free port of loopback; yield `host:port`.
+    """Serve servicers as a service with these settings does, on a free port of loopback; yield `host:port`.
 
     Each registration is a generated add_..._to_server function and a servicer.
     """
-    settings = ServiceSettings(
-        host="127.0.0.1",
-        port=0,
-        drain_seconds=drain_seconds,
-        grace_seconds=grace_seconds,
-        max_concurrent_rpcs=max_concurrent_rpcs,
-        failpoints=failpoints,
-    )
-    service = server.Service(settings, telemetry or Telemetry())
+    service = server.Service(load_settings(ServiceSettings, settings), telemetry or Telemetry())
 
     @asynccontextmanager
     async def build() -> AsyncIterator[None]:

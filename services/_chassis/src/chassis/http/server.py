@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import structlog
 import uvicorn
@@ -66,14 +66,18 @@ HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
 
 
 class HttpService:
-    """A process that serves an ASGI application: `__main__` adds its readiness checks."""
+    """A process that serves an ASGI application: `__main__` adds its readiness checks.
+
+    Attributes:
+        is_draining: set for good when the service stops; it reports not ready from then on.
+    """
 
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
         self.telemetry = telemetry
         self._checks: list[ReadinessCheck] = []
         self._unobserved: list[str] = []
-        self._draining = False
+        self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
         """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
@@ -89,13 +93,12 @@ class HttpService:
         # Probes are outside the limits: an overloaded pod must not be restarted for being busy.
         limited = RequestLimits(app, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds)
         probed = Probes(ObservedApplication(limited, self.telemetry, self._unobserved), self.is_ready)
-        proxied: Any = ProxyHeadersMiddleware(DefaultHeaders(probed), [*settings.trusted_proxies])  # type: ignore[arg-type]  # uvicorn has its own types of ASGI
-        served: ASGIApp = proxied
-        return served
+        # uvicorn has its own types of ASGI.
+        return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", DefaultHeaders(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
         """Return whether the service does not drain and every readiness check succeeds within two seconds."""
-        if self._draining:
+        if self.is_draining:
             return False
         try:
             async with asyncio.timeout(_READINESS_TIMEOUT_SECONDS):
@@ -106,19 +109,11 @@ class HttpService:
             return False
         return True
 
-    def begin_drain(self) -> None:
-        """Report not ready from now on."""
-        self._draining = True
-
 
 class Server(uvicorn.Server):
     """uvicorn's server; it stops when its `should_exit` is set, and leaves signals to the process.
 
-    The application gets no lifespan events.
-
-    Args:
-        app: the application.
-        options: those of uvicorn.Config.
+    The application gets no lifespan events. `options` are those of uvicorn.Config.
     """
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
@@ -154,15 +149,8 @@ def run(
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
-    With the argument `migrate` on the command line, migrate the database and exit instead.
-
-    Args:
-        name: name of the service, such as `storefront`.
-        settings_type: its settings, read from the environment.
-        build: a context manager that opens stores, channels and tasks and yields the application; it exits after the
-            drain. The application gets no lifespan events.
-        migrations: folder of the service's migrations, if it has a database.
-        connect_seconds: how long to wait at the start for PostgreSQL to accept a connection.
+    `build` is a context manager that opens stores, channels and tasks and yields the application; it exits after the
+    drain. The other arguments are those of `run_process`.
     """
 
     async def serve(settings: HttpSettingsT, telemetry: Telemetry) -> None:
@@ -195,7 +183,7 @@ async def serving(
             try:
                 yield {"port": listener.getsockname()[1]}
             finally:
-                service.begin_drain()
+                service.is_draining = True
                 # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True

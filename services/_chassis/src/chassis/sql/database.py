@@ -73,14 +73,14 @@ def open_database(
         telemetry: records statements, flushes and waits for connections; by default nothing.
         unavailable: makes the error that all methods of the database raise when it cannot be used.
     """
-    path = sqlite_path(url)
+    path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:
-        from chassis.sql.postgres import open_postgres  # noqa: PLC0415 - psycopg takes 9 MB
+        from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB
 
-        return open_postgres(libpq_url(url), telemetry, unavailable)
-    from chassis.sql.sqlite import open_sqlite  # noqa: PLC0415 - only one of the drivers is needed
+        return PostgresDatabase(libpq_url(url), telemetry, unavailable)
+    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - only one of the drivers is needed
 
-    return open_sqlite(path, telemetry, unavailable)
+    return SqliteDatabase(path, telemetry, unavailable)
 
 
 def listed(elements: Iterable[object]) -> str:

@@ -4,10 +4,10 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -40,21 +40,8 @@ _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
 
-@asynccontextmanager
-async def open_postgres(
-    url: str, telemetry: Telemetry | None, unavailable: Callable[[], Exception]
-) -> AsyncIterator["PostgresDatabase"]:
-    """Open a pool of connections to the database at a libpq URL; close it on leaving the context."""
-    opened = PostgresDatabase(url, telemetry or Telemetry(), unavailable)
-    await opened.open()
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
 class PostgresDatabase(Database):
-    """A PostgreSQL database, shared by several replicas."""
+    """The PostgreSQL database at a libpq URL, shared by several replicas, by a pool of connections."""
 
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
@@ -75,6 +62,13 @@ class PostgresDatabase(Database):
         self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
         self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
 
+    async def __aenter__(self) -> Self:
+        await self._pool.open()  # it connects when the first statement needs a connection
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close(timeout=_CLOSE_WITHIN_SECONDS)
+
     @override
     async def write(self, *batch: Statement) -> Sequence[Sequence[DictRow]]:
         return await self._run(batch, ANSWER_WITHIN_SECONDS)
@@ -90,14 +84,6 @@ class PostgresDatabase(Database):
     async def report(self, text: str, parameters: Parameters) -> Sequence[DictRow]:
         async with self._reports:
             return await self.read(text, parameters)
-
-    async def open(self) -> None:
-        """Open the pool, which connects when the first statement needs it."""
-        await self._pool.open()
-
-    async def close(self) -> None:
-        """Close all connections. Statements must have ended."""
-        await self._pool.close(timeout=_CLOSE_WITHIN_SECONDS)
 
     def use(self) -> PoolUse:
         """Return the use of the pool."""

@@ -4,13 +4,13 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from typing_extensions import override
 
@@ -27,18 +27,6 @@ _CHECKPOINT_COMMITS = 100
 # 80 MB: if checkpoints fall behind, commits make them from here on.
 _LONGEST_LOG_PAGES = 20_000
 _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
-
-
-@asynccontextmanager
-async def open_sqlite(
-    path: Path, telemetry: Telemetry | None, unavailable: Callable[[], Exception]
-) -> AsyncIterator["SqliteDatabase"]:
-    """Open a file; close it on leaving the context."""
-    opened = SqliteDatabase(path, telemetry or Telemetry(), unavailable)
-    try:
-        yield opened
-    finally:
-        await opened.close()
 
 
 class SqliteDatabase(Database):
@@ -59,6 +47,16 @@ class SqliteDatabase(Database):
             self._commit, self._store.name, telemetry
         )
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._commits.close()
+        self._reporting.shutdown()
+        self._checkpointer.shutdown()
+        for connection in (self._writer, self._reader, self._reporter, self._checkpointing):
+            connection.close()
+
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         with self._raising(), self._store.measure(sql_operation(*dict.fromkeys(text for text, _ in batch))):
@@ -74,14 +72,6 @@ class SqliteDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._raising(), self._store.measure(sql_operation(text)):
             return await loop.run_in_executor(self._reporting, fetch, self._reporter, text, parameters)
-
-    async def close(self) -> None:
-        """Finish pending writes and close the file."""
-        await self._commits.close()
-        self._reporting.shutdown()
-        self._checkpointer.shutdown()
-        for connection in (self._writer, self._reader, self._reporter, self._checkpointing):
-            connection.close()
 
     @contextmanager
     def _raising(self) -> Iterator[None]:

@@ -79,7 +79,7 @@ class Money:
 
     def __add__(self, other: "Money") -> "Money":
         if self.currency_code != other.currency_code:
-            raise _different_currencies(self.currency_code, other.currency_code)
+            raise ValueError(f"can't add amounts in {self.currency_code} and {other.currency_code}")
         return Money(self.currency_code, self.total_nanos + other.total_nanos)
 
     def __mul__(self, quantity: int) -> "Money":
@@ -115,16 +115,7 @@ def is_currency_code(code: str) -> bool:
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
     """Return the sum of amounts in one currency; zero for none."""
-    nanos = 0
-    for amount in amounts:
-        if amount.currency_code != currency_code:
-            raise _different_currencies(currency_code, amount.currency_code)
-        nanos += amount.total_nanos
-    return Money(currency_code, nanos)
-
-
-def _different_currencies(one: str, other: str) -> ValueError:
-    return ValueError(f"can't add amounts in {one} and {other}")
+    return sum(amounts, Money(currency_code, 0))
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:
@@ -134,15 +125,10 @@ def divide_half_even(dividend: int, divisor: int) -> int:
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
-def round_to_digits(amount: Money, digits: int) -> Money:
-    """Round half-even to the minor unit of a currency, given as its number of decimals (2 for EUR, 0 for JPY)."""
-    step = 10 ** (9 - digits)
-    return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step)
-
-
 def round_to_minor_unit(amount: Money) -> Money:
     """Round half-even to the currency's minor unit. Raises AmountOutOfRange beyond 64-bit units."""
-    return round_to_digits(amount, _minor_unit_digits(amount.currency_code)).in_range()
+    step = 10 ** (9 - _minor_unit_digits(amount.currency_code))
+    return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step).in_range()
 
 
 def format_amount(amount: Money) -> str:

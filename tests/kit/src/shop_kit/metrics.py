@@ -1,0 +1,26 @@
+"""Gauges and counters, read as an export would."""
+
+import json
+from collections.abc import Callable
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from chassis.telemetry.instruments import Telemetry
+
+
+def measured() -> tuple[Telemetry, Callable[[], dict[tuple[str, ...], float]]]:
+    """Return telemetry and a function that reads its metrics, by their name and the values of their attributes."""
+    reader = InMemoryMetricReader()
+
+    def read() -> dict[tuple[str, ...], float]:
+        data = reader.get_metrics_data()
+        exported = json.loads(data.to_json())["resource_metrics"] if data else []
+        metrics = [metric for group in exported for scope in group["scope_metrics"] for metric in scope["metrics"]]
+        return {
+            (metric["name"], *point["attributes"].values()): point["value"]
+            for metric in metrics
+            for point in metric["data"]["data_points"]
+        }
+
+    return Telemetry(meter=MeterProvider([reader]).get_meter("test")), read
