@@ -498,20 +498,30 @@ DEVICES = (
     Device(
         "a batch is committed before its callers get results",
         f"{_CHASSIS}/sql/sqlite.py",
-        '        connection.execute("BEGIN IMMEDIATE")\n'
         "        try:\n"
-        "            results = [[fetch(connection, text, parameters) for text, parameters in batch]"
-        " for batch in batches]\n"
-        '            connection.execute("COMMIT")\n'
-        "        finally:\n",
-        '        while connection.in_transaction:\n            __import__("time").sleep(0.001)\n'
-        '        connection.execute("BEGIN IMMEDIATE")\n'
-        "        results = [[fetch(connection, text, parameters) for text, parameters in batch] for batch in batches]\n"
+        '            _execute_unlocked(connection, "BEGIN IMMEDIATE", min(wait_seconds, ANSWER_WITHIN_SECONDS))\n'
+        "        except sqlite3.OperationalError as error:\n"
+        "            if wait_seconds or not _is_locked(error):\n"
+        "                raise\n"
+        "            raise BlockingIOError from error\n"
+        "        try:\n"
+        "            results = [[fetch(connection, text, parameters) for text, parameters in statements]"
+        " for statements in batch]\n"
+        '            connection.execute("COMMIT")\n',
+        "        while connection.in_transaction:\n"
+        '            __import__("time").sleep(0.001)\n'
+        "        try:\n"
+        '            _execute_unlocked(connection, "BEGIN IMMEDIATE", min(wait_seconds, ANSWER_WITHIN_SECONDS))\n'
+        "        except sqlite3.OperationalError as error:\n"
+        "            if wait_seconds or not _is_locked(error):\n"
+        "                raise\n"
+        "            raise BlockingIOError from error\n"
+        "        results = [[fetch(connection, text, parameters) for text, parameters in statements]"
+        " for statements in batch]\n"
         '        __import__("threading").Timer(0.05, connection.execute, ["COMMIT"]).start()\n'
         "        return results\n"
         "        try:\n"
-        "            pass\n"
-        "        finally:\n",
+        "            pass\n",
         "services/payment/tests/test_ledger.py::test_entries_survive_a_restart",
         MANY_KILLS,
     ),
