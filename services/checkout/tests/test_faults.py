@@ -14,7 +14,7 @@ import pytest
 
 from chassis.sql import postgres, sqlite
 from checkout_service.journal.opening import open_journal
-from checkout_service.ports import Entry, Journal, JournalUnavailable
+from checkout_service.ports import Entry
 from shop_lab.world.fake_peers import FakePeers
 
 _TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
@@ -55,14 +55,6 @@ async def test_a_full_disk_refuses_orders_before_any_effect(peers: FakePeers, st
     assert set(peers.payment.captured) <= known
 
 
-async def test_statements_are_repeated_on_broken_connections(postgres_url: str, new_order: Make) -> None:
-    async with open_journal(postgres_url, worker="one") as journal:
-        for number in range(5):
-            assert await journal.insert(new_order(f"scope-{number}")) is None
-            break_connections(postgres_url)
-            assert await journal.find(f"scope-{number}") is not None
-
-
 async def test_connections_that_break_during_inserts_lose_no_order(postgres_url: str, new_order: Make) -> None:
     async with open_journal(postgres_url, worker="one") as journal:
 
@@ -74,16 +66,6 @@ async def test_connections_that_break_during_inserts_lose_no_order(postgres_url:
         *results, _ = await asyncio.gather(*(journal.insert(each) for each in new), break_three_times())
         assert results == [None] * 30
         assert all([await journal.find(each.scope) for each in new])
-
-
-async def test_a_stopped_database_is_unavailable(
-    postgres_url: str, new_order: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
-    async with open_journal(postgres_url, worker="one") as journal:
-        with RefusedConnections(postgres_url), pytest.raises(JournalUnavailable):
-            await journal.insert(new_order())
-        assert await until_available(journal) is None
 
 
 async def test_a_stopped_database_prevents_the_charge(
@@ -124,12 +106,3 @@ class RefusedConnections:
     def __exit__(self, *_: object) -> None:
         self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
         self._admin.close()
-
-
-async def until_available(journal: Journal) -> Any:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                return await journal.find("scope")
-            except JournalUnavailable:
-                continue

@@ -1,14 +1,10 @@
 """What is counted when orders are placed, repeated, refused and recovered, and what the spans of later work link to."""
 
-import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext
@@ -23,7 +19,7 @@ from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
 from checkout_service.order_spans import current_traceparent, links_to
-from checkout_service.ports import Entry
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
@@ -33,6 +29,7 @@ from shop_lab.world.fake_peers import FakePeers, Fault
 
 Start = Callable[..., Any]
 Checkout = Any
+Exported = tuple[Telemetry, Callable[[], dict[tuple[Any, ...], float]]]
 
 EUR = ((semconv.ORDER_CURRENCY, "EUR"),)
 DONE = ((semconv.ORDER_STATE, State.DONE.value),)
@@ -187,26 +184,31 @@ def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) 
     assert revenue[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 102
 
 
-async def test_concurrent_orders_are_counted_each(peers: FakePeers, start: Start, recorded: Recorded) -> None:
-    users = [f"user-{number}" for number in range(10)]
-    for user in users:
-        peers.cart.fill(user, mug=2)
-    async with start(recorded.telemetry) as checkout:
-        await asyncio.gather(*(checkout.place(user_id=user) for user in users))
-    assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 10}
-
-
-def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
-    reader = InMemoryMetricReader()
+def test_a_reconciliation_exports_its_result_for_every_kind(exported: Exported) -> None:
+    telemetry, read = exported
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
     records = Records([], charges=2, shipments=1, messages_are_read=True, complete_since=CompleteSince())
-    _report(records, mismatches, Telemetry(meter=MeterProvider([reader]).get_meter("test")))
-    exported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]
-    points = {
-        (metric["name"], *point["attributes"].items()): point["value"]
-        for metric in exported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
-        for point in metric["data"]["data_points"]
-    }
+    _report(records, mismatches, telemetry)
     kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
     found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
-    assert points == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}
+    assert read() == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}
+
+
+def test_gauges_and_counters_are_exported(exported: Exported) -> None:
+    telemetry, read = exported
+    metrics = OrderMetrics(telemetry)
+    metrics.record_change("id", State.SHIPPED)
+    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5)
+    unfinished = {"CHARGING": 2, "VOIDING": 0, "SHIPPED": 0, "NEEDS_REFUND": 1, "NEEDS_REVIEW": 0}
+    expected: dict[tuple[Any, ...], float] = {
+        **{("shop.orders.unfinished", (semconv.ORDER_STATE, state)): count for state, count in unfinished.items()},
+        ("shop.orders.oldest_open.age",): 12.5,
+        ("shop.outbox.backlog",): 3,
+        ("shop.outbox.oldest.age",): 6.5,
+        ("shop.outbox.dead_letters", (semconv.NOTIFICATION_KIND, EMAIL)): 4,
+        ("shop.outbox.dead_letters", (semconv.NOTIFICATION_KIND, EMPTY_CART)): 0,
+        ("shop.orders.future",): 5,
+        ("shop.orders.changes", (semconv.ORDER_STATE, "SHIPPED")): 1,
+    }
+    points = read()
+    assert {point: points.get(point) for point in expected} == expected

@@ -3,8 +3,19 @@
 from typing import Any
 
 from checkout_service import saga
-from checkout_service.commands import Charge, Insert, Resolve, Restore, Send, Ship, StartRemoval, Update
-from checkout_service.outcomes import Charged, Fenced, Shipped
+from checkout_service.commands import (
+    Charge,
+    Charged,
+    Fenced,
+    Insert,
+    Resolve,
+    Restore,
+    Send,
+    Ship,
+    Shipped,
+    StartRemoval,
+    Update,
+)
 from checkout_service.saga import SagaResult
 
 CHARGED, SHIPPED = Charged("transaction"), Shipped("track")

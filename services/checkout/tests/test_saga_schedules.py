@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from chassis.sql.database import Parameters, Row, Statement
 from checkout_service import commands, saga
+from checkout_service.commands import InDoubt
 from checkout_service.domain import REFUSED, RELEASED_CART, Order, State, order_id_of
-from checkout_service.outcomes import InDoubt
 from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
 from shop_lab.world import sagas

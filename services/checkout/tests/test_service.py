@@ -15,7 +15,6 @@ from chassis.errors import (
     Aborted,
     DomainError,
     FailedPrecondition,
-    FieldViolation,
     Internal,
     InvalidArgument,
     OutOfRange,
@@ -28,7 +27,7 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
-from shop import address_pb2, payment_pb2
+from shop import payment_pb2
 from shop_internal import orders_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
@@ -91,15 +90,13 @@ async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout,
     assert (order.shipping_cost.units, order.shipping_cost.nanos) == (749, 0)
 
 
-async def test_the_same_currency_is_not_converted(checkout: Checkout, peers: FakePeers) -> None:
-    await checkout.place(user_currency="USD")
-    assert peers.currency.calls["Convert"] == 0
-
-
-async def test_equal_prices_are_converted_once(checkout: Checkout, peers: FakePeers) -> None:
+@pytest.mark.parametrize(("currency", "conversions"), [("USD", 0), ("EUR", 2)])
+async def test_equal_prices_are_converted_once_and_the_same_currency_not_at_all(
+    checkout: Checkout, peers: FakePeers, currency: str, conversions: int
+) -> None:
     peers.cart.fill("ann", mug=2, cup=2)
-    await checkout.place()
-    assert peers.currency.calls["Convert"] == 2  # one for the lines, one for shipping
+    await checkout.place(user_currency=currency)
+    assert peers.currency.calls["Convert"] == conversions  # one for the lines, one for shipping
 
 
 async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(
@@ -208,12 +205,9 @@ async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
 
 
 INVALID_FIELDS: list[tuple[str, dict[str, Any]]] = [
-    ("user_currency", {"user_currency": "eur"}),
     ("user_currency", {"user_currency": "XXX"}),
     ("address", {"address": None}),
-    ("address.city", {"address": address_pb2.Address(city="x" * 257)}),
     ("credit_card", {"credit_card": None}),
-    ("credit_card.credit_card_number", {"credit_card": payment_pb2.CreditCardInfo()}),
     *(("idempotency-key", {"key": key}) for key in ("", "a b", "x" * 256)),
 ]
 
@@ -240,18 +234,14 @@ async def test_an_invalid_field_is_named_and_nothing_is_charged(
 async def test_a_cart_that_cannot_be_sold_is_refused_before_the_charge(
     checkout: Checkout, peers: FakePeers, lines: dict[str, int], error: type[DomainError], reason: str
 ) -> None:
-    peers.catalog.prices["voucher"] = -6_000_000_000
+    peers.catalog.prices["voucher"] = -4_995_000_000  # as much as shipping costs
     peers.cart.lines.clear()
     peers.cart.fill("ann", **lines)
     for key in ("key", None):
         refused = await checkout.refused(key)
         assert (type(refused), refused.reason) == (error, reason)
+        assert refused.metadata.get("product_id") == ("gone" if "gone" in lines else None)
     assert peers.payment.ledger == {}
-
-
-async def test_a_withdrawn_product_is_named(checkout: Checkout, peers: FakePeers) -> None:
-    peers.cart.fill("ann", gone=1)
-    assert (await checkout.refused()).metadata["product_id"] == "gone"
 
 
 async def test_a_refused_quote_refuses_the_order(checkout: Checkout, peers: FakePeers) -> None:
@@ -301,30 +291,18 @@ async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
 # The card is refused
 
 
-async def test_a_refused_card_returns_payments_code_and_reason(checkout: Checkout, peers: FakePeers) -> None:
-    peers.payment.faults["Charge"] = Fault(EXPIRED)
-    error = await checkout.refused("key")
-    assert (type(error), error.reason) == (FailedPrecondition, "CARD_EXPIRED")
-    assert await checkout.states() == ["DECLINED"]
-
-
-@pytest.mark.parametrize("error", [FailedPrecondition("expired"), InvalidArgument(message="no such card")])
-async def test_a_refused_card_names_the_order(checkout: Checkout, peers: FakePeers, error: DomainError) -> None:
-    peers.payment.faults["Charge"] = Fault(error)
-    refused = await checkout.refused("key")
-    (order,) = await checkout.listed()
-    assert refused.metadata == {"order_id": order.order_id}
-
-
-async def test_a_retry_returns_the_recorded_refusal_without_calling_payment(
-    checkout: Checkout, peers: FakePeers
+@pytest.mark.parametrize("error", [EXPIRED, InvalidArgument.field("credit_card.credit_card_number", "is wrong")])
+async def test_a_refused_card_returns_payments_error_and_so_does_a_retry_without_calling_payment(
+    checkout: Checkout, peers: FakePeers, error: DomainError
 ) -> None:
-    peers.payment.faults["Charge"] = Fault(InvalidArgument.field("credit_card.credit_card_number", "is wrong"))
-    first = await checkout.refused("key")
-    again = await checkout.refused("key")
-    assert isinstance(again, InvalidArgument)
-    assert again.violations == (FieldViolation("credit_card.credit_card_number", "is wrong"),)
-    assert (again.message, again.reason, again.metadata) == (first.message, first.reason, first.metadata)
+    peers.payment.faults["Charge"] = Fault(error)
+    for _ in range(2):
+        refused = await checkout.refused("key")
+        (order,) = await checkout.listed()
+        assert (type(refused), refused.message, refused.reason) == (type(error), error.message, error.reason)
+        assert getattr(refused, "violations", ()) == getattr(error, "violations", ())
+        assert refused.metadata == {"order_id": order.order_id}
+        assert order.state == orders_pb2.ORDER_STATE_DECLINED
     assert peers.payment.calls["Charge"] == 1
 
 
@@ -378,13 +356,6 @@ async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(checkout: Check
     peers.payment.faults["Charge"] = Fault(EXPIRED)
     assert (await call).reason == "CARD_EXPIRED"
     assert list(peers.payment.ledger.values()) == ["fenced"]
-
-
-async def test_a_cancelled_call_does_not_stop_the_order(checkout: Checkout, peers: FakePeers) -> None:
-    with suppress(asyncio.CancelledError):
-        async with while_charging(checkout, peers) as call:
-            call.cancel()
-    await checkout.until_states("DONE")
 
 
 async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: FakePeers) -> None:
@@ -563,12 +534,6 @@ async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkou
     assert (type(error), error.reason) == (InvalidArgument, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_another_user_may_use_the_same_key(checkout: Checkout, peers: FakePeers) -> None:
-    peers.cart.fill("bob", lamp=1)
-    await checkout.place("key")
-    assert not (await checkout.place("key", user_id="bob")).replayed
-
-
 @pytest.mark.parametrize("key", ["key", None])
 async def test_concurrent_calls_join_one_order(checkout: Checkout, peers: FakePeers, key: str | None) -> None:
     gate = peers.payment.hold("Charge")
@@ -593,13 +558,6 @@ async def test_concurrent_calls_to_two_replicas_join_one_order(peers: FakePeers,
             second = asyncio.create_task(two.place("key"))
         assert (await first).response == (await second).response
         assert len(peers.payment.captured) == 1
-
-
-async def test_without_a_key_the_cart_identifies_the_order(checkout: Checkout, peers: FakePeers) -> None:
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
-    first = await checkout.place()
-    again = await checkout.place()
-    assert (again.replayed, again.response) == (True, first.response)
 
 
 async def test_without_a_key_a_new_order_is_not_looked_for_in_the_journal(

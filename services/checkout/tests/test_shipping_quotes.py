@@ -1,7 +1,6 @@
 """Which quotes of shipping are reused, and when."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
@@ -42,79 +41,62 @@ class Quoting:
 
 
 @pytest.fixture
-def quoting(peers: FakePeers) -> Callable[[], AbstractAsyncContextManager[Quoting]]:
-    @asynccontextmanager
-    async def opening() -> AsyncIterator[Quoting]:
-        async with peers.serving() as address:
-            opened = channel(address, "shop.ShippingService", timeout_seconds=20)
-            telemetry = Telemetry()
-            quotes = ShippingQuotes(ShippingServiceStub(opened), lambda: made.serving, telemetry)
-            made = Quoting(quotes, peers, telemetry)
-            try:
-                yield made
-            finally:
-                await opened.close()
-
+async def shipping(peers: FakePeers) -> AsyncIterator[Quoting]:
     peers.shipping.quote_depends_on = "country,pieces"
-    return opening
+    async with peers.serving() as address:
+        opened = channel(address, "shop.ShippingService", timeout_seconds=20)
+        telemetry = Telemetry()
+        quotes = ShippingQuotes(ShippingServiceStub(opened), lambda: made.serving, telemetry)
+        made = Quoting(quotes, peers, telemetry)
+        try:
+            yield made
+        finally:
+            await opened.close()
 
 
-Open = Callable[[], AbstractAsyncContextManager[Quoting]]
+async def test_a_quote_is_reused_for_as_many_pieces_to_the_same_country(shipping: Quoting) -> None:
+    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BERLIN, [CartLine("cup", 1), CartLine("pan", 2)])) == 1
+    lookups = shipping.telemetry.counter(semconv.CACHE_LOOKUPS).points()
+    counts = {dict(attributes)[semconv.CACHE_RESULT]: count for count, attributes in lookups}
+    assert counts == {"miss": 1, "hit": 1}
 
 
-async def test_a_quote_is_reused_for_as_many_pieces_to_the_same_country(quoting: Open) -> None:
-    async with quoting() as shipping:
-        assert await shipping.calls_of((BREMEN, THREE_PIECES), (BERLIN, [CartLine("cup", 1), CartLine("pan", 2)])) == 1
-        lookups = {dict(attributes)[semconv.CACHE_RESULT]: count for count, attributes in lookups_of(shipping)}
-        assert lookups == {"miss": 1, "hit": 1}
-
-
-def lookups_of(shipping: Quoting) -> list[tuple[float, tuple[tuple[str, str | int], ...]]]:
-    return shipping.telemetry.counter(semconv.CACHE_LOOKUPS).points()
-
-
-async def test_another_country_and_another_number_of_pieces_have_quotes_of_their_own(quoting: Open) -> None:
-    async with quoting() as shipping:
-        parcels = (BREMEN, THREE_PIECES), (OSLO, THREE_PIECES), (BREMEN, [CartLine("mug", 4)])
-        assert await shipping.calls_of(*parcels) == 3
-        assert await shipping.calls_of(*parcels) == 0
+async def test_another_country_and_another_number_of_pieces_have_quotes_of_their_own(shipping: Quoting) -> None:
+    parcels = (BREMEN, THREE_PIECES), (OSLO, THREE_PIECES), (BREMEN, [CartLine("mug", 4)])
+    assert await shipping.calls_of(*parcels) == 3
+    assert await shipping.calls_of(*parcels) == 0
 
 
 @pytest.mark.parametrize("depends_on", ["", "country,weight"])
-async def test_a_quote_that_may_depend_on_more_is_not_reused(quoting: Open, depends_on: str) -> None:
-    async with quoting() as shipping:
-        shipping.peers.shipping.quote_depends_on = depends_on
-        assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
+async def test_a_quote_that_may_depend_on_more_is_not_reused(shipping: Quoting, depends_on: str) -> None:
+    shipping.peers.shipping.quote_depends_on = depends_on
+    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
 
 
-async def test_a_quote_expires(quoting: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quote_expires(shipping: Quoting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping_quotes, "TTL_SECONDS", 0.0)
-    async with quoting() as shipping:
-        assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
+    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
 
 
-async def test_no_quote_is_reused_while_shipping_does_not_serve(quoting: Open) -> None:
-    async with quoting() as shipping:
-        await shipping.calls_of((BREMEN, THREE_PIECES))
-        shipping.serving = False
-        assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 1
-        shipping.serving = True
-        assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 0
+async def test_no_quote_is_reused_while_shipping_does_not_serve(shipping: Quoting) -> None:
+    await shipping.calls_of((BREMEN, THREE_PIECES))
+    shipping.serving = False
+    assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 1
+    shipping.serving = True
+    assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 0
 
 
-async def test_a_refused_quote_is_not_stored(quoting: Open) -> None:
-    async with quoting() as shipping:
-        refusal = InvalidArgument.field("address.country", "is not served")
-        shipping.peers.shipping.faults["GetQuote"] = Fault(refusal, times=1)
-        with pytest.raises(QuoteRefused):
-            await shipping.quotes.quote(BREMEN, THREE_PIECES)
-        assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 1
+async def test_a_refused_quote_is_not_stored(shipping: Quoting) -> None:
+    refusal = InvalidArgument.field("address.country", "is not served")
+    shipping.peers.shipping.faults["GetQuote"] = Fault(refusal, times=1)
+    with pytest.raises(QuoteRefused):
+        await shipping.quotes.quote(BREMEN, THREE_PIECES)
+    assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 1
 
 
-async def test_the_oldest_quote_makes_room(quoting: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_quote_makes_room(shipping: Quoting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping_quotes, "MAX_QUOTES", 2)
-    async with quoting() as shipping:
-        one, two, three = ((BREMEN, [CartLine("mug", pieces)]) for pieces in (1, 2, 3))
-        assert await shipping.calls_of(one, two, three) == 3
-        assert await shipping.calls_of(two, three) == 0
-        assert await shipping.calls_of(one) == 1
+    one, two, three = ((BREMEN, [CartLine("mug", pieces)]) for pieces in (1, 2, 3))
+    assert await shipping.calls_of(one, two, three) == 3
+    assert await shipping.calls_of(two, three) == 0
+    assert await shipping.calls_of(one) == 1

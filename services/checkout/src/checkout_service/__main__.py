@@ -15,12 +15,12 @@ from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import LEASE_SECONDS, Journal
+from checkout_service.ports import EMAIL, EMPTY_CART, LEASE_SECONDS, Journal
 from checkout_service.queue_workers import PollTimer
 from checkout_service.recovery import Recovery
 from checkout_service.service import CheckoutService, OrderJournal
-from shop import checkout_pb2_grpc
-from shop_internal import orders_pb2_grpc
+from shop.checkout_pb2_grpc import add_CheckoutServiceServicer_to_server
+from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server
 
 
 class Settings(Addresses, HmacKeySettings, ServiceSettings):
@@ -41,39 +41,20 @@ async def build(
 ) -> AsyncIterator[None]:
     """Open the journal, connect to the peers, run the background loops, and register both servicers."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
-    async with open_journal(
-        url, service.telemetry, worker=_worker_name(settings), lease_seconds=lease_seconds
-    ) as journal:
-        metrics, peers, failpoints = OrderMetrics(service.telemetry), Peers(settings, service), service.failpoints
-        poll_timer = PollTimer()
-        outbox = Outbox(
-            journal,
-            peers.confirmations,
-            peers.cart_clearer,
-            poll_timer,
-            metrics=metrics,
-            telemetry=service.telemetry,
-            failpoints=failpoints,
-        )
-        executor = Executor(
-            journal,
-            peers.payment,
-            peers.shipping,
-            outbox,
-            metrics=metrics,
-            failpoints=failpoints,
-            lease_seconds=lease_seconds,
-        )
-        recovery = Recovery(
-            journal, executor, poll_timer, metrics=metrics, telemetry=service.telemetry, failpoints=failpoints
-        )
+    telemetry, failpoints = service.telemetry, service.failpoints
+    # The same after a restart, so that this replica takes up its own orders at once.
+    worker = f"{socket.gethostname()}:{settings.port}"
+    async with open_journal(url, telemetry, worker=worker, lease_seconds=lease_seconds) as journal:
+        metrics, peers, poll_timer = OrderMetrics(telemetry), Peers(settings, service), PollTimer()
+        senders = {EMAIL: peers.email.confirm, EMPTY_CART: peers.cart.remove_ordered}
+        outbox = Outbox(journal, senders, poll_timer, metrics, telemetry, failpoints)
+        executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
+        recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
         retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_keys, failpoints)
         service.add_readiness_check(journal.check)
-        service.add_servicer(checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_internal_servicer(
-            orders_pb2_grpc.add_OrderJournalServicer_to_server, OrderJournal(journal, retention)
-        )
+        service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
+        service.add_internal_servicer(add_OrderJournalServicer_to_server, OrderJournal(journal, retention))
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox, retention)]
             yield
@@ -81,11 +62,6 @@ async def build(
             for loop in loops:
                 loop.cancel()
         await outbox.close()
-
-
-def _worker_name(settings: Settings) -> str:
-    """Return the name of this replica: the same after a restart, so that it takes up its own orders at once."""
-    return f"{socket.gethostname()}:{settings.port}"
 
 
 if __name__ == "__main__":

@@ -181,17 +181,3 @@ def ship_key(order_id: str, attempt: int) -> str:
     random ids, of version 7, have one key for all attempts.
     """
     return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
-
-
-def require_chargeable(order: Order) -> Order:
-    """Return the order. Raises NothingToPay, and AmountOutOfRange beyond 64-bit units."""
-    if order.total.in_range().total_nanos <= 0:
-        raise NothingToPay("the order costs nothing, so there is nothing to charge")
-    return order
-
-
-def require_lines(cart: Cart) -> tuple[CartLine, ...]:
-    """Return the cart's lines. Raises CartEmpty."""
-    if not cart.lines:
-        raise CartEmpty("the cart is empty")
-    return cart.lines

@@ -1,5 +1,7 @@
 """Errors that callers receive instead of an order."""
 
+from typing import Any
+
 from chassis.errors import (
     REFUSALS,
     Aborted,
@@ -19,43 +21,30 @@ _KINDS: dict[str, type[DomainError]] = {kind.__name__: kind for kind in REFUSALS
 _UNSPECIFIED = Refusal("FailedPrecondition", "ORDER_REFUSED", "the order was refused")
 
 
+def _repeat(order_id: str) -> dict[str, Any]:
+    return {"metadata": {"order_id": order_id}, "retry_after_seconds": RETRY_SECONDS}
+
+
 class OrderInProgress(Unavailable):
     """The order was begun and completes in the background; a repeated request returns its outcome."""
 
     def __init__(self, order_id: str) -> None:
-        super().__init__(
-            "the order is in progress; repeat the request to learn its outcome",
-            metadata={"order_id": order_id},
-            retry_after_seconds=RETRY_SECONDS,
-        )
+        super().__init__("the order is in progress; repeat the request to learn its outcome", **_repeat(order_id))
 
 
 class OrderInFlight(Aborted):
     """Another call is placing this order or this cart and has no outcome yet."""
 
     def __init__(self, order_id: str) -> None:
-        super().__init__(
-            "another call is placing this order or cart; repeat the request",
-            metadata={"order_id": order_id},
-            retry_after_seconds=RETRY_SECONDS,
-        )
+        super().__init__("another call is placing this order or cart; repeat the request", **_repeat(order_id))
 
 
 class CartOrdered(FailedPrecondition):
     """A different request has already ordered this cart."""
 
-    def __init__(self, order_id: str) -> None:
-        super().__init__("this cart was ordered already, by a different request", metadata={"order_id": order_id})
-
 
 class OrderNeedsReview(FailedPrecondition):
     """The card was charged, and whether the order was shipped is unknown, or differs from this request."""
-
-    def __init__(self, order_id: str) -> None:
-        super().__init__(
-            "the order was charged and must be settled by an operator; do not order again",
-            metadata={"order_id": order_id},
-        )
 
 
 class QuotesTooSlow(Unavailable):
@@ -67,9 +56,10 @@ class QuotesTooSlow(Unavailable):
 
 def error_of(entry: Entry) -> DomainError:
     """Return the error for a refused order: the peer's code and reason, the same for every retry."""
-    if entry.state is State.NEEDS_REVIEW:
-        return OrderNeedsReview(entry.order_id)
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
+    if entry.state is State.NEEDS_REVIEW:
+        message = "the order was charged and must be settled by an operator; do not order again"
+        return OrderNeedsReview(message, metadata=metadata)
     # Shipping's complaints about fields of its own request would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
@@ -86,5 +76,7 @@ def require_same_request(existing: Entry, request: OrderRequest) -> Entry:
 
 def cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
     """Return the error for a request whose cart another request's order holds."""
-    holds_cart = existing.state in PLACED | NEEDS_OPERATOR
-    return CartOrdered(existing.order_id) if holds_cart else OrderInFlight(existing.order_id)
+    if existing.state not in PLACED | NEEDS_OPERATOR:
+        return OrderInFlight(existing.order_id)
+    metadata = {"order_id": existing.order_id}
+    return CartOrdered("this cart was ordered already, by a different request", metadata=metadata)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -30,68 +30,51 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _CLOSE_WITHIN_SECONDS = 7.0
 
 
+@dataclass(eq=False)
 class Run:
     """A worker's part in an order: its saga, in a task of its own.
 
     Attributes:
         entry: as this worker holds it: its attempt advances, and it ends as placed if the saga has shipped the order.
-        card: None in recovery.
+        card: None in recovery, which tries each step once.
+        release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
         recorded: the order is in the journal.
         task: raises DomainError only if the order is not in the journal.
     """
 
-    task: asyncio.Task[SagaResult]
+    entry: Entry
+    card: Card | None
+    release_delay_seconds: float
+    task: asyncio.Task[SagaResult] = field(init=False)
+    removal: asyncio.Future[None] | None = None
+    last_reason: str = ""
 
-    def __init__(self, entry: Entry, card: Card | None, release_delay_seconds: float) -> None:
-        self.entry = entry
-        self.card = card
-        self.recorded = not entry.is_new
-        self.release_delay_seconds = release_delay_seconds
-        self.removal: asyncio.Task[None] | None = None
+    def __post_init__(self) -> None:
+        self.recorded = not self.entry.is_new
         self.began_at = asyncio.get_running_loop().time()
-        self.last_reason = ""
 
 
+@dataclass(eq=False)
 class Executor:
     """Runs sagas.
 
-    Args:
-        lease_seconds: that of the journal.
-
     Attributes:
+        lease_seconds: that of the journal.
         running: by order id.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        payment: Payment,
-        shipping: Shipping,
-        outbox: Outbox,
-        *,
-        metrics: OrderMetrics,
-        failpoints: Failpoints,
-        lease_seconds: float = LEASE_SECONDS,
-    ) -> None:
-        self._journal = journal
-        self._payment = payment
-        self._shipping = shipping
-        self._outbox = outbox
-        self._metrics = metrics
-        self._failpoints = failpoints
-        self._retry_seconds = RETRY_SHARE_OF_LEASE * lease_seconds
-        self._closing = asyncio.Event()
-        self.running: dict[str, Run] = {}
+    journal: Journal
+    payment: Payment
+    shipping: Shipping
+    outbox: Outbox
+    metrics: OrderMetrics
+    failpoints: Failpoints
+    lease_seconds: float = LEASE_SECONDS
+    running: dict[str, Run] = field(default_factory=dict, init=False)
+    _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start a saga of an order that is new, or that this worker holds.
-
-        Args:
-            entry: inserted by the saga if it is new.
-            steps: of the saga.
-            card: None in recovery, which tries each step once.
-            release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
-        """
+        """Start a saga of an order that is new, so that the saga records it, or that this worker holds."""
         run = Run(entry, card, release_delay_seconds)
         # Its own task: neither a cancelled call nor a passed deadline may stop an order between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
@@ -146,13 +129,13 @@ class Executor:
             if isinstance(command, commands.Wait):
                 result = await self._wait(run, command)
                 if result:
-                    self._metrics.record_retry(step)
+                    self.metrics.record_retry(step)
                 continue
             step = COMMAND_NAMES[type(command)]
             before, after = COMMAND_FAILPOINTS[type(command)]
-            await self._failpoints.reach(before)
+            await self.failpoints.reach(before)
             result = await self._perform(run, command)
-            await self._failpoints.reach(after)
+            await self.failpoints.reach(after)
 
     def _perform(self, run: Run, command: Command[Any]) -> Awaitable[Any]:
         match command:
@@ -165,7 +148,7 @@ class Executor:
             case commands.StartRemoval():
                 return self._start_removal(run)
             case commands.Send() if run.removal is not None:
-                return self._outbox.send_now(run.entry, run.removal)
+                return self.outbox.send_now(run.entry, run.removal)
             case _:
                 return self._call_peer(run.entry, run.card, command)
 
@@ -173,28 +156,28 @@ class Executor:
         order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
         match command:
             case commands.Charge(retry) if card is not None:
-                return self._payment.charge(claim.charge_key, order.total, card, fingerprint=fingerprint, retry=retry)
+                return self.payment.charge(claim.charge_key, order.total, card, fingerprint=fingerprint, retry=retry)
             case commands.Resolve():
-                return self._payment.resolve(claim.charge_key, order.total, fingerprint=fingerprint)
+                return self.payment.resolve(claim.charge_key, order.total, fingerprint=fingerprint)
             case commands.Void():
-                return self._payment.void(claim.charge_key)
+                return self.payment.void(claim.charge_key)
             case commands.Ship():
-                return self._shipping.ship(claim.ship_key, order.address, order.lines)
+                return self.shipping.ship(claim.ship_key, order.address, order.lines)
             case commands.ResolveShipment():
-                return self._shipping.resolve(claim.ship_key)
+                return self.shipping.resolve(claim.ship_key)
         raise AssertionError(f"{command} is not possible in this run")
 
     async def _insert(self, run: Run) -> bool:
-        if await self._journal.insert(run.entry) is not None:
+        if await self.journal.insert(run.entry) is not None:
             return False
         run.recorded = True
-        self._metrics.record_change(run.entry.order_id, State.CHARGING)
+        self.metrics.record_change(run.entry.order_id, State.CHARGING)
         return True
 
     async def _update(self, run: Run, transition: Transition) -> bool:
         entry, after = run.entry, transition.after
         # The claim has the epoch: a worker that was paused past its lease must not overwrite what its successor did.
-        if not await self._journal.update(entry.claim, transition):
+        if not await self.journal.update(entry.claim, transition):
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
         if after is State.CHARGING:
@@ -203,26 +186,26 @@ class Executor:
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
         if run.entry.is_placed:
             # Here, because the transition to SHIPPED succeeds once for an order, whoever works on it.
-            self._metrics.record_placed(entry.order)
+            self.metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
-        self._metrics.record_change(entry.order_id, after, reason)
+        self.metrics.record_change(entry.order_id, after, reason)
         return True
 
     async def _start_removal(self, run: Run) -> None:
-        run.removal = self._outbox.start_removal(run.entry.order)
+        run.removal = self.outbox.start_removal(run.entry)
 
     async def _restore(self, run: Run) -> bool:
         # Only the worker that inserted an order knows that a missing row is a lost one.
-        if not run.entry.is_new or await self._journal.read(run.entry.order_id) is not None:
+        if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
-        return await self._journal.insert(run.entry) is None
+        return await self.journal.insert(run.entry) is None
 
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = min(_FIRST_PAUSE_SECONDS * 2**wait.tries, _LONGEST_PAUSE_SECONDS)
         # Recovery needs no pause of its own: the lease of a released order is one.
-        retry_until = run.began_at + (self._retry_seconds if run.card is not None else 0.0)
+        retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
         with suppress(TimeoutError):
@@ -233,6 +216,6 @@ class Executor:
         claim, delay = run.entry.claim, run.release_delay_seconds
         try:
             # The next worker need not wait for the rest of the lease.
-            await self._journal.release(claim, delay_seconds=delay, reason=run.last_reason)
+            await self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         except JournalUnavailable:
             log.warning("lease not released, it will expire", order_id=claim.order_id)

@@ -4,7 +4,7 @@ import structlog
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.semconv import ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
+from chassis.telemetry.semconv import NOTIFICATION_KIND, ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import NEEDS_OPERATOR, Order, State
 from checkout_service.ports import OUTBOX_KINDS, Statistics
@@ -80,8 +80,7 @@ class OrderMetrics:
         observe(
             semconv.DEAD_LETTERS,
             lambda: [
-                (self.statistics.dead_letters.get(kind, 0), ((semconv.NOTIFICATION_KIND, kind),))
-                for kind in OUTBOX_KINDS
+                (self.statistics.dead_letters.get(kind, 0), ((NOTIFICATION_KIND, kind),)) for kind in OUTBOX_KINDS
             ],
         )
         observe(semconv.FUTURE_ORDERS, lambda: [(self.statistics.future_orders, ())])

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import structlog
 from opentelemetry.context import Context
@@ -16,7 +15,7 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.status import recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.domain import Order, State
+from checkout_service.domain import State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
@@ -24,15 +23,14 @@ from checkout_service.ports import (
     EMAIL,
     EMPTY_CART,
     OUTBOX_KINDS,
-    CartClearer,
-    ConfirmationSender,
     Entry,
     Journal,
     JournalUnavailable,
     OutboxItem,
+    Sender,
     Sent,
 )
-from checkout_service.queue_workers import Circuits, PollTimer, QueueWorker, log_unexpected_errors, retry_delay_seconds
+from checkout_service.queue_workers import Circuits, PollTimer, log_errors, retry_delay_seconds, workers
 
 log = structlog.get_logger()
 
@@ -54,59 +52,48 @@ _CLOSE_WITHIN_SECONDS = 5.0
 _BATCH = 20
 
 
+@dataclass(eq=False)
 class Outbox:
     """Sends outbox items, and settles sent ones in batches. After a crash in between they are sent again.
 
     A repeated item has no second effect: the e-mail has the same id, and the cart the same etag. An item that is
     refused for good, or fails too often, becomes a dead letter. While a peer fails every time, its items wait, and none
     of these failures counts.
+
+    Attributes:
+        senders: by kind.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        confirmations: ConfirmationSender,
-        cart_clearer: CartClearer,
-        poll_timer: PollTimer,
-        *,
-        metrics: OrderMetrics,
-        telemetry: Telemetry,
-        failpoints: Failpoints,
-    ) -> None:
-        self._journal = journal
-        self._confirmations = confirmations
-        self._cart_clearer = cart_clearer
-        self._metrics = metrics
-        self._tracer = telemetry.tracer
-        self._failpoints = failpoints
-        self._sent: deque[Sent] = deque()
-        self._unsettled = asyncio.Event()
-        self._batch_complete = asyncio.Event()
-        self._sending: set[asyncio.Task[None]] = set()
-        self._circuits = {kind: Circuits(kind) for kind in OUTBOX_KINDS}
-        self._workers = [
-            QueueWorker(
-                poll_timer, circuits, failed, partial(journal.claim_outbox, kind, failed=failed), self._send_or_postpone
-            )
-            for kind, circuits in self._circuits.items()
-            for failed in (False, True)
-        ]
+    journal: Journal
+    senders: Mapping[str, Sender]
+    poll_timer: PollTimer
+    metrics: OrderMetrics
+    telemetry: Telemetry
+    failpoints: Failpoints
+    _sent: deque[Sent] = field(default_factory=deque, init=False)
+    _unsettled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _batch_complete: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
+    _circuits: dict[str, Circuits] = field(init=False)
 
-    def start_removal(self, order: Order) -> asyncio.Task[None]:
-        """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned task."""
-        removal = asyncio.create_task(self._cart_clearer.remove_ordered(order))
+    def __post_init__(self) -> None:
+        self._circuits = {kind: Circuits(kind) for kind in OUTBOX_KINDS}
+
+    def start_removal(self, entry: Entry) -> asyncio.Future[None]:
+        """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned future."""
+        removal = self.senders[EMPTY_CART](entry)
         # If the order cannot be recorded as shipped, this worker does not wait for it: the next one repeats it.
         removal.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._track(removal)
 
-    async def send_now(self, entry: Entry, removal: asyncio.Task[None]) -> None:
+    async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
         """Wait for the removal, and enqueue the order's confirmation. An item that fails remains in the outbox."""
         # No response waits for the confirmation: it is in the journal, and email accepts it within milliseconds.
-        confirmation = self._confirmations.confirm(entry)
+        confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
 
-    def _track(self, sending: asyncio.Task[None]) -> asyncio.Task[None]:
+    def _track(self, sending: asyncio.Future[None]) -> asyncio.Future[None]:
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         return sending
@@ -115,7 +102,7 @@ class Outbox:
         """Send items that are due and settle sent ones, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._settle_periodically(), name="settle the outbox")
-            for worker in self._workers:
+            for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
@@ -124,22 +111,22 @@ class Outbox:
             # Both within the grace period of a pod, of which the executor may have used 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
-                await log_unexpected_errors(self.settle(), "settling the outbox failed")
+                await log_errors(self.settle(), "the outbox cannot be settled")
 
     async def settle(self, at_least: int = 1) -> None:
         """Record sent items as finished while there are so many. If the journal is unavailable, they remain."""
         while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
-                await self._failpoints.reach(SETTLE[0])
-                done = await self._journal.settle(batch)
-                await self._failpoints.reach(SETTLE[1])
+                await self.failpoints.reach(SETTLE[0])
+                done = await self.journal.settle(batch)
+                await self.failpoints.reach(SETTLE[1])
             except JournalUnavailable:  # they were sent, so forgetting them would only send them again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
             for order_id in done:
-                self._metrics.record_change(order_id, State.DONE)
+                self.metrics.record_change(order_id, State.DONE)
         if not self._sent:
             self._unsettled.clear()
 
@@ -153,35 +140,25 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            await log_unexpected_errors(self._settle_with_timeout(at_least), "settling the outbox failed")
-
-    async def _settle_with_timeout(self, at_least: int) -> None:
-        # A settlement that hangs must not block the ones after it; its items are sent again.
-        try:
-            async with asyncio.timeout(_SETTLE_WITHIN_SECONDS):
-                await self.settle(at_least)
-        except TimeoutError:
-            log.warning("settling the outbox takes too long")
+            # A settlement that hangs must not block the ones after it; its items are sent again.
+            settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
+            await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
-        reason = ""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
         except TimeoutError:
-            reason = "TIMEOUT"
-        except JournalUnavailable as error:
-            reason = error.reason
+            log.warning("left in the outbox", order_id=order_id, kind=kind, reason="TIMEOUT")
         except DomainError as error:
-            reason = error.reason
-            self._circuits[kind].record_failure(failed=False)
+            if not isinstance(error, JournalUnavailable):
+                self._circuits[kind].of(failed=False).record_failure()
+            log.warning("left in the outbox", order_id=order_id, kind=kind, reason=error.reason)
         except Exception:
             log.exception("left in the outbox", order_id=order_id, kind=kind)
         else:
             self._circuits[kind].record_success(failed=False)
-        if reason:
-            log.warning("left in the outbox", order_id=order_id, kind=kind, reason=reason)
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
@@ -201,7 +178,7 @@ class Outbox:
             delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
             counted = replace(item, failures=failures)
-            await self._journal.postpone(counted, delay_seconds=delay, reason=error.reason)
+            await self.journal.postpone(counted, delay_seconds=delay, reason=error.reason)
             return False
         return True
 
@@ -214,7 +191,7 @@ class Outbox:
         }
         # Hours may have passed since the order: a trace of its own, so that no trace stays open for so long.
         links = links_to(item.entry.traceparent)
-        with self._tracer.start_as_current_span(
+        with self.telemetry.tracer.start_as_current_span(
             "send notification",
             Context(),
             links=links,
@@ -223,17 +200,11 @@ class Outbox:
             set_status_on_exception=False,
         ) as span:
             try:
-                await self._finish(item.kind, item.entry.order_id, self._send(item.kind, item.entry))
+                await self._finish(item.kind, item.entry.order_id, self.senders[item.kind](item.entry))
             except DomainError as error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))
                 raise
-
-    async def _send(self, kind: str, entry: Entry) -> None:
-        if kind == EMAIL:
-            await self._confirmations.confirm(entry)
-        else:
-            await self._cart_clearer.remove_ordered(entry.order)
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
         """Wait until an item is sent. It becomes a dead letter if its peer refuses it for good.
@@ -247,13 +218,12 @@ class Outbox:
         except REFUSALS as error:
             await self._set_dead(order_id, kind, error.reason)
             return
-        step, failpoint = ("email_sent", EMAIL_SENT) if kind == EMAIL else ("cart_emptied", CART_EMPTIED)
-        await self._failpoints.reach(failpoint)
-        self._sent.append(Sent(order_id, kind, step))
+        await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
+        self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
         if len(self._sent) == _BATCH:  # while the journal is unavailable, further items do not hasten the next try
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:
         log.error("dead letter", order_id=order_id, kind=kind, reason=reason)
-        await self._journal.set_dead(order_id, kind, reason=reason)
+        await self.journal.set_dead(order_id, kind, reason=reason)

@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -10,16 +10,16 @@ from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from chassis.values.keys import HmacKeys
+from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
-from checkout_service.domain import RELEASED_CART, Cart, CartEmpty, order_id_of
+from checkout_service.domain import RELEASED_CART, Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, cart_conflict, require_same_request
 from checkout_service.executor import Executor, Run
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.ports import Entry, Journal, Quotes
-from checkout_service.pricing import price
 from checkout_service.repeats import RepeatedOrders, outcome_of
-from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
+from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, validate
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -31,23 +31,23 @@ ANSWER_WITHIN_SECONDS = 15.0
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 
+@dataclass(eq=False)
 class OrderPlacer:
     """Places orders, one per scope.
 
-    Args:
+    Attributes:
         hmac_keys: for fingerprints.
     """
 
-    def __init__(
-        self, journal: Journal, quotes: Quotes, executor: Executor, hmac_keys: HmacKeys, failpoints: Failpoints
-    ) -> None:
-        self._journal = journal
-        self._quotes = quotes
-        self._executor = executor
-        self._repeats = RepeatedOrders(journal, executor)
-        self._hmac_keys = hmac_keys
-        self._failpoints = failpoints
-        self._warned_of_etags = False
+    journal: Journal
+    quotes: Quotes
+    executor: Executor
+    hmac_keys: HmacKeys
+    failpoints: Failpoints
+    _warned_of_etags: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._repeats = RepeatedOrders(self.journal, self.executor)
 
     async def place(self, request: OrderRequest) -> tuple[Entry, bool]:
         """Place the order of this request, or wait for the outcome of the call that did.
@@ -57,7 +57,7 @@ class OrderPlacer:
         order that was recorded before. After any other error, all kinds of chassis.errors, this call has charged no
         card.
         """
-        request = replace(request, fingerprints=fingerprints(request, self._hmac_keys), answer_by=_answer_by())
+        request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         found = await self._find(request, read_until)
         entry = found if isinstance(found, Entry) else await self._quote(request, found, read_until)
@@ -67,7 +67,7 @@ class OrderPlacer:
 
     async def _find(self, request: OrderRequest, read_until: float) -> Entry | Cart:
         """Return the order of an earlier call of this request, or the cart to order."""
-        if request.key is not None and (existing := await self._journal.find(_scope_of_key(request))):
+        if request.key is not None and (existing := await self.journal.find(_scope_of_key(request))):
             # Before validation: what was accepted once has the same answer for ever.
             return require_same_request(existing, request)
         validate(request)
@@ -77,7 +77,7 @@ class OrderPlacer:
         if not cart.lines:
             return await self._find_emptied_by(request, cart)
         # Any other repeat is noticed by the insert: a new order is not to pay for a read.
-        if order_id_of(self._scope_of(request, cart)) in self._executor.running:
+        if order_id_of(self._scope_of(request, cart)) in self.executor.running:
             return await self._find_of_cart(request, cart) or cart
         return cart
 
@@ -88,7 +88,7 @@ class OrderPlacer:
         describe_request(order_id, request.user_currency, len(cart.lines))
         try:
             async with asyncio.timeout_at(read_until):
-                order = await price(order_id, request, cart, self._quotes)
+                order = await price(order_id, request, cart, self.quotes)
             if asyncio.get_running_loop().time() >= request.answer_by:
                 raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         except (DomainError, TimeoutError) as error:
@@ -98,12 +98,12 @@ class OrderPlacer:
             if isinstance(error, DomainError):
                 raise
             raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
-        await self._failpoints.reach(QUOTED)
+        await self.failpoints.reach(QUOTED)
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
     async def _record_charge_and_ship(self, new: Entry, request: OrderRequest) -> tuple[Entry, bool]:
         """Run the saga of a new order, and return its outcome, or that of the order that has its scope."""
-        run: Run | None = self._executor.start(new, saga.place(), request.card)
+        run: Run | None = self.executor.start(new, saga.place(), request.card)
         while True:
             result = None
             if run is not None:
@@ -124,7 +124,7 @@ class OrderPlacer:
     async def _read_cart(self, user_id: str, read_until: float) -> Cart:
         try:
             async with asyncio.timeout_at(read_until):
-                return await self._quotes.cart(user_id)
+                return await self.quotes.cart(user_id)
         except TimeoutError as error:
             raise QuotesTooSlow("reading the cart took too long; nothing was ordered") from error
 
@@ -143,14 +143,14 @@ class OrderPlacer:
         # Only the cart service can prove that: a cart also empties when it expires or its store is lost, and an old
         # order must not be the answer then.
         etag = cart.ordered_etag
-        existing = await self._journal.find_of_cart(request.user_id, etag) if etag else None
+        existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):
             raise CartEmpty("the cart is empty")
         return existing
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart) -> Entry | None:
         """Return the cart's order if this request began it. Raises the conflict with one that holds the cart."""
-        existing = await self._journal.find(self._scope_of(request, cart))
+        existing = await self.journal.find(self._scope_of(request, cart))
         if existing is None or request.began(existing.fingerprint):
             return existing
         if existing.state not in RELEASED_CART:
@@ -163,15 +163,46 @@ class OrderPlacer:
         It is another request's only if that one was refused or abandoned. Raises the conflict with another request's
         order, and OrderInProgress if the journal has lost the order.
         """
-        existing = await self._journal.find(new.scope)
+        existing = await self.journal.find(new.scope)
         if existing is not None and request.key is not None:
             return require_same_request(existing, request)
         if existing is not None and (request.began(existing.fingerprint) or existing.state in RELEASED_CART):
             return existing
-        holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_etag)
         if holder is None:
             raise OrderInProgress(new.order_id)
         raise cart_conflict(holder)
+
+
+async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
+    """Return a new order of this id with frozen prices in the request's currency.
+
+    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping is
+    converted and rounded alike. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
+    InvalidArgument for an unknown currency, Unavailable.
+    """
+    if not cart.lines:
+        raise CartEmpty("the cart is empty")
+    lines, address = cart.lines, require_address(request)
+    # Nearly all answers are cached, so tasks that run at the same time would cost more time than they save.
+    prices = await quotes.unit_prices([line.product_id for line in lines])
+    shipping = await quotes.shipping(address, lines)
+    # Quantity before rounding: a line that is rounded piece by piece costs another amount.
+    amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
+    converted = await quotes.convert([shipping, *amounts], request.user_currency)
+    shipping_cost, *costs = map(round_to_minor_unit, converted)
+    order = Order(
+        order_id,
+        request.user_id,
+        request.email,
+        cart.etag or "",
+        address,
+        tuple(OrderLine(line.product_id, line.quantity, cost) for line, cost in zip(lines, costs, strict=True)),
+        shipping_cost,
+    )
+    if order.total.in_range().total_nanos <= 0:
+        raise NothingToPay("the order costs nothing, so there is nothing to charge")
+    return order
 
 
 def _answer_by() -> float:

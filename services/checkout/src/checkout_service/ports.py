@@ -1,13 +1,15 @@
 """The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
 
+import asyncio
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from chassis.errors import Unavailable
 from chassis.values.money import Money
 from chassis.values.paging import Position
+from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
 from checkout_service.domain import (
     PLACED,
     Address,
@@ -22,7 +24,6 @@ from checkout_service.domain import (
     charge_key,
     ship_key,
 )
-from checkout_service.outcomes import ChargeOutcome, ShipOutcome, VoidOutcome
 
 # Default lease of the worker that serves the caller; a lease for recovery is twice as long.
 LEASE_SECONDS = 15.0
@@ -148,11 +149,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A finished outbox item. `step` is its entry in the history: email_sent or cart_emptied."""
+    """A finished outbox item."""
 
     order_id: str
     kind: str
-    step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +260,8 @@ class Journal(Protocol):
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders that follow a position in the order of creation."""
 
-    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the kinds of the outbox items that each order still has, without dead letters."""
-
-    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the kinds of each order's dead letters."""
+    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """Return the kinds of the outbox items that each order still has, and whether they are dead letters."""
 
     async def history(self, order_id: str) -> list[Event]: ...
 
@@ -316,15 +313,8 @@ class Shipping(Protocol):
         """Return the outcome of the key's shipment; if there is none, fence the key."""
 
 
-class ConfirmationSender(Protocol):
-    """Sends order confirmations."""
+Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]
+"""Begins to send an outbox item of a placed order; the future has no result, or a DomainError.
 
-    async def confirm(self, entry: Entry) -> None:
-        """Send a placed order's confirmation; a repeated one is the same e-mail. Raises DomainError."""
-
-
-class CartClearer(Protocol):
-    """Removes ordered items from carts."""
-
-    async def remove_ordered(self, order: Order) -> None:
-        """Remove what the order bought from its user's cart; a repeat has no effect. Raises DomainError."""
+A repeated item has no second effect: the e-mail is the same one, and ordered items leave a cart once.
+"""

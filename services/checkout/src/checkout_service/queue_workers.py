@@ -2,8 +2,10 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -30,12 +32,24 @@ def retry_delay_seconds(failures: int) -> float:
     return min(2.0 ** min(failures, 10), MAX_RETRY_DELAY_SECONDS)
 
 
-async def log_unexpected_errors(work: Awaitable[None], event: str) -> None:
-    """Await one unit of work. Log any error under this event, so that the loop continues with the next unit."""
+async def log_errors(work: Awaitable[None], event: str) -> bool:
+    """Await one unit of work; return whether it succeeded. Log any error, so that the loop continues with the next."""
     try:
         await work
+    except JournalUnavailable:
+        log.warning(event)
     except Exception:
         log.exception(event)
+    else:
+        return True
+    return False
+
+
+async def repeat(work: Callable[[], Awaitable[None]], seconds: float, event: str) -> None:
+    """Do the work now and with this pause, until cancelled. Log its errors under this event."""
+    while True:
+        await log_errors(work(), event)
+        await asyncio.sleep(seconds)
 
 
 class CircuitBreaker:
@@ -112,10 +126,6 @@ class Circuits:
         if not failed:
             self._first.record_success()
 
-    def record_failure(self, *, failed: bool) -> None:
-        """Record a failure in the circuit."""
-        self.of(failed=failed).record_failure()
-
 
 class PollTimer:
     """Wakes all workers of a replica at the same moment, so that they share one read of what is due."""
@@ -134,32 +144,27 @@ class PollTimer:
         await self._next.wait()
 
 
+@dataclass(eq=False)
 class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
 
-    Args:
+    Attributes:
         poll_timer: that of the replica.
         failed: the items have failed before.
         claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
         work: returns whether the item's peer works; None, if the item says nothing about that.
     """
 
-    def __init__(
-        self,
-        poll_timer: PollTimer,
-        circuits: Circuits,
-        failed: bool,
-        claim: Callable[[int], Awaitable[Sequence[ItemT]]],
-        work: Callable[[ItemT], Awaitable[bool | None]],
-    ) -> None:
-        self._poll_timer = poll_timer
-        self._circuits = circuits
-        self._circuit = circuits.of(failed=failed)
-        self._failed = failed
-        self._claim = claim
-        self._work = work
-        self._in_progress = 0
-        self._has_room = asyncio.Event()
+    poll_timer: PollTimer
+    circuits: Circuits
+    failed: bool
+    claim: Callable[[int], Awaitable[Sequence[ItemT]]]
+    work: Callable[[ItemT], Awaitable[bool | None]]
+    _in_progress: int = field(default=0, init=False)
+    _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        self._circuit = self.circuits.of(failed=self.failed)
 
     async def run(self) -> None:
         """Work, until cancelled."""
@@ -169,7 +174,7 @@ class QueueWorker(Generic[ItemT]):
                     # Claiming several items at once is cheaper than claiming each as another one finishes.
                     await self._has_room.wait()
                 else:
-                    await self._poll_timer.wait()
+                    await self.poll_timer.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Begin to work on as many items as there is room for. Return whether there may be more."""
@@ -178,7 +183,7 @@ class QueueWorker(Generic[ItemT]):
         items: Sequence[ItemT] = ()
         try:
             if limit:
-                items = await self._claim(limit)
+                items = await self.claim(limit)
         except JournalUnavailable:
             log.warning("work cannot be claimed")
         finally:
@@ -193,9 +198,9 @@ class QueueWorker(Generic[ItemT]):
         try:
             # Otherwise work that hangs would occupy its slot, and in the end all of them, until a restart.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
-                worked = await self._work(item)
+                worked = await self.work(item)
             if worked:
-                self._circuits.record_success(failed=self._failed)
+                self.circuits.record_success(failed=self.failed)
             elif worked is False:
                 self._circuit.record_failure()
         except JournalUnavailable:
@@ -213,3 +218,17 @@ class QueueWorker(Generic[ItemT]):
             self._has_room.set()
         else:
             self._has_room.clear()
+
+
+def workers(
+    poll_timer: PollTimer,
+    circuits: Mapping[Any, Circuits],
+    claim: Callable[..., Awaitable[Sequence[ItemT]]],
+    work: Callable[[ItemT], Awaitable[bool | None]],
+) -> list[QueueWorker[ItemT]]:
+    """Return two workers for each queue that has circuits: for its new items, and for those that failed before."""
+    return [
+        QueueWorker(poll_timer, circuits[queue], failed, partial(claim, queue, failed=failed), work)
+        for queue in circuits
+        for failed in (False, True)
+    ]

@@ -1,8 +1,7 @@
 """Finishes orders whose workers died, hung or gave up. Every replica runs it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from dataclasses import dataclass, field
 
 import structlog
 from opentelemetry.context import Context
@@ -16,8 +15,8 @@ from checkout_service.executor import Executor
 from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
-from checkout_service.ports import Entry, Journal, JournalUnavailable
-from checkout_service.queue_workers import Circuits, PollTimer, QueueWorker, retry_delay_seconds
+from checkout_service.ports import Entry, Journal
+from checkout_service.queue_workers import Circuits, PollTimer, log_errors, repeat, retry_delay_seconds, workers
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -28,63 +27,43 @@ _STATISTICS_SECONDS = 5.0
 _SWEEP_SECONDS = 30.0
 
 
+@dataclass(eq=False)
 class Recovery:
     """Takes over orders whose lease has expired, a few at a time; the delay of an order grows with its failures.
 
     While orders of a state fail every time, because payment or shipping is down, only one is tried now and then.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        executor: Executor,
-        poll_timer: PollTimer,
-        *,
-        metrics: OrderMetrics,
-        telemetry: Telemetry,
-        failpoints: Failpoints,
-    ) -> None:
-        self._journal = journal
-        self._executor = executor
-        self._metrics = metrics
-        self._tracer = telemetry.tracer
-        self._failpoints = failpoints
+    journal: Journal
+    executor: Executor
+    poll_timer: PollTimer
+    metrics: OrderMetrics
+    telemetry: Telemetry
+    failpoints: Failpoints
+    _circuits: dict[State, Circuits] = field(init=False)
+
+    def __post_init__(self) -> None:
         self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
-        self._workers = [
-            QueueWorker(
-                poll_timer, circuits, failed, partial(journal.claim_expired, state, failed=failed), self._recover
-            )
-            for state, circuits in self._circuits.items()
-            for failed in (False, True)
-        ]
 
     async def run(self) -> None:
         """Recover orders, until cancelled."""
         # A restarted replica continues its own orders at once.
-        while not await _attempt(self._journal.release_own, "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
+        while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
             await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_statistics(), name="statistics")
-            tasks.create_task(self._sweep(), name="settle complete orders")
-            for worker in self._workers:
+            statistics = repeat(self._update_statistics, _STATISTICS_SECONDS, "the statistics of orders cannot be read")
+            tasks.create_task(statistics, name="statistics")
+            sweeping = repeat(self._settle_complete, _SWEEP_SECONDS, "complete orders cannot be settled")
+            tasks.create_task(sweeping, name="settle complete orders")
+            for worker in workers(self.poll_timer, self._circuits, self.journal.claim_expired, self._recover):
                 tasks.create_task(worker.run())
 
-    async def _keep_statistics(self) -> None:
-        async def update() -> None:
-            self._metrics.statistics = await self._journal.statistics()
+    async def _update_statistics(self) -> None:
+        self.metrics.statistics = await self.journal.statistics()
 
-        while True:
-            await _attempt(update, "the statistics of orders cannot be read")
-            await asyncio.sleep(_STATISTICS_SECONDS)
-
-    async def _sweep(self) -> None:
-        async def settle() -> None:
-            for order_id in await self._journal.settle_complete():
-                self._metrics.record_change(order_id, State.DONE)
-
-        while True:
-            await _attempt(settle, "complete orders cannot be settled")
-            await asyncio.sleep(_SWEEP_SECONDS)
+    async def _settle_complete(self) -> None:
+        for order_id in await self.journal.settle_complete():
+            self.metrics.record_change(order_id, State.DONE)
 
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it could be finished; None, if another worker has it."""
@@ -92,26 +71,16 @@ class Recovery:
         circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
         failures = 0 if circuit.open else entry.failures
         # The order's own trace ended when its worker died.
-        links = links_to(entry.traceparent)
-        attributes = {semconv.ORDER_FAILURES: entry.failures}
-        with self._tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
+        links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}
+        tracer = self.telemetry.tracer
+        with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
-            await self._failpoints.reach(TAKEN_OVER)
+            await self.failpoints.reach(TAKEN_OVER)
             # Without the card, and with one try of each step: the delay grows from one worker to the next.
             delay = retry_delay_seconds(failures)
-            result = await self._executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
+            result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:
-            self._metrics.record_recovered()
+            self.metrics.record_recovered()
         if result is SagaResult.UNFINISHED and entry.failures >= _ALERT_FAILURES:
             log.error("order is stuck", order_id=entry.order_id, state=entry.state.value, failures=entry.failures)
         return None if result is SagaResult.SUPERSEDED else result is SagaResult.SETTLED
-
-
-async def _attempt(work: Callable[[], Awaitable[None]], warning: str) -> bool:
-    """Return whether the journal was available for this work."""
-    try:
-        await work()
-    except JournalUnavailable:
-        log.warning(warning)
-        return False
-    return True

@@ -1,7 +1,7 @@
 """Answers requests whose order is in the journal already."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from checkout_service import saga
 from checkout_service.domain import REFUSED, State
@@ -15,12 +15,12 @@ from checkout_service.saga import SagaResult
 _POLL_SECONDS = 0.1
 
 
+@dataclass(frozen=True, slots=True)
 class RepeatedOrders:
     """Waits for the outcome of orders that other calls began, and continues those that no worker holds."""
 
-    def __init__(self, journal: Journal, executor: Executor) -> None:
-        self._journal = journal
-        self._executor = executor
+    journal: Journal
+    executor: Executor
 
     async def answer(self, existing: Entry, request: OrderRequest, *, replayed: bool = True) -> Entry:
         """Return the order once it is placed. Raises the refusal of a refused one, OrderInProgress, OrderInFlight.
@@ -39,7 +39,7 @@ class RepeatedOrders:
             placed = await self._wait_or_continue(entry, request)
             if placed is not None:
                 return placed
-            entry = await self._journal.read(existing.order_id)
+            entry = await self.journal.read(existing.order_id)
         raise OrderInProgress(existing.order_id)
 
     async def reopen(self, seen: Entry, new: Entry, request: OrderRequest) -> Run | None:
@@ -47,17 +47,17 @@ class RepeatedOrders:
 
         Raises the conflict with another order that holds the cart.
         """
-        taken = await self._journal.reopen(seen, new)
+        taken = await self.journal.reopen(seen, new)
         if taken is not None:
-            return self._executor.start(taken, saga.charge(resumed=False), request.card)
-        holder = await self._journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+            return self.executor.start(taken, saga.charge(resumed=False), request.card)
+        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_etag)
         if holder is not None and holder.order_id != seen.order_id:
             raise cart_conflict(holder)
         return None
 
     async def _wait_or_continue(self, entry: Entry, request: OrderRequest) -> Entry | None:
         """Wait for the order's worker. None: read the journal again. Raises OrderInProgress and OrderInFlight."""
-        running = self._executor.running.get(entry.order_id)
+        running = self.executor.running.get(entry.order_id)
         continued = None if running else await self._continue(entry, request)
         if run := running or continued:
             result = await outcome_of(run, request.answer_by)
@@ -82,8 +82,8 @@ class RepeatedOrders:
             return await self.reopen(entry, again, request)
         if entry.state is not State.CHARGING or entry.leased:
             return None
-        taken = await self._journal.take_over(entry)
-        return self._executor.start(taken, saga.take_over(taken), request.card) if taken else None
+        taken = await self.journal.take_over(entry)
+        return self.executor.start(taken, saga.take_over(taken), request.card) if taken else None
 
 
 async def outcome_of(run: Run, until: float) -> SagaResult | None:

@@ -18,29 +18,27 @@ from typing import Any, TypeAlias, TypeVar
 
 from checkout_service.commands import (
     Charge,
+    Charged,
     Command,
+    Fenced,
+    InDoubt,
     Insert,
+    KeyReused,
+    Refused,
+    Released,
     Resolve,
     ResolveShipment,
     Restore,
     Send,
     Ship,
+    Shipped,
     StartRemoval,
+    Unsupported,
     Update,
     Void,
     Wait,
 )
 from checkout_service.domain import RESTORABLE, Refusal, State, Transition
-from checkout_service.outcomes import (
-    Charged,
-    Fenced,
-    InDoubt,
-    KeyReused,
-    Refused,
-    Released,
-    Shipped,
-    Unsupported,
-)
 from checkout_service.ports import Entry
 
 R = TypeVar("R")
@@ -66,15 +64,9 @@ RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this or
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
 
 
-def perform(command: Command[R]) -> Generator[Command[Any], Any, R]:
-    """Yield a command and return its result, typed."""
-    result: R = yield command
-    return result
-
-
 def place() -> Saga:
     """Place a new order, with its card."""
-    if not (yield from perform(Insert())):
+    if not (yield Insert()):
         return SagaResult.SUPERSEDED
     return (yield from charge(resumed=False))
 
@@ -219,10 +211,10 @@ def _review(transaction_id: str, refusal: Refusal) -> Saga:
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
     # The response waits for the cart and for the record. Both can begin now: a shipped order stays shipped, and a
     # worker that repeats this step after a crash removes the items under the same order id, which has no effect.
-    yield from perform(StartRemoval())
+    yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
-    yield from perform(Send())
+    yield Send()
     return SagaResult.SETTLED
 
 
@@ -239,11 +231,11 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
     """Record a transition, of an order that the journal may have lost. False: another worker has the order."""
-    if (yield from perform(Update(transition))):
-        return True
+    updated: bool = yield Update(transition)
     # Of a lost order no later attempt may be charged, so it is restored only if this attempt is known to be charged.
-    restored = transition.after in RESTORABLE and (yield from perform(Restore()))
-    return restored and (yield from perform(Update(transition)))
+    if not updated and transition.after in RESTORABLE and (yield Restore()):
+        updated = yield Update(transition)
+    return updated
 
 
 def _until_certain(
@@ -255,7 +247,7 @@ def _until_certain(
     the second try on.
     """
     for tries in count():
-        outcome = yield from perform(command if tries == 0 or again is None else again)
-        if not isinstance(outcome, InDoubt) or not (yield from perform(Wait(tries, outcome.reason))):
+        outcome: R = yield command if tries == 0 or again is None else again
+        if not isinstance(outcome, InDoubt) or not (yield Wait(tries, outcome.reason)):
             return outcome, tries
     raise AssertionError("unreachable")

@@ -77,7 +77,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
         # Without the outbox of each order: a scan reads the whole journal, and reconciliation needs the state alone.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
-        orders = [_entry_to_wire(entry, [], []) for entry in page]
+        orders = [_entry_to_wire(entry, {}) for entry in page]
         return orders_pb2.ScanOrdersResponse(
             orders=orders,
             next_page_token=paging.next_page_token(page),
@@ -109,9 +109,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         return found
 
     async def _to_wire(self, entries: Sequence[Entry]) -> list[orders_pb2.Order]:
-        order_ids = [entry.order_id for entry in entries]
-        outbox, dead_letters = await self._journal.outbox_of(order_ids), await self._journal.dead_letters_of(order_ids)
-        return [_entry_to_wire(entry, outbox[entry.order_id], dead_letters[entry.order_id]) for entry in entries]
+        outbox = await self._journal.outbox_of([entry.order_id for entry in entries])
+        return [_entry_to_wire(entry, outbox[entry.order_id]) for entry in entries]
 
 
 def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> State:
@@ -123,7 +122,7 @@ def _state_to_wire(state: State) -> "orders_pb2.OrderState.ValueType":
     return orders_pb2.OrderState.Value(f"ORDER_STATE_{state.value}")
 
 
-def _entry_to_wire(entry: Entry, outbox: list[str], dead_letters: list[str]) -> orders_pb2.Order:
+def _entry_to_wire(entry: Entry, outbox: dict[str, bool]) -> orders_pb2.Order:
     return orders_pb2.Order(
         order_id=entry.order_id,
         state=_state_to_wire(entry.state),
@@ -134,8 +133,8 @@ def _entry_to_wire(entry: Entry, outbox: list[str], dead_letters: list[str]) -> 
         created_at=time_to_wire(entry.created_at),
         updated_at=time_to_wire(entry.updated_at),
         tracking_id=entry.tracking_id,
-        outbox=outbox,
-        dead_letters=dead_letters,
+        outbox=[kind for kind, dead in outbox.items() if not dead],
+        dead_letters=[kind for kind, dead in outbox.items() if dead],
         stuck=entry.stuck,
         failures=entry.failures,
         reason=entry.reason,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 from chassis.errors import DomainError
 from chassis.rpc import client
 from checkout_service.reconciliation.reader import Reader, Records
-from checkout_service.reconciliation.rules import Mismatch, find_mismatches
+from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -113,22 +113,9 @@ async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
 
 
 def _compare(records: Records, now: float) -> Reconciliation:
-    found = _mismatches(records, now)
+    found = records.mismatches(settled_before=now + 1)
     settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
     settling = {mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}
     confirmations = sum(order.message is not None and not order.message.failed for order in records.orders)
     orders = sum(order.order is not None for order in records.orders)
     return Reconciliation(orders, records.charges, records.shipments, confirmations, len(settling), settled)
-
-
-def _mismatches(records: Records, now: float) -> Sequence[Mismatch]:
-    return [
-        mismatch
-        for order in records.orders
-        for mismatch in find_mismatches(
-            order,
-            settled_before=now + 1,
-            messages_are_read=records.messages_are_read,
-            complete_since=records.complete_since,
-        )
-    ]

@@ -20,14 +20,7 @@ unavailable = partial(JournalUnavailable, "the journal does not answer")
 async def open_journal(
     url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
 ) -> AsyncIterator[Journal]:
-    """Migrate the database and open the journal in it.
-
-    Args:
-        url: see chassis.sql.url.
-        telemetry: records statements and flushes; by default nothing.
-        worker: name of this replica.
-        lease_seconds: see SqlJournal.
-    """
+    """Migrate the database (see chassis.sql.url) and open the journal in it: see SqlJournal."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=unavailable) as opened:
         yield SqlJournal(opened, worker, lease_seconds)

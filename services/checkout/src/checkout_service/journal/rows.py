@@ -11,11 +11,13 @@ from chassis.errors import FieldViolation
 from chassis.sql.database import Row
 from checkout_service.domain import REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
-from checkout_service.ports import Claim, Entry, Event
+from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
 
 log = structlog.get_logger()
 
 _STEPS = {
+    State.SHIPPED: "shipped",
+    State.VOIDING: "shipping_refused",
     State.DECLINED: "declined",
     State.ABANDONED: "fenced",
     State.VOIDED: "voided",
@@ -23,6 +25,8 @@ _STEPS = {
     State.NEEDS_REVIEW: "review_needed",
     State.CHARGING: "next_attempt",
 }
+
+SENT_STEPS = {EMAIL: "email_sent", EMPTY_CART: "cart_emptied"}
 
 
 def claim_to_row(claim: Claim) -> dict[str, Any]:
@@ -104,22 +108,12 @@ def first_entry(rows: Sequence[Row]) -> Entry | None:
     return entry_from_row(rows[0]) if rows else None
 
 
-def event_from_row(row: Row) -> Event:
-    """Return the event in a row of statements.HISTORY."""
-    return Event(row["at"], row["step"], State(row["state"]), row["attempt"], row["epoch"], row["detail"])
-
-
 def steps_of(transition: Transition) -> list[tuple[str, str]]:
     """Return what a transition adds to the order's history: steps and their details."""
     reason = transition.refusal.reason if transition.refusal else ""
     charged = [("charged", transition.transaction_id)] if transition.transaction_id else []
-    match transition.after:
-        case State.SHIPPED:
-            return [*charged, ("shipped", transition.tracking_id)]
-        case State.VOIDING:
-            return [*charged, ("shipping_refused", reason)]
-        case _:
-            return [*charged, (_STEPS[transition.after], reason)]
+    detail = transition.tracking_id if transition.after is State.SHIPPED else reason
+    return [*charged, (_STEPS[transition.after], detail)]
 
 
 def _load_refusal(text: str) -> tuple[Refusal | None, State | None]:

@@ -1,34 +1,31 @@
 """The journal's own encoding of an order, in the column `snapshot`: JSON with a version.
 
-It holds what has no column of its own. Rows of older releases hold a shop.PlaceOrderResponse instead, see `legacy`;
-their column `answer`, which new rows leave empty, repeats it with the tracking id and is no longer read.
+It holds what has no column of its own. Rows of older releases hold a shop.PlaceOrderResponse instead; their column
+`answer`, which new rows leave empty, repeats it with the tracking id and is no longer read.
 """
 
 from typing import Any
 
 import orjson
 
+from chassis.rpc.wire import money_from_wire
 from chassis.sql.database import Row
 from chassis.values.money import Money
 from checkout_service.domain import Address, Order, OrderLine
-from checkout_service.journal import legacy
+from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
 """Version 1 has the same fields; its orders were begun by a release that gave all attempts one shipment key."""
 
+# The tag of PlaceOrderResponse.order, its only field; JSON begins with a brace.
+_FIRST_BYTE_OF_PROTOBUF = b"\x0a"
+
 
 def dump(order: Order) -> bytes:
     """Encode an order."""
-    address = order.address
     fields = {
         "version": VERSION,
-        "address": {
-            "street_address": address.street_address,
-            "city": address.city,
-            "state": address.state,
-            "country": address.country,
-            "zip_code": address.zip_code,
-        },
+        "address": order.address,  # orjson encodes a dataclass field by field
         "lines": [
             {"product_id": line.product_id, "quantity": line.quantity, "cost": _dump_money(line.cost)}
             for line in order.lines
@@ -41,8 +38,8 @@ def dump(order: Order) -> bytes:
 def load(row: Row) -> Order:
     """Return the order in a row of `orders`. Raises ValueError for a version of a newer release."""
     snapshot: bytes = row["snapshot"]
-    if legacy.is_protobuf(snapshot):
-        address, lines, shipping_cost = legacy.load(snapshot)
+    if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
+        address, lines, shipping_cost = _load_protobuf(snapshot)
     else:
         fields = orjson.loads(snapshot)
         if not 1 <= fields["version"] <= VERSION:
@@ -52,6 +49,16 @@ def load(row: Row) -> Order:
             OrderLine(line["product_id"], line["quantity"], _load_money(line["cost"])) for line in fields["lines"]
         )
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
+
+
+def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Money]:
+    order = PlaceOrderResponse.FromString(snapshot).order
+    address = order.shipping_address
+    return (
+        Address(address.street_address, address.city, address.state, address.country, address.zip_code),
+        tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in order.items),
+        money_from_wire(order.shipping_cost),
+    )
 
 
 def _dump_money(amount: Money) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from chassis.values.paging import Position
 from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.rows import (
+    SENT_STEPS,
     claim_to_row,
-    event_from_row,
     first_entry,
     new_order_to_row,
     readable_entries,
@@ -198,7 +198,7 @@ class SqlJournal(Journal):
 
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        items = [{"order_id": item.order_id, "kind": item.kind, "step": item.step} for item in sent]
+        items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
 
     @override
@@ -255,23 +255,18 @@ class SqlJournal(Journal):
         return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     @override
-    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        return await self._outbox_of(order_ids, dead=False)
-
-    @override
-    async def dead_letters_of(self, order_ids: Sequence[str]) -> dict[str, list[str]]:
-        return await self._outbox_of(order_ids, dead=True)
-
-    async def _outbox_of(self, order_ids: Sequence[str], *, dead: bool) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {order_id: [] for order_id in order_ids}
+    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
+        found: dict[str, dict[str, bool]] = {order_id: {} for order_id in order_ids}
         for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
-            if bool(row["dead"]) is dead:
-                found[row["order_id"]].append(row["kind"])
+            found[row["order_id"]][row["kind"]] = bool(row["dead"])
         return found
 
     @override
     async def history(self, order_id: str) -> list[Event]:
-        return [event_from_row(row) for row in await self._report(statements.HISTORY, order_id=order_id)]
+        return [
+            Event(row["at"], row["step"], State(row["state"]), row["attempt"], row["epoch"], row["detail"])
+            for row in await self._report(statements.HISTORY, order_id=order_id)
+        ]
 
     @override
     async def check(self) -> None:

@@ -37,6 +37,11 @@ _ENTRY = f"""
     failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {_STUCK} AS stuck, snapshot
 """
 
+
+def _newest(condition: str) -> str:
+    return f"SELECT {_ENTRY} FROM orders WHERE {condition} ORDER BY created_at DESC, order_id DESC LIMIT :limit"
+
+
 FIND = f"SELECT {_ENTRY} FROM orders WHERE scope = :scope"
 
 FIND_OF_CART = f"SELECT {_ENTRY} FROM orders WHERE user_id = :user_id AND cart_etag = :cart_etag AND {_LIVE_CART}"
@@ -323,28 +328,17 @@ COUNT_FUTURE = f"""
     FROM (SELECT 1 FROM orders WHERE created_at > {NOW} + :stuck_seconds LIMIT :limit) AS ahead
 """
 
-LIST = f"SELECT {_ENTRY} FROM orders ORDER BY created_at DESC, order_id DESC LIMIT :limit"
+LIST = _newest("true")
 
-LIST_ACTIVE = f"""
-    SELECT {_ENTRY} FROM orders WHERE {_ACTIVE} AND state = :state
-    ORDER BY created_at DESC, order_id DESC LIMIT :limit
-"""
+LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
-LIST_RELEASED = f"""
-    SELECT {_ENTRY} FROM orders WHERE {_RELEASED_CART} AND state = :state
-    ORDER BY created_at DESC, order_id DESC LIMIT :limit
-"""
+LIST_RELEASED = _newest(f"{_RELEASED_CART} AND state = :state")
 
 # Most orders are done, so the first of all orders by time contain enough.
-LIST_DONE = f"""
-    SELECT {_ENTRY} FROM orders WHERE state = 'DONE' ORDER BY created_at DESC, order_id DESC LIMIT :limit
-"""
+LIST_DONE = _newest("state = 'DONE'")
 
 # Limited to the rows of an index that exists for carts: one more would cost every order a write.
-LIST_OF_USER = f"""
-    SELECT {_ENTRY} FROM orders WHERE user_id = :user_id AND {_LIVE_CART}
-    ORDER BY created_at DESC, order_id DESC LIMIT :limit
-"""
+LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
 LIST_STUCK = f"""
     SELECT {_ENTRY} FROM orders

@@ -1,7 +1,9 @@
 """Sends items of about the same time in one call."""
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import structlog
@@ -11,7 +13,6 @@ from opentelemetry.trace import Link, SpanContext
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.peers.batcher import Batch, Batcher, Waiting
 
 ItemT = TypeVar("ItemT")
 
@@ -25,10 +26,24 @@ _ABSENT_SECONDS = 60.0
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[ItemT]):
+    """An item, the future that its caller awaits, done if the caller was cancelled, and the context of the caller."""
+
+    item: ItemT
+    sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    @property
+    def span(self) -> SpanContext:
+        return self.context.run(trace.get_current_span).get_span_context()
+
+
+@dataclass(eq=False)
 class Batches(Generic[ItemT]):
     """Collects items and sends MAX_ITEMS at most in one call; or each in its own, if the peer has no such call.
 
-    Args:
+    Attributes:
         name: of the items, for logs.
         together: sends items in one call; returns an error or None for each. An error that it raises is that of every
             item, except that items are sent alone if one of them may have caused it.
@@ -38,70 +53,85 @@ class Batches(Generic[ItemT]):
         eager: without a delay while no call is in progress.
     """
 
-    def __init__(
-        self,
-        name: str,
-        together: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]],
-        alone: Callable[[ItemT], Awaitable[None]],
-        telemetry: Telemetry,
-        *,
-        delay_seconds: float,
-        eager: bool = False,
-    ) -> None:
-        self._name = name
-        self._together = together
-        self._alone = alone
-        self._tracer = telemetry.tracer
-        self._absent_until = 0.0
-        self._batcher: Batcher[ItemT, None] = Batcher(
-            self._begin, max_items=MAX_ITEMS, delay_seconds=delay_seconds, eager=eager
-        )
+    name: str
+    together: Callable[[Sequence[ItemT]], Awaitable[Sequence[DomainError | None]]]
+    alone: Callable[[ItemT], Awaitable[None]]
+    telemetry: Telemetry
+    delay_seconds: float
+    eager: bool = False
+    _absent_until: float = field(default=0.0, init=False)
+    _waiting: list[_Waiting[ItemT]] = field(default_factory=list, init=False)
+    _calls: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def send(self, item: ItemT) -> asyncio.Future[None]:
         """Return a future that ends when the item is sent, or has its error. To cancel it does not stop other items."""
-        return self._batcher.add(item)
+        waiting = _Waiting(item)
+        self._waiting.append(waiting)
+        if self.eager and not self._calls:
+            self._begin_all()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self.delay_seconds, self._begin_all)
+        return waiting.sent
 
-    def _begin(self, batch: Batch[ItemT, None]) -> "asyncio.Task[None]":
+    def _begin_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # Nothing is done for callers that have been cancelled in the meantime.
+        pending, self._waiting = [waiting for waiting in self._waiting if not waiting.sent.done()], []
+        for first in range(0, len(pending), MAX_ITEMS):
+            call = self._begin(pending[first : first + MAX_ITEMS])
+            self._calls.add(call)
+            call.add_done_callback(self._end)
+
+    def _end(self, call: "asyncio.Task[None]") -> None:
+        # What arrived during the call of an eager sender is the next batch, whatever is left of its delay.
+        self._calls.discard(call)
+        if self.eager and self._waiting:
+            self._begin_all()
+
+    def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
         # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.
-        sampled = [(waiting.context, span) for waiting in batch if (span := _span(waiting)).trace_flags.sampled]
+        sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
         return asyncio.get_running_loop().create_task(work, context=context)
 
-    async def _send_linked(self, batch: Batch[ItemT, None], links: Sequence[Link]) -> None:
+    async def _send_linked(self, batch: Sequence[_Waiting[ItemT]], links: Sequence[Link]) -> None:
         if not links:
             return await self._send_batch(batch)
         attributes = {semconv.BATCH_SIZE: len(batch)}
-        with self._tracer.start_as_current_span(f"send {self._name}", links=links, attributes=attributes):
+        with self.telemetry.tracer.start_as_current_span(f"send {self.name}", links=links, attributes=attributes):
             return await self._send_batch(batch)
 
-    async def _send_batch(self, batch: Batch[ItemT, None]) -> None:
+    async def _send_batch(self, batch: Sequence[_Waiting[ItemT]]) -> None:
         try:
             errors = await self._send_items([waiting.item for waiting in batch])
         except Exception as raised:  # noqa: BLE001 - it reaches every caller
             errors = [raised] * len(batch)
         for waiting, error in zip(batch, errors, strict=True):
-            if waiting.result.done():  # its caller was cancelled
+            if waiting.sent.done():  # its caller was cancelled
                 continue
             if error is None:
-                waiting.result.set_result(None)
+                waiting.sent.set_result(None)
             else:
-                waiting.result.set_exception(error)
+                waiting.sent.set_exception(error)
 
     async def _send_items(self, items: Sequence[ItemT]) -> Sequence[Exception | None]:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._absent_until:
             try:
-                return await self._together(items)
+                return await self.together(items)
             except Unimplemented:  # perhaps from a proxy, or a replica of an older release
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
-                log.warning("sent one by one", items=self._name, reason=error.reason)
+                log.warning("sent one by one", items=self.name, reason=error.reason)
         return await asyncio.gather(*map(self._send_alone, items))
 
     async def _send_alone(self, item: ItemT) -> DomainError | None:
         try:
-            await self._alone(item)
+            await self.alone(item)
         except DomainError as error:
             return error
         return None
@@ -109,11 +139,5 @@ class Batches(Generic[ItemT]):
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
     """Return an error for each refused item of a call, given by index and reason; None for the others."""
-    errors: list[DomainError | None] = [None] * count
-    for index, reason in refused:
-        errors[index] = FailedPrecondition("refused", reason=reason)
-    return errors
-
-
-def _span(waiting: Waiting[ItemT, None]) -> SpanContext:
-    return waiting.context.run(trace.get_current_span).get_span_context()
+    errors = {index: FailedPrecondition("refused", reason=reason) for index, reason in refused}
+    return [errors.get(index) for index in range(count)]

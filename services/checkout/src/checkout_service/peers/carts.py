@@ -1,8 +1,7 @@
 """The client of cart's effects: removes ordered items from carts. For reads see `quotes`."""
 
+import asyncio
 from collections.abc import Sequence
-
-from typing_extensions import override
 
 from chassis.errors import DomainError, Unimplemented
 from chassis.telemetry.instruments import Telemetry
@@ -10,27 +9,24 @@ from checkout_service.domain import Order
 from checkout_service.peers.batches import Batches, errors_of
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import lines_to_wire
-from checkout_service.ports import CartClearer
-from shop import cart_pb2, cart_pb2_grpc
-from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+from checkout_service.ports import Entry
+from shop import cart_pb2
+from shop.cart_pb2_grpc import CartServiceStub
+from shop_internal import ordered_cart_pb2
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
 # How long a removal waits for the call in progress, which other removals may follow together.
 DELAY_SECONDS = 0.02
 
 
-class CartClient(CartClearer):
+class CartClient:
     """Removes the ordered items of many carts in one internal call.
 
     A cart service without the internal service, such as a foreign one, gets EmptyCart, which leaves a cart alone that
     has changed since the order; without etags it empties the cart in any case.
     """
 
-    def __init__(
-        self,
-        carts: cart_pb2_grpc.CartServiceStub,
-        ordered_carts: ordered_cart_pb2_grpc.OrderedCartStub,
-        telemetry: Telemetry,
-    ) -> None:
+    def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
         self._carts = carts
         self._ordered_carts = ordered_carts
         self._internal = InternalService("shop.internal.OrderedCart")
@@ -38,9 +34,9 @@ class CartClient(CartClearer):
             "removals from carts", self._remove_all, self._remove, telemetry, delay_seconds=DELAY_SECONDS, eager=True
         )
 
-    @override
-    async def remove_ordered(self, order: Order) -> None:
-        await self._batches.send(order)
+    def remove_ordered(self, entry: Entry) -> asyncio.Future[None]:
+        """Remove what the order bought from its user's cart: see `ports.Sender`."""
+        return self._batches.send(entry.order)
 
     async def _remove_all(self, batch: Sequence[Order]) -> Sequence[DomainError | None]:
         request = ordered_cart_pb2.RemoveAllOrderedRequest(removals=map(_removal_to_wire, batch))

@@ -13,7 +13,7 @@ from checkout_service.peers.confirmations import EmailClient
 from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
-from checkout_service.peers.shipping import ShippingClient
+from checkout_service.peers.shipping import SHIP_SECONDS, ShippingClient
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
@@ -28,7 +28,6 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 _READ_SECONDS = 1.0
 _CHARGE_SECONDS = 5.0
-_SHIP_SECONDS = 3.0
 _SEND_SECONDS = 10.0
 
 
@@ -61,31 +60,30 @@ class Peers:
     """Clients of the peers. Their channels retry reads only; the saga retries calls with effects, under their keys."""
 
     def __init__(self, at: Addresses, service: Service) -> None:
-        def channel(address: str, name: str, seconds: float, *retried: str) -> grpc.aio.Channel:
-            return service.channel(address, name, timeout_seconds=seconds, retryable=retried)
+        def channel(address: str, name: str, *retried: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
+            return service.channel(address, f"shop.{name}", timeout_seconds=seconds, retryable=retried)
 
-        def internal(address: str | None, name: str, seconds: float) -> grpc.aio.Channel:
-            name = f"shop.internal.{name}"
-            return channel(address, name, seconds) if address else cast("grpc.aio.Channel", _NoInternalServices())
+        def internal(address: str | None, name: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
+            if not address:
+                return cast("grpc.aio.Channel", _NoInternalServices())
+            return channel(address, f"internal.{name}", seconds=seconds)
 
-        cart = CartServiceStub(channel(at.cart_addr, "shop.CartService", _READ_SECONDS, "GetCart"))
-        ordered_cart = OrderedCartStub(internal(at.cart_internal_addr, "OrderedCart", _READ_SECONDS))
-        catalog = ProductCatalogServiceStub(
-            channel(at.product_catalog_addr, "shop.ProductCatalogService", _READ_SECONDS, "GetProduct")
-        )
-        currency = CurrencyServiceStub(channel(at.currency_addr, "shop.CurrencyService", _READ_SECONDS, "Convert"))
-        to_shipping = channel(at.shipping_addr, "shop.ShippingService", _READ_SECONDS, "GetQuote")
+        cart = CartServiceStub(channel(at.cart_addr, "CartService", "GetCart"))
+        ordered_cart = OrderedCartStub(internal(at.cart_internal_addr, "OrderedCart"))
+        catalog = ProductCatalogServiceStub(channel(at.product_catalog_addr, "ProductCatalogService", "GetProduct"))
+        currency = CurrencyServiceStub(channel(at.currency_addr, "CurrencyService", "Convert"))
+        to_shipping = channel(at.shipping_addr, "ShippingService", "GetQuote")
         shipping = ShippingServiceStub(to_shipping)
         shipping_quotes = ShippingQuotes(
             shipping, lambda: to_shipping.get_state() is grpc.ChannelConnectivity.READY, service.telemetry
         )
-        manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", _SHIP_SECONDS))
-        payment = PaymentServiceStub(channel(at.payment_addr, "shop.PaymentService", _CHARGE_SECONDS))
+        manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", SHIP_SECONDS))
+        payment = PaymentServiceStub(channel(at.payment_addr, "PaymentService", seconds=_CHARGE_SECONDS))
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
-        email = EmailServiceStub(channel(at.email_addr, "shop.EmailService", _SEND_SECONDS))
+        email = EmailServiceStub(channel(at.email_addr, "EmailService", seconds=_SEND_SECONDS))
         confirmations = ConfirmationsStub(internal(at.email_internal_addr, "Confirmations", _SEND_SECONDS))
         self.quotes = ShopQuotes(cart, catalog, currency, shipping_quotes, service.telemetry)
         self.payment = PaymentClient(payment, ledger)
-        self.shipping = ShippingClient(shipping, manifest, _SHIP_SECONDS)
-        self.confirmations = EmailClient(email, confirmations, service.telemetry)
-        self.cart_clearer = CartClient(cart, ordered_cart, service.telemetry)
+        self.shipping = ShippingClient(shipping, manifest)
+        self.email = EmailClient(email, confirmations, service.telemetry)
+        self.cart = CartClient(cart, ordered_cart, service.telemetry)

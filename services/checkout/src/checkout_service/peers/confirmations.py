@@ -1,41 +1,37 @@
 """The client of email: sends order confirmations."""
 
+import asyncio
 from collections.abc import Sequence
-
-from typing_extensions import override
 
 from chassis.errors import DomainError
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.peers.batches import Batches, errors_of
 from checkout_service.peers.wire import order_to_wire
-from checkout_service.ports import ConfirmationSender, Entry
-from shop import email_pb2, email_pb2_grpc
-from shop_internal import confirmations_pb2, confirmations_pb2_grpc
+from checkout_service.ports import Entry
+from shop import email_pb2
+from shop.email_pb2_grpc import EmailServiceStub
+from shop_internal import confirmations_pb2
+from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
 # How long a confirmation waits for those of other orders. After longer, many at once delay orders in progress.
 DELAY_SECONDS = 0.05
 
 
-class EmailClient(ConfirmationSender):
+class EmailClient:
     """Sends the confirmations of many orders in one internal call.
 
     An email service without it, such as a foreign one, gets a call of the contract for each. The e-mail's id derives
     from the order's, so a repeated one is the same e-mail.
     """
 
-    def __init__(
-        self,
-        emails: email_pb2_grpc.EmailServiceStub,
-        confirmations: confirmations_pb2_grpc.ConfirmationsStub,
-        telemetry: Telemetry,
-    ) -> None:
+    def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:
         self._emails = emails
         self._confirmations = confirmations
         self._batches = Batches("confirmations", self._accept, self._send, telemetry, delay_seconds=DELAY_SECONDS)
 
-    @override
-    async def confirm(self, entry: Entry) -> None:
-        await self._batches.send(
+    def confirm(self, entry: Entry) -> asyncio.Future[None]:
+        """Send a placed order's confirmation: see `ports.Sender`."""
+        return self._batches.send(
             email_pb2.SendOrderConfirmationRequest(email=entry.order.email, order=order_to_wire(entry))
         )
 

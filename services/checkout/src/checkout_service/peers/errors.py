@@ -11,7 +11,9 @@ from chassis.errors import (
     NotFound,
     OutOfRange,
     Unavailable,
+    Unimplemented,
 )
+from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
 RETRY_SECONDS = 1.0
@@ -42,6 +44,14 @@ def refusal_from_error(error: DomainError) -> Refusal:
     # A peer's message may quote the card, and the journal must never hold one.
     masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
     return Refusal(kind, valid_reason(error.reason), _mask_numbers(error.message), masked)
+
+
+def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
+    """Return the outcome of a call that failed."""
+    # UNIMPLEMENTED may come from a proxy without a route, so it is no decision of the peer.
+    if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
+        return Refused(refusal_from_error(error))
+    return InDoubt(error.reason)
 
 
 def valid_reason(reason: str) -> str:

@@ -7,8 +7,7 @@ from typing_extensions import override
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.values.money import Money
-from checkout_service.domain import Card, Refusal
-from checkout_service.outcomes import (
+from checkout_service.commands import (
     Charged,
     ChargeOutcome,
     Fenced,
@@ -19,22 +18,28 @@ from checkout_service.outcomes import (
     Unsupported,
     VoidOutcome,
 )
-from checkout_service.peers.errors import refusal_from_error, valid_reason
+from checkout_service.domain import Card, Refusal
+from checkout_service.peers.errors import refused_or_in_doubt, valid_reason
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import card_to_wire
 from checkout_service.ports import Payment
-from shop import payment_pb2, payment_pb2_grpc
-from shop_internal import payment_ledger_pb2, payment_ledger_pb2_grpc
+from shop import payment_pb2
+from shop.payment_pb2_grpc import PaymentServiceStub
+from shop_internal import payment_ledger_pb2
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+
+# Of errors with these reasons.
+_OUTCOMES: dict[str, ChargeOutcome] = {
+    "CHARGE_FENCED": Fenced(existing=True),
+    "CHARGE_VOIDED": Released(),
+    "IDEMPOTENCY_KEY_REUSED": KeyReused(),
+}
 
 
 class PaymentClient(Payment):
     """Payment by the contract, and by the internal ledger service, which foreign implementations do not have."""
 
-    def __init__(
-        self,
-        charges: payment_pb2_grpc.PaymentServiceStub,
-        ledger: payment_ledger_pb2_grpc.PaymentLedgerStub,
-    ) -> None:
+    def __init__(self, charges: PaymentServiceStub, ledger: PaymentLedgerStub) -> None:
         self._charges = charges
         self._ledger = ledger
         self._ledger_service = InternalService("shop.internal.PaymentLedger")
@@ -49,7 +54,7 @@ class PaymentClient(Payment):
             metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))
             reply = await self._charges.Charge(request, metadata=metadata)
         except DomainError as error:
-            return _outcome_of_error(error)
+            return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
         return Charged(reply.transaction_id)
 
     @override
@@ -69,10 +74,8 @@ class PaymentClient(Payment):
             await self._ledger_service.call(self._ledger.Void, payment_ledger_pb2.VoidRequest(charge_key=key))
         except Unimplemented:
             return Unsupported()
-        except REFUSALS as error:
-            return Refused(refusal_from_error(error))
         except DomainError as error:
-            return InDoubt(error.reason)
+            return refused_or_in_doubt(error)
         return Released()
 
     async def _deduplicates(self) -> bool:
@@ -108,17 +111,3 @@ def _outcome_from_wire(
             return Refused(Refusal("FailedPrecondition", valid_reason(reply.declined.reason), "the card was declined"))
         case _:
             return InDoubt("UNKNOWN_OUTCOME")
-
-
-def _outcome_of_error(error: DomainError) -> ChargeOutcome:
-    match error.reason:
-        case "CHARGE_FENCED":
-            return Fenced(existing=True)
-        case "CHARGE_VOIDED":
-            return Released()
-        case "IDEMPOTENCY_KEY_REUSED":
-            return KeyReused()
-    # UNIMPLEMENTED may come from a proxy without a route, so it is no decision about the card.
-    if isinstance(error, Unimplemented) or not isinstance(error, REFUSALS):
-        return InDoubt(error.reason)
-    return Refused(refusal_from_error(error))

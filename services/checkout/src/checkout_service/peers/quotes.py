@@ -14,14 +14,10 @@ from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from checkout_service.peers.wire import money_from_wire
 from checkout_service.ports import Quotes
-from shop import (
-    cart_pb2,
-    cart_pb2_grpc,
-    currency_pb2,
-    currency_pb2_grpc,
-    product_catalog_pb2,
-    product_catalog_pb2_grpc,
-)
+from shop import cart_pb2, currency_pb2, product_catalog_pb2
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 
 PRICE_TTL_SECONDS = 5.0
 CONVERSION_TTL_SECONDS = 60.0
@@ -35,9 +31,9 @@ class ShopQuotes(Quotes):
 
     def __init__(
         self,
-        cart: cart_pb2_grpc.CartServiceStub,
-        catalog: product_catalog_pb2_grpc.ProductCatalogServiceStub,
-        currency: currency_pb2_grpc.CurrencyServiceStub,
+        cart: CartServiceStub,
+        catalog: ProductCatalogServiceStub,
+        currency: CurrencyServiceStub,
         shipping: ShippingQuotes,
         telemetry: Telemetry,
     ) -> None:

@@ -1,51 +1,51 @@
 """The client of shipping's effects; for quotes see `quotes`."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from typing_extensions import override
 
-from chassis.errors import REFUSALS, DomainError, Unimplemented
+from chassis.errors import DomainError, Unimplemented
+from checkout_service.commands import Fenced, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
 from checkout_service.domain import Address, OrderLine
-from checkout_service.outcomes import Fenced, InDoubt, KeyReused, Refused, ShipOutcome, Shipped, Unsupported
-from checkout_service.peers.errors import refusal_from_error
+from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import address_to_wire, lines_to_wire
 from checkout_service.ports import Shipping
-from shop import shipping_pb2, shipping_pb2_grpc
-from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
+from shop import shipping_pb2
+from shop.shipping_pb2_grpc import ShippingServiceStub
+from shop_internal import shipment_manifest_pb2
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+SHIP_SECONDS = 3.0
+
+# Of errors with these reasons. A key is reused if a lost part of the journal had another order under it.
+_OUTCOMES: dict[str, ShipOutcome] = {"SHIPMENT_FENCED": Fenced(existing=True), "IDEMPOTENCY_KEY_REUSED": KeyReused()}
 
 
 class ShippingClient(Shipping):
     """Shipping by the contract, and by the internal manifest service, which foreign implementations do not have."""
 
-    def __init__(
-        self,
-        stub: shipping_pb2_grpc.ShippingServiceStub,
-        manifest: shipment_manifest_pb2_grpc.ShipmentManifestStub,
-        timeout_seconds: float,
-    ) -> None:
+    def __init__(self, stub: ShippingServiceStub, manifest: ShipmentManifestStub) -> None:
         self._stub = stub
         self._manifest = manifest
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
-        self._timeout_seconds = timeout_seconds
 
     @override
     async def ship(self, key: str, address: Address, lines: Sequence[OrderLine]) -> ShipOutcome:
         request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         metadata = (("idempotency-key", key),)
         try:
-            reply = await self._stub.ShipOrder(request, timeout=self._timeout_seconds, metadata=metadata)
+            # Longer than the channel gives a quote.
+            reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=metadata)
         except DomainError as error:
-            return _outcome_of_error(error)
+            return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
         return Shipped(reply.tracking_id)
 
     @override
     async def resolve(self, key: str) -> ShipOutcome:
         request = shipment_manifest_pb2.ResolveShipmentRequest(shipment_key=key)
         try:
-            method = partial(self._manifest.ResolveOrFence, timeout=self._timeout_seconds)
-            reply = await self._manifest_service.call(method, request)
+            reply = await self._manifest_service.call(self._manifest.ResolveOrFence, request)
         except Unimplemented:
             return Unsupported()
         except DomainError as error:
@@ -57,15 +57,3 @@ class ShippingClient(Shipping):
                 return Fenced(reply.fenced.existing)
             case _:
                 return InDoubt("UNKNOWN_OUTCOME")
-
-
-def _outcome_of_error(error: DomainError) -> ShipOutcome:
-    if error.reason == "SHIPMENT_FENCED":
-        return Fenced(existing=True)
-    # Shipped with other lines or another address: a lost part of the journal had another order under this key.
-    if error.reason == "IDEMPOTENCY_KEY_REUSED":
-        return KeyReused()
-    # A proxy or a rollout answers UNIMPLEMENTED for a while: it is no decision of shipping.
-    if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
-        return Refused(refusal_from_error(error))
-    return InDoubt(error.reason)

@@ -10,7 +10,8 @@ from chassis.values.money import Money
 from checkout_service.domain import Address, CartLine, QuoteRefused
 from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.wire import address_to_wire, lines_to_wire, money_from_wire
-from shop import shipping_pb2, shipping_pb2_grpc
+from shop import shipping_pb2
+from shop.shipping_pb2_grpc import ShippingServiceStub
 
 TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
@@ -28,9 +29,7 @@ class ShippingQuotes:
         is_serving: returns whether a replica of shipping is connected and healthy.
     """
 
-    def __init__(
-        self, stub: shipping_pb2_grpc.ShippingServiceStub, is_serving: Callable[[], bool], telemetry: Telemetry
-    ) -> None:
+    def __init__(self, stub: ShippingServiceStub, is_serving: Callable[[], bool], telemetry: Telemetry) -> None:
         self._stub = stub
         self._is_serving = is_serving
         self._quotes: dict[tuple[str, int], tuple[Money, float]] = {}

@@ -33,11 +33,8 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
         shipping_cost=money_to_wire(order.shipping_cost),
         shipping_address=address_to_wire(order.address),
         items=[
-            order_pb2.OrderItem(
-                item=cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity),
-                cost=money_to_wire(line.cost),
-            )
-            for line in order.lines
+            order_pb2.OrderItem(item=item, cost=money_to_wire(line.cost))
+            for item, line in zip(lines_to_wire(order.lines), order.lines, strict=True)
         ],
     )
 

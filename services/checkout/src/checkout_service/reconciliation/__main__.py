@@ -20,7 +20,7 @@ from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.reconciliation.reader import Reader, Records
-from checkout_service.reconciliation.rules import Kind, Mismatch, find_mismatches
+from checkout_service.reconciliation.rules import Kind, Mismatch
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
@@ -57,7 +57,7 @@ def main() -> int:
         log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - it is expected
         return NOT_READ
     else:
-        mismatches = _mismatches(records, settings)
+        mismatches = records.mismatches(settled_before=time.time() - settings.grace_minutes * 60)
         _report(records, mismatches, telemetry)
         return DISAGREE if mismatches else AGREE
     finally:
@@ -67,7 +67,8 @@ def main() -> int:
 async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
     async with AsyncExitStack() as stack:
 
-        def channel(address: str, service: str, method: str) -> grpc.aio.Channel:
+        def channel(address: str, name: str, method: str) -> grpc.aio.Channel:
+            service = f"shop.internal.{name}"
             opened = client.channel(
                 address, service, timeout_seconds=_CALL_SECONDS, retryable=[method], telemetry=telemetry
             )
@@ -76,31 +77,12 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 
         email = settings.email_internal_addr
         reader = Reader(
-            OrderJournalStub(channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "ScanOrders")),
-            PaymentLedgerStub(channel(settings.payment_internal_addr, "shop.internal.PaymentLedger", "ListCharges")),
-            ShipmentManifestStub(
-                channel(settings.shipping_internal_addr, "shop.internal.ShipmentManifest", "ListShipments")
-            ),
-            MailRecordsStub(channel(email, "shop.internal.MailRecords", "FindMails")) if email else None,
+            OrderJournalStub(channel(settings.checkout_internal_addr, "OrderJournal", "ScanOrders")),
+            PaymentLedgerStub(channel(settings.payment_internal_addr, "PaymentLedger", "ListCharges")),
+            ShipmentManifestStub(channel(settings.shipping_internal_addr, "ShipmentManifest", "ListShipments")),
+            MailRecordsStub(channel(email, "MailRecords", "FindMails")) if email else None,
         )
         return await reader.read(time.time() - settings.window_hours * 3600)
-
-
-def _mismatches(records: Records, settings: ReconciliationSettings) -> list[Mismatch]:
-    settled_before = time.time() - settings.grace_minutes * 60
-    return sorted(
-        (
-            mismatch
-            for order in records.orders
-            for mismatch in find_mismatches(
-                order,
-                settled_before=settled_before,
-                messages_are_read=records.messages_are_read,
-                complete_since=records.complete_since,
-            )
-        ),
-        key=lambda mismatch: (mismatch.since, mismatch.order_id),
-    )
 
 
 def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemetry) -> None:

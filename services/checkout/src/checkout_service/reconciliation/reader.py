@@ -3,13 +3,23 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, NotFound, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
-from checkout_service.reconciliation.rules import Charge, CompleteSince, Message, Order, OrderRecords, Shipment
+from checkout_service.reconciliation.rules import (
+    Charge,
+    CompleteSince,
+    Message,
+    Mismatch,
+    Order,
+    OrderRecords,
+    Shipment,
+    find_mismatches,
+)
 from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -44,6 +54,13 @@ class Records:
     shipments: int
     messages_are_read: bool
     complete_since: CompleteSince
+
+    def mismatches(self, settled_before: float) -> list[Mismatch]:
+        """Return what disagrees, oldest first; a missing counterpart only of records from before this time."""
+        found = (
+            find_mismatches(order, settled_before, self.messages_are_read, self.complete_since) for order in self.orders
+        )
+        return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +105,11 @@ class Reader:
         # These are older than all records read here, so their charges and shipments are not compared.
         found += [OrderRecords(order.order_id, order) for order in await self._stuck() if order.order_id not in orders]
         charges, shipments = (sum(map(len, by_order.values())) for by_order in (effects.charges, effects.shipments))
-        complete_since = CompleteSince(orders_since, effects.shipments_since)
-        records = Records(found, charges, shipments, messages_are_read=False, complete_since=complete_since)
-        return await self._with_messages(records)
+        messages, messages_since = await self._find_messages([order.order_id for order in found if order.shipments])
+        complete_since = CompleteSince(orders_since, effects.shipments_since, messages_since)
+        if messages is not None:
+            found = [replace(order, message=messages.get(order.order_id)) for order in found]
+        return Records(found, charges, shipments, messages is not None, complete_since)
 
     async def _orders(self, since: float) -> tuple[dict[str, Order], float]:
         orders: dict[str, Order] = {}
@@ -127,26 +146,21 @@ class Reader:
         listed = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         return map(_order_from_wire, listed.orders)
 
-    async def _with_messages(self, records: Records) -> Records:
-        shipped = [order.order_id for order in records.orders if order.shipments]
+    async def _find_messages(self, order_ids: Sequence[str]) -> tuple[dict[str, Message] | None, float]:
+        """Return the messages by order, None if the email service has no records, and since when these are complete."""
         messages: dict[str, Message] = {}
         messages_since = 0.0
-        try:
-            for start in range(0, len(shipped), _MAX_LISTED):
-                found, messages_since = await self._find_messages(shipped[start : start + _MAX_LISTED])
-                messages |= found
-        except Unimplemented:
-            return records
-        orders = [replace(order, message=messages.get(order.order_id)) for order in records.orders]
-        complete_since = replace(records.complete_since, messages=messages_since)
-        return replace(records, orders=orders, messages_are_read=True, complete_since=complete_since)
-
-    async def _find_messages(self, order_ids: list[str]) -> tuple[dict[str, Message], float]:
-        if self.messages is None:
-            raise Unimplemented("the email service has no records")
-        found = await self.messages.FindMails(mail_records_pb2.FindMailsRequest(order_ids=order_ids))
-        messages = {message.order_id: _message_from_wire(message) for message in found.mails}
-        return messages, _complete_since(found.complete_since)
+        for start in range(0, len(order_ids), _MAX_LISTED):
+            if self.messages is None:
+                return None, 0.0
+            request = mail_records_pb2.FindMailsRequest(order_ids=order_ids[start : start + _MAX_LISTED])
+            try:
+                found = await self.messages.FindMails(request)
+            except Unimplemented:
+                return None, 0.0
+            messages |= {message.order_id: _message_from_wire(message) for message in found.mails}
+            messages_since = _complete_since(found.complete_since)
+        return messages, messages_since
 
 
 async def _pages(

@@ -109,7 +109,7 @@ class CompleteSince:
 
 
 def find_mismatches(
-    records: OrderRecords, *, settled_before: float, messages_are_read: bool, complete_since: CompleteSince
+    records: OrderRecords, settled_before: float, messages_are_read: bool, complete_since: CompleteSince
 ) -> Iterator[Mismatch]:
     """Yield what disagrees.
 

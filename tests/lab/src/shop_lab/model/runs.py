@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from chassis.sql.database import Row, Statement
 from checkout_service import commands, saga
+from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import RELEASED_CART, State
-from checkout_service.outcomes import InDoubt, Refused
 from checkout_service.ports import Entry
 from shop_lab.model.tlc import Step
 from shop_lab.simulation.projection import MAX_ATTEMPTS

@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from checkout_service import commands
+from checkout_service.commands import InDoubt, Refused, Unsupported
 from checkout_service.domain import State, charge_key, ship_key
-from checkout_service.outcomes import InDoubt, Refused, Unsupported
 from checkout_service.ports import Entry
 from shop_lab.simulation.disk import Change, Values
 from shop_lab.simulation.recording import Began, Committed, Ended, Event, Issued, Lost, Returned

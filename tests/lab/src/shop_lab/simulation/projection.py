@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkout_service import commands
+from checkout_service.commands import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
 from checkout_service.domain import OPEN, RELEASED_CART, RESTORABLE, charge_key, ship_key
-from checkout_service.outcomes import Charged, Fenced, InDoubt, KeyReused, Refused, Released, Shipped
 from shop_lab.simulation.history import NEVER, Call, Content, OrderHistory, PeerEntry, Row, Worker
 from shop_lab.world.saga_peers import PEER_COMMANDS
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkout_service import commands
+from checkout_service.commands import Charged, Fenced, KeyReused, Refused, Released, Shipped, Unsupported
 from checkout_service.domain import Refusal
-from checkout_service.outcomes import Charged, Fenced, KeyReused, Refused, Released, Shipped, Unsupported
 
 PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
 REFUSAL = Refusal("FailedPrecondition", "NO", "no")

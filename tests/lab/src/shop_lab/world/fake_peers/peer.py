@@ -5,6 +5,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from chassis.errors import DomainError
+from chassis.rpc.wire import money_to_wire
+from chassis.values.money import Money
 from shop import money_pb2
 
 
@@ -79,4 +81,4 @@ class FakePeer:
 
 def money(currency_code: str, nanos: int) -> money_pb2.Money:
     """Return an amount given in nanos."""
-    return money_pb2.Money(currency_code=currency_code, units=nanos // 10**9, nanos=nanos % 10**9)
+    return money_to_wire(Money(currency_code, nanos))
