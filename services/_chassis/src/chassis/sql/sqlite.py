@@ -111,8 +111,9 @@ class SqliteDatabase(Database):
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     """Open a file in autocommit mode, such that a commit returns when the data is on disk."""
-    # Without SQLite's own wait for locks: on the event loop a commit must not wait.
-    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    # On the event loop a commit must not wait for a lock; readers meet one only while another process repairs the log.
+    timeout = ANSWER_WITHIN_SECONDS if query_only else 0
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     # KiB. The default of 2 MB fills up and stays, and orders are no faster with it: the kernel caches the file.
