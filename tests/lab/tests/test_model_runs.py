@@ -1,32 +1,27 @@
-from dataclasses import replace
+"""Runs of the code that TLC takes in the model. `make model` compares them."""
 
-from shop_lab.simulation.history import Versions
-from shop_lab.simulation.model_runs import SCOPE, record_orders, steps_of_orders
-from shop_lab.simulation.plan import plan
-from shop_lab.simulation.recording import Recorder
-from shop_lab.simulation.run import run
+import re
 
-SEEDS = 40
+import pytest
 
+from shop_lab.model.runs import WRONG_RUNS, record_runs, wrong_runs
+from shop_lab.model.tlc import MODULES, Step
 
-def test_recording_changes_nothing_in_a_run() -> None:
-    planned = plan(5, SCOPE)
-    assert run(planned, Recorder()) == run(planned)
+RUNS = 100
 
 
-def test_an_order_without_faults_takes_four_steps() -> None:
-    quiet = replace(plan(1, SCOPE), faults=(), call_faults=(), slow_rate=0.0, lost_reply_rate=0.0)
-    (steps, *_), left_out = steps_of_orders(quiet)
-    assert [step["action"] for step in steps] == ["Insert", "Charge", "Ship", "Update"]
-    assert left_out == []
+@pytest.fixture(scope="module")
+def runs() -> list[list[Step]]:
+    return record_runs(RUNS)
 
 
-def test_nearly_every_order_has_a_counterpart_in_the_model() -> None:
-    runs, left_out = record_orders(range(SEEDS))
-    assert len(left_out) < len(runs) / 20, left_out
+def test_recorded_runs_take_every_action_that_can_be_compared(runs: list[list[Step]]) -> None:
+    (conformance,) = (module for module in MODULES if module.stem == "Conformance")
+    actions = set(re.findall(r'a = "(\w+)"', conformance.read_text()))
+    assert {step["action"] for run in runs for step in run} == actions
 
 
-def test_a_version_begins_with_the_event_that_made_it() -> None:
-    versions = Versions("old")
-    versions.add(3, "new")
-    assert [versions.at(event) for event in (2, 3, 4)] == ["old", "new", "new"]
+def test_wrong_runs_differ_from_the_recorded_ones(runs: list[list[Step]]) -> None:
+    wrong = wrong_runs(runs)
+    assert set(wrong) == set(WRONG_RUNS)
+    assert not [run for (run,) in wrong.values() if run in runs]

@@ -9,12 +9,11 @@ import pytest
 
 from checkout_service.journal import sql
 from shop_lab.simulation.network import Fate
-from shop_lab.simulation.plan import ClockJump, Dialect, Plan, Refusals, Scope, plan
+from shop_lab.simulation.plan import ClockJump, Dialect, Plan, Refusals, plan
 from shop_lab.simulation.run import run
 
 SEEDS = 40
 RANDOM_SECONDS = 5
-SCOPE = Scope()
 
 
 def quiet_plan(seed: int) -> Plan:
@@ -25,20 +24,20 @@ def quiet_plan(seed: int) -> Plan:
 @pytest.mark.parametrize("part", range(4))
 def test_every_fixed_seed_satisfies_the_invariants(part: int) -> None:
     for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
-        assert run(plan(seed, SCOPE)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
+        assert run(plan(seed)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
 
 
 def test_random_seeds_satisfy_the_invariants() -> None:
     seed = random.SystemRandom().getrandbits(31)
     until = time.monotonic() + RANDOM_SECONDS
     while time.monotonic() < until:
-        assert run(plan(seed, SCOPE)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
+        assert run(plan(seed)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
         seed += 1
 
 
 @pytest.mark.parametrize("dialect", Dialect)
 def test_a_seed_replays_byte_for_byte(dialect: Dialect) -> None:
-    planned = replace(plan(3, SCOPE), dialect=dialect, call_fault_rate=0.2, fates=tuple(Fate))
+    planned = replace(plan(3), dialect=dialect, call_fault_rate=0.2, fates=tuple(Fate))
     assert run(planned) == run(planned)
 
 

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-from shop_lab.model.runs import PRICES, REQUESTS
-from shop_lab.model.simulated_runs import WRONG_RUNS
+from shop_lab.model.runs import MAX_ATTEMPTS, PRICES, REQUESTS, WRONG_RUNS
 from shop_lab.model.tlc import NO_PROGRESS, Configuration
-from shop_lab.simulation.projection import MAX_ATTEMPTS
 
 ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "PlacedOrdersAreShipped")
 ONE_CART = ("OneChargeACart", "OneShipmentACart")
@@ -36,15 +34,12 @@ OUTBOX = Configuration(ALWAYS + NOTIFIED, tasks=1, max_attempts=1, failovers=Tru
 RECORDED = Configuration(
     (), REQUESTS, prices=PRICES, has_key=False, max_attempts=MAX_ATTEMPTS, failovers=True, runs="recorded"
 )
-SIMULATED = replace(RECORDED, requests=(*REQUESTS, "cid"), prices=(1, 2, 3), tasks=4, runs="simulated")
 
 CONFORMANCE = {
     "recorded runs": (RECORDED, ""),
-    "simulated runs": (SIMULATED, ""),
     # The controls: these runs are not those of a code without a fence, and TLC notices a wrong one.
     "recorded runs without fence": (replace(RECORDED, without="fence"), NO_PROGRESS),
-    "simulated runs without fence": (replace(SIMULATED, without="fence"), NO_PROGRESS),
-    **{name: (replace(SIMULATED, runs=name), NO_PROGRESS) for name in WRONG_RUNS},
+    **{name: (replace(RECORDED, runs=name), NO_PROGRESS) for name in WRONG_RUNS},
 }
 
 HOLD = {

@@ -1,5 +1,6 @@
 """Runs the code of sagas and of the journal under random faults, and records each step as an action of Orders.tla."""
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field, replace
@@ -14,14 +15,15 @@ from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import RELEASED_CART, State
 from checkout_service.ports import Entry
 from shop_lab.model.tlc import Step
-from shop_lab.simulation.projection import MAX_ATTEMPTS
 from shop_lab.world import saga_peers, sagas
 from shop_lab.world.saga_peers import PEER_COMMANDS, Content
 from shop_lab.world.sagas import MemoryDatabase, migrated_schema, now
 
 REQUESTS = ("ann", "ben")
 PRICES = (1, 2)
+MAX_ATTEMPTS = 4
 MAX_STEPS = 60
+WRONG_RUNS = ("a step left out", "two steps exchanged", "a charge under another attempt")
 
 
 class ReplicatedDatabase(MemoryDatabase):
@@ -238,3 +240,13 @@ def record_runs(count: int) -> list[list[Step]]:
     """Return the steps of that many runs, with the seeds 0, 1, 2 ..."""
     schema = migrated_schema()
     return [World(seed, schema).run() for seed in range(count)]
+
+
+def wrong_runs(runs: list[list[Step]]) -> dict[str, list[list[Step]]]:
+    """Return a run that the model must reject for each of WRONG_RUNS."""
+    run = next(run for run in runs if [step["action"] for step in run[:3]] == ["Insert", "Charge", "Ship"])
+    moved = copy.deepcopy(run)
+    for step in moved[1:]:
+        step["view"]["charges"].reverse()
+    wrong = ([*run[:1], *run[2:]], [run[0], run[2], run[1], *run[3:]], moved)
+    return {name: [steps] for name, steps in zip(WRONG_RUNS, wrong, strict=True)}

@@ -144,15 +144,12 @@ class Disk:
 
     Attributes:
         commits: every commit, oldest first.
-        on_commit, on_loss: called after a commit, and after commits were lost.
         connection: to the committed rows; changes by it must go through `recording` and `append`.
     """
 
     def __init__(self, schema: Schema, clock: Callable[[], float]) -> None:
         self.schema = schema
         self.commits: list[tuple[Change, ...]] = []
-        self.on_commit: Callable[[tuple[Change, ...]], None] = lambda _: None
-        self.on_loss: Callable[[], None] = lambda: None
         self._memory = _Memory.open(schema)
         self._memory.functions.update(record_change=self._record, clock=clock)
         self.connection = self._memory.connection
@@ -187,7 +184,6 @@ class Disk:
             for change in reversed(self.commits.pop()):
                 self.write_row(change.row, change.before)
             lost += 1
-        self.on_loss()
         return lost
 
     @contextmanager
@@ -240,7 +236,6 @@ class Disk:
     def _add_commit(self, changes: tuple[Change, ...]) -> None:
         if changes:
             self.commits.append(changes)
-            self.on_commit(changes)
 
     def _record(self, table: str, *values: Any) -> None:
         """Record a changed row: its key, and its values before unless it is new."""

@@ -159,19 +159,7 @@ class Plan:
     call_faults: tuple[CallFault, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What plans may contain, to look for one kind of defect or to leave out known ones."""
-
-    rivals: bool = True
-    keyed_rivals: bool = True
-    refused_paths: tuple[str, ...] = EFFECTS
-    lost_commits: bool = True
-    late_lines: bool = True
-    clock_jumps: bool = True
-
-
-def plan(seed: int, scope: Scope = Scope()) -> Plan:
+def plan(seed: int) -> Plan:
     """Plan a run. Each plan has a random subset of the kinds of faults: some bugs hide when all of them occur."""
     rng = random.Random(f"plan {seed}")  # noqa: S311 - a schedule, not a secret
     faults: list[Fault] = []
@@ -182,16 +170,15 @@ def plan(seed: int, scope: Scope = Scope()) -> Plan:
     if rng.random() < 0.25:
         slow = [Slowness(0.0, path, rng.uniform(0.5, 8), CALM_AT) for path in rng.sample(EFFECTS, rng.randint(1, 2))]
         faults += slow
-    if scope.refused_paths and rng.random() < 0.4:
-        faults += [_refusals(rng, scope) for _ in range(rng.randint(1, 2))]
-    if scope.lost_commits and rng.random() < 0.2:
+    if rng.random() < 0.4:
+        faults += [_refusals(rng) for _ in range(rng.randint(1, 2))]
+    if rng.random() < 0.2:
         faults.append(LostCommits(rng.uniform(0.2, 8), rng.randint(1, 6), rng.random() < 0.5))
-    if scope.clock_jumps:
-        faults += _clock_jumps(seed)
+    faults += _clock_jumps(seed)
     return Plan(
         seed=seed,
         dialect=rng.choice(list(Dialect)),
-        shoppers=tuple(_shopper(rng, number, scope) for number in range(rng.randint(1, 4))),
+        shoppers=tuple(_shopper(rng, number) for number in range(rng.randint(1, 4))),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         fates=tuple(rng.sample(list(Fate), rng.randint(1, len(Fate)))),
         call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.3)),
@@ -212,9 +199,9 @@ def _process_fault(rng: random.Random) -> ProcessFault:
     return ProcessFault(rng.uniform(0, CALM_AT - 6), process, kind, seconds)
 
 
-def _refusals(rng: random.Random, scope: Scope) -> Refusals:
+def _refusals(rng: random.Random) -> Refusals:
     # Shipping is refused most often: only there a charge has already been made.
-    path = rng.choice((*scope.refused_paths, scope.refused_paths[0], scope.refused_paths[0]))
+    path = rng.choice((*EFFECTS, EFFECTS[0], EFFECTS[0]))
     return Refusals(rng.uniform(0, 4), path, rng.choice(REFUSAL_KINDS), rng.uniform(0.05, 5))
 
 
@@ -231,26 +218,24 @@ def _clock_jumps(seed: int) -> list[ClockJump]:
     ]
 
 
-def _shopper(rng: random.Random, index: int, scope: Scope) -> Shopper:
+def _shopper(rng: random.Random, index: int) -> Shopper:
     user_id = f"user-{index}"
-    visits = [_visit(rng, 10 * index, user_id, rng.uniform(0, 3), scope)]
+    visits = [_visit(rng, 10 * index, user_id, rng.uniform(0, 3))]
     # A late request without a key would order the cart of the next visit, which the contract allows.
     keyed = all(intent.key for intent in visits[0].intents)
     if keyed and len(visits[0].intents) == 1 and rng.random() < 0.5:
-        visits.append(_visit(rng, 10 * index + 5, user_id, 0.0, scope))
+        visits.append(_visit(rng, 10 * index + 5, user_id, 0.0))
     return Shopper(user_id, tuple(visits))
 
 
-def _visit(rng: random.Random, number: int, user_id: str, at: float, scope: Scope) -> Visit:
+def _visit(rng: random.Random, number: int, user_id: str, at: float) -> Visit:
     intent = _intent(rng, number, user_id)
-    if not scope.late_lines:
-        intent = replace(intent, late_line=None)
-    if not scope.rivals or rng.random() > 0.3:
+    if rng.random() > 0.3:
         return Visit(at, (intent,), (0.0,))
-    rivals = [replace(_intent(rng, number + extra, user_id), lines=intent.lines) for extra in range(rng.randint(2, 3))]
-    if not scope.keyed_rivals:
-        rivals = [replace(rival, key=None) for rival in rivals]
-    rivals = [replace(rival, late_line=None, kind=OrderKind.VALID) for rival in rivals]
+    rivals = [
+        replace(_intent(rng, number + extra, user_id), lines=intent.lines, late_line=None, kind=OrderKind.VALID)
+        for extra in range(rng.randint(2, 3))
+    ]
     return Visit(at, tuple(rivals), tuple(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 8))) for _ in rivals))
 
 

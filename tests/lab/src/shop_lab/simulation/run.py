@@ -6,7 +6,7 @@ import logging
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from typing import Any
@@ -23,7 +23,6 @@ from shop_lab.simulation.customers import SimulatedCustomer
 from shop_lab.simulation.invariants import Outcome, violations_of
 from shop_lab.simulation.plan import CALM_AT, CHECKOUTS, CallFault, LostCommits, Plan, Refusals, intents_of
 from shop_lab.simulation.processes import create_task
-from shop_lab.simulation.recording import Recorder
 from shop_lab.simulation.simulated_shop import SimulatedShop
 from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customer_plan import Intent
@@ -80,7 +79,7 @@ def _errors_in_trace(trace: list[str]) -> Iterator[None]:
         structlog.configure(**previous)
 
 
-def run(plan: Plan, recorder: Recorder | None = None) -> Report:
+def run(plan: Plan) -> Report:
     """Simulate a plan. The same plan gives the same report."""
     loop = VirtualLoop()
     loop.set_task_factory(create_task)
@@ -88,18 +87,15 @@ def run(plan: Plan, recorder: Recorder | None = None) -> Report:
     gc.disable()
     try:
         trace: list[str] = []
-        recording = recorder.recording() if recorder else nullcontext()
-        with deterministic(loop, plan.seed), _errors_in_trace(trace), recording:
-            return run_to_end(loop, _run(plan, loop, trace, recorder))
+        with deterministic(loop, plan.seed), _errors_in_trace(trace):
+            return run_to_end(loop, _run(plan, loop, trace))
     finally:
         if collecting:
             gc.enable()
 
 
-async def _run(plan: Plan, loop: VirtualLoop, trace: list[str], recorder: Recorder | None) -> Report:
+async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
     shop = SimulatedShop(plan, loop, trace)
-    if recorder is not None:
-        recorder.attach(shop.journal, shop.ledger, shop.manifest)
     shop.start_all()
     refusals = any(isinstance(fault, Refusals) for fault in plan.faults)
     clients = [SimulatedCustomer(shop.network, shopper, refusals=refusals) for shopper in plan.shoppers]

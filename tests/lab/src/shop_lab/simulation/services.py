@@ -82,10 +82,6 @@ def manifest_schema() -> Schema:
     return schema_of(MANIFEST_MIGRATIONS)
 
 
-def schemas() -> tuple[Schema, ...]:
-    return journal_schema(), ledger_schema(), manifest_schema()
-
-
 class SimulatedService:
     """The part of a chassis.rpc.server.Service that a service's `build` uses."""
 
