@@ -1,68 +1,93 @@
 """`python -m shop_lab.mutants` removes each safety device in a copy of the repository: its fast tests must then fail.
 
-With `--simulate` the simulation searches each copy for a violation as well. With `--prove` five seeds of `shop prove`
-run on each copy instead, all of which must find a violation, and none in a copy that has all devices.
+With `--simulate` the simulation searches each copy for a violation as well.
 """
 
 import argparse
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from shop_lab.mutants.copies import Copy, copy_repository
-from shop_lab.mutants.devices import DEVICES, Device
-from shop_lab.mutants.prove_runs import CONTROL, ResultsFile, control_options, prove_with_all_seeds, row
+from shop_lab.mutants.devices import DEVICES, ROOT, Device
 
 _FAILED = 1
+_TIMEOUT_SECONDS = 300
 
 
-def fails(copy: Copy, tests: Iterable[str]) -> bool:
-    """Return whether one of the tests fails, or hangs; a test that cannot even run is an error."""
-    status = copy.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
-    if status not in {0, _FAILED, None}:
-        raise RuntimeError(f"pytest ended with status {status}: {' '.join(tests)}")
-    return status != 0
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the repository, whose packages replace the installed ones."""
+
+    folder: Path
+
+    @contextmanager
+    def without(self, device: Device) -> Iterator[None]:
+        """Remove a device while in the context."""
+        file = self.folder / device.file
+        source = file.read_text()
+        file.write_text(device.mutate(source))
+        try:
+            yield
+        finally:
+            file.write_text(source)
+
+    def run(self, *arguments: str) -> int | None:
+        """Run Python in the copy and return its exit status, None if it takes too long."""
+        patterns = ("services/*/src", "employee-api/src", "protos/gen", "tests/*/src")
+        sources = [str(source) for pattern in patterns for source in self.folder.glob(pattern)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sources), "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True,
+                timeout=_TIMEOUT_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return None
+        return done.returncode
+
+    def fails(self, tests: Iterable[str]) -> bool:
+        """Return whether one of the tests fails, or hangs; a test that cannot even run is an error."""
+        status = self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+        if status not in {0, _FAILED, None}:
+            raise RuntimeError(f"pytest ended with status {status}: {' '.join(tests)}")
+        return status != 0
 
 
-def check_with_tests(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> bool:
+def copy_repository(folder: Path) -> Copy:
+    """Copy all files that git tracks or would track."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return Copy(folder)
+
+
+def check(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> bool:
     """Print a line for each device. Return whether each is caught by a fast test."""
-    if fails(copy, sorted({device.test_id for device in devices})):
+    if copy.fails(sorted({device.test_id for device in devices})):
         print("the tests fail without any mutation", file=sys.stderr)  # noqa: T201
         return False
     missed = 0
     for device in devices:
         with copy.without(device):
-            caught = fails(copy, [device.test_id])
+            caught = copy.fails([device.test_id])
             cells = ["fast test fails" if caught else "NOT CAUGHT"]
             if simulate_seconds:
                 search = ("-m", "shop_lab.simulation", "--seconds", str(simulate_seconds), "--seed", "0")
                 cells.append("simulation fails" if copy.run(*search) == _FAILED else "-")
         missed += not caught
-        _print_row(device.name, " | ".join(cells))
+        print(f"{device.name:54} {' | '.join(cells)}", flush=True)  # noqa: T201
     return missed == 0
-
-
-def check_with_prove(copy: Copy, devices: Sequence[Device], results: ResultsFile, jobs: int) -> bool:
-    """Print a line for each device, and each set of options. Return whether all runs have the expected verdict."""
-    unexpected = 0
-    for options in control_options(devices):
-        runs = prove_with_all_seeds(copy, CONTROL, options, results, jobs)
-        unexpected += any(run.is_caught for run in runs)
-        _print_row(CONTROL, f"{row(runs)} | {options}")
-    for device in devices:
-        if device.prove.impossible:
-            _print_row(device.name, f"not by prove: {device.prove.impossible}")
-            continue
-        with copy.without(device):
-            runs = prove_with_all_seeds(copy, device.name, device.prove.options, results, jobs)
-        unexpected += not all(run.is_caught for run in runs)
-        _print_row(device.name, row(runs))
-    return unexpected == 0
-
-
-def _print_row(name: str, cells: str) -> None:
-    print(f"{name:54} {cells}", flush=True)  # noqa: T201
 
 
 def main() -> int:
@@ -70,19 +95,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m shop_lab.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="devices; by default all")
     parser.add_argument("--simulate", type=float, default=0, metavar="SECONDS")
-    parser.add_argument("--prove", type=Path, metavar="FILE", help="of results: runs that it contains are not repeated")
-    parser.add_argument("--jobs", type=int, default=1, help="runs of prove at a time")
     given = parser.parse_args()
     if unknown := set(given.names) - {device.name for device in DEVICES}:
         parser.error(f"no such device: {', '.join(sorted(unknown))}")
     devices = [device for device in DEVICES if not given.names or device.name in given.names]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = copy_repository(Path(folder))
-        if given.prove:
-            is_caught = check_with_prove(copy, devices, ResultsFile(given.prove), given.jobs)
-        else:
-            is_caught = check_with_tests(copy, devices, given.simulate)
-    return 0 if is_caught else 1
+        return 0 if check(copy_repository(Path(folder)), devices, given.simulate) else 1
 
 
 if __name__ == "__main__":
