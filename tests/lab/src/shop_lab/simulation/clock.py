@@ -1,15 +1,12 @@
 """An event loop with a virtual clock, and the removal of every other source of chance."""
 
 import asyncio
-import heapq
 import os
 import random
+import selectors
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
-from contextvars import Context, copy_context
-from itertools import count
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -43,93 +40,51 @@ class Deadlock(AssertionError):
     """Every task waits, and no timer is set: nothing can ever happen again."""
 
 
-class _Handle:
-    """A callback that is going to run, unless it is cancelled: what asyncio.TimerHandle is, at half of its cost."""
-
-    __slots__ = ("_args", "_callback", "_context", "_when")
-
-    def __init__(self, callback: Callable[..., object], args: Any, context: Context | None, when: float) -> None:
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._context = copy_context() if context is None else context
-        self._when = when
-
-    def cancel(self) -> None:
-        self._callback = None
-
-    def cancelled(self) -> bool:
-        return self._callback is None
-
-    def when(self) -> float:
-        return self._when
-
-    def run(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._callback is None:
-            return
-        try:
-            self._context.run(self._callback, *self._args)
-        except Exception as error:  # noqa: BLE001 - the loop reports it
-            loop.call_exception_handler({"message": f"error in {self._callback}", "exception": error})
-
-
-class VirtualLoop(asyncio.BaseEventLoop):
-    """An event loop that moves its clock to the next timer instead of waiting for it. It has no I/O and no threads.
-
-    Callbacks of the same time run in the order in which they were scheduled.
-    """
+class _VirtualTime(selectors.BaseSelector):
+    """What the loop waits with: it has no input, so it moves the clock to the next timer instead of waiting for it."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._seconds = 0.0
-        self._soon: deque[_Handle] = deque()
-        self._timers: list[tuple[float, int, _Handle]] = []
-        self._numbers = count()
+        self.seconds = 0.0
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock("nothing is left to do, and the run has not ended")
+        self.seconds += timeout
+        return []
+
+    @override
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return selectors.SelectorKey(fileobj, -1, events, data)
+
+    @override
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        raise KeyError(fileobj)
+
+    @override
+    def get_map(self) -> dict[Any, selectors.SelectorKey]:
+        return {}
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop with a virtual clock. It has no I/O and no threads."""
+
+    def __init__(self) -> None:
+        self._virtual_time = _VirtualTime()
+        super().__init__(self._virtual_time)
         self.errors: list[str] = []
         self.set_exception_handler(lambda _, context: self.errors.append(repr(context)))
 
     @override
     def time(self) -> float:
-        return self._seconds
+        return self._virtual_time.seconds
 
     def wall_clock(self) -> float:
         """Return the simulated seconds since 1970."""
-        return EPOCH + self._seconds
-
-    @override
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        handle = _Handle(callback, args, context, self._seconds)
-        self._soon.append(handle)
-        return handle
-
-    @override
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        return self.call_at(self._seconds + delay, callback, *args, context=context)
-
-    @override
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:  # type: ignore[override]
-        handle = _Handle(callback, args, context, when)
-        heapq.heappush(self._timers, (when, next(self._numbers), handle))
-        return handle
-
-    def _run_once(self) -> None:
-        """Run the callbacks that are ready. If there are none, advance the clock to the next timer."""
-        soon, timers = self._soon, self._timers
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)
-        if not soon:
-            if not timers:
-                raise Deadlock("nothing is left to do, and the run has not ended")
-            self._seconds = max(self._seconds, timers[0][0])
-        while timers and timers[0][0] <= self._seconds:
-            soon.append(heapq.heappop(timers)[2])
-        for _ in range(len(soon)):
-            soon.popleft().run(self)
+        return EPOCH + self.time()
 
     def run_in_executor(self, *_: Any) -> Any:  # type: ignore[override]
         raise AssertionError("threads are not deterministic")
-
-    def _write_to_self(self) -> None:
-        """Do nothing: no other thread wakes this loop."""
 
 
 def run_to_end(loop: VirtualLoop, work: Coroutine[Any, Any, T]) -> T:
