@@ -1,12 +1,11 @@
-"""The programs that the benchmarks start: compiled clients, and interpreters."""
+"""The compiled clients that the benchmarks start."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shop_lab.bench import checkouts, clients
+from shop_lab.bench import clients
 
 
 def report(*latencies: float, status: str = "OK") -> dict[str, Any]:
@@ -40,20 +39,3 @@ def test_a_missing_h2load_ends_the_benchmark_with_its_package(monkeypatch: pytes
     monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit, match="nghttp2-client"):
         clients.find_h2load()
-
-
-def test_a_description_has_the_version_and_the_build() -> None:
-    version = ".".join(map(str, sys.version_info[:3]))
-    assert checkouts.describe(sys.executable).startswith(f"Python {version}, PGO ")
-
-
-def test_an_interpreter_of_another_version_is_none_that_is_named_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONS", sys.executable)
-    assert sys.executable not in checkouts.other_pythons().values()
-
-
-def test_a_version_that_is_not_installed_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("PATH", "HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.delenv("PYTHONS", raising=False)
-    assert set(checkouts.other_pythons().values()) == {None}

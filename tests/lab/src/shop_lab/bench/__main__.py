@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import os
+import platform
 import sys
 import time
 from contextlib import ExitStack
@@ -20,8 +21,9 @@ from rich.table import Table
 from shop_cli.local.workspace import root
 from shop_lab.bench import checkouts, clients
 from shop_lab.bench.rounds import NOISE_LIMIT, Rows
-from shop_lab.bench.sections import EXTRA, SECTIONS, SHORT, THIS, Plan
+from shop_lab.bench.sections import EXTRA, SECTIONS, SHORT, Plan
 from shop_lab.bench.shops import Variant
+from shop_lab.world.interpreter import build_flags
 
 _RESULTS = root() / "bench.json"
 _CONSOLE = Console(width=max(200, Console().width))
@@ -38,9 +40,7 @@ def main() -> None:
         plan = SHORT if options.short else Plan()
         if {"orders", "sampling"} & set(options.section):
             plan = replace(plan, older=_older(options.against, stack))
-        if "orders" in options.section:
-            plan = replace(plan, other_pythons=_other_pythons(stack))
-        found: dict[str, Any] = {"interpreters": _describe(plan)}
+        found: dict[str, Any] = {"interpreter": _describe_interpreter()}
         for name in options.section:
             title, measure = SECTIONS[name]
             rows = asyncio.run(measure(plan))
@@ -71,29 +71,15 @@ def _older(commit: str | None, stack: ExitStack) -> dict[str, Variant]:
     name = checkouts.short_hash(commit)
     _CONSOLE.print(f"building {name} ...")
     folder = stack.enter_context(checkouts.worktree(commit))
-    return {name: Variant(checkout=folder, python=str(folder / ".venv" / "bin" / "python"))}
+    return {name: Variant(checkout=folder)}
 
 
-def _other_pythons(stack: ExitStack) -> dict[str, Variant]:
-    """Install the packages for other versions of Python."""
-    variants = {}
-    for version, python in checkouts.other_pythons().items():
-        if python is None:
-            _CONSOLE.print(f"Python {version} is not installed, so orders are not measured on it (set PYTHONS)")
-        else:
-            _CONSOLE.print(f"installing the packages for Python {version} ...")
-            variants[f"Python {version}"] = Variant(python=stack.enter_context(checkouts.environment(python)))
-    return variants
-
-
-def _describe(plan: Plan) -> dict[str, str]:
-    """Print and return which interpreters run the variants, and how they were built."""
-    variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
-    builds = {name: checkouts.describe(variant.python) for name, variant in variants.items()}
+def _describe_interpreter() -> str:
+    """Print and return which interpreter runs all variants, and how it was built."""
+    build = f"Python {platform.python_version()}, {build_flags()}"
     _CONSOLE.print(f"{os.cpu_count()} cores; a round is repeated when other work uses over {NOISE_LIMIT:g} % of one")
-    for name, build in builds.items():
-        _CONSOLE.print(f"{name}: {build}")
-    return builds
+    _CONSOLE.print(build)
+    return build
 
 
 def _show(title: str, rows: Rows) -> None:

@@ -1,8 +1,6 @@
-"""Other code and other interpreters to compare with: temporary worktrees and virtual environments."""
+"""Other code to compare with: temporary worktrees, with virtual environments of their own."""
 
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,13 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shop_cli.local.workspace import root
-from shop_lab.world.interpreter import build_flags
 
-# The oldest and the newest version that the shop supports.
-VERSIONS = ("3.11", "3.13")
-_DESCRIBE = (
-    "import json, platform, sysconfig; print(json.dumps([platform.python_version(), sysconfig.get_config_vars()]))"
-)
 # Variables by which `make bench` would configure the make of another folder, and its own virtual environment.
 _OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
 
@@ -42,16 +34,6 @@ def worktree(commit: str) -> Iterator[Path]:
             _run(root(), "git", "worktree", "remove", "--force", str(folder))
 
 
-@contextmanager
-def environment(python: str) -> Iterator[str]:
-    """Install this checkout's packages into a temporary environment of an interpreter; yield its python."""
-    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
-        installed = f"{name}/venv/bin/python"
-        _run(root(), "make", "setup", f"PYTHON={python}", f"VENV={name}/venv")
-        compile_bytecode(root(), installed)
-        yield installed
-
-
 def compile_bytecode(folder: Path, python: str) -> None:
     """Compile a checkout and the packages of an interpreter: all variants shall start from bytecode, as images do.
 
@@ -73,32 +55,6 @@ def _run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def describe(python: str) -> str:
-    """Return an interpreter's version and how it was built."""
-    output = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, check=True).stdout
-    version, variables = json.loads(output)
-    return f"Python {version}, {build_flags(variables)}"
-
-
 def _base() -> str:
     """Return the interpreter from which this process's virtual environment was made."""
     return str(getattr(sys, "_base_executable", sys.executable))
-
-
-def other_pythons() -> dict[str, str | None]:
-    """Return an interpreter for each of VERSIONS that is not this one; None if it is not installed.
-
-    `PYTHONS`, paths separated by spaces, has precedence over those of PATH and pyenv.
-    """
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {version: next(_candidates(version), None) for version in VERSIONS if version != own}
-
-
-def _candidates(version: str) -> Iterator[str]:
-    for python in os.environ.get("PYTHONS", "").split():
-        if describe(python).startswith(f"Python {version}."):
-            yield python
-    found = shutil.which(f"python{version}")
-    if found and not Path(found).is_relative_to(Path.home() / ".pyenv" / "shims"):
-        yield found
-    yield from map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), reverse=True))

@@ -24,7 +24,6 @@ class Plan:
 
     Attributes:
         older: another commit's code, with which the section `orders` compares this code.
-        other_pythons: this code on other interpreters, for the same section.
         rounds: of the section `orders`; other sections have `fewer_rounds`.
         alone: orders of a round with one at a time. The p99 of a hundred would be that of the slowest but one.
         in_flight: orders of a round with 16 in flight.
@@ -32,7 +31,6 @@ class Plan:
     """
 
     older: Mapping[str, Variant] = field(default_factory=dict)
-    other_pythons: Mapping[str, Variant] = field(default_factory=dict)
     rounds: int = 4
     fewer_rounds: int = 3
     alone: int = 200
@@ -50,11 +48,7 @@ Section = Callable[[Plan], Coroutine[Any, Any, Rows]]
 
 async def _orders(plan: Plan) -> Rows:
     shapes = [plan.shape(lines, in_flight) for lines in (3, 9) for in_flight in (16, 1)]
-    variants = {**plan.older, THIS: Variant(), **plan.other_pythons}
-    baselines = dict.fromkeys(plan.other_pythons, THIS)
-    if plan.older:
-        (baselines[THIS],) = plan.older
-    return await _compare(variants, baselines, shapes, plan.rounds)
+    return await _compare_with_first({**plan.older, THIS: Variant()}, shapes, plan.rounds)
 
 
 async def _journal(plan: Plan) -> Rows:

@@ -32,8 +32,7 @@ class Variant:
         environment: variables of all its processes.
         modules: replaces what `python -m` runs, by a service's name.
         stores: on PostgreSQL and Valkey instead of the embedded stores.
-        checkout: the folder of the repository whose code it runs; None for this one.
-        python: the interpreter that has that repository's packages.
+        checkout: the folder of the repository whose code it runs, with its packages in .venv; None for this one.
         storefront: with the storefront.
     """
 
@@ -41,7 +40,6 @@ class Variant:
     modules: Mapping[str, str] = field(default_factory=dict)
     stores: bool = False
     checkout: Path | None = None
-    python: str = sys.executable
     storefront: bool = False
 
 
@@ -80,10 +78,9 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
         await stack.enter_async_context(running_script(_HERE / "sink_service.py", sink))
         environment = {**os.environ, **_LASTING_CONNECTIONS, **variant.environment, **endpoint}
         ports = dict(zip(names, own, strict=True))
+        python = str(variant.checkout / ".venv/bin/python") if variant.checkout else sys.executable
         begun = time.monotonic()
-        shop = await stack.enter_async_context(
-            Shop(programs, folder, ports, environment, overrides, python=variant.python)
-        )
+        shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides, python=python))
         await shop.wait_until_serving()
         yield Running(shop, time.monotonic() - begun, stores)
 
