@@ -5,22 +5,19 @@
 
 import asyncio
 import importlib.resources
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
+import httpx2
 import psycopg
 
 from chassis.sql.migrate import migrate
@@ -28,7 +25,10 @@ from employee_api.database import MIGRATIONS
 from employee_api.exports.queries import Format, Table, export_query
 from employee_api.exports.streaming import copy_query
 from employee_api.users.passwords import PasswordHasher
+from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
+from shop_cli.local.processes import Process, inherited
+from shop_cli.local.workspace import discover, find
 from shop_lab.bench.measure import resident_megabytes
 from shop_lab.bench.rounds import Figures, Rows, interleaved, row
 
@@ -38,6 +38,7 @@ EXPORT_ROUNDS = 3
 LOGINS_A_SECOND = 40
 LISTS_A_SECOND = 25
 PHASE_SECONDS = 8
+WARM_UP_SECONDS = 2
 PHASE_ROUNDS = 4
 SLOW_CONNECTIONS = 1000
 # The slow connections send a byte so often, and are not to be refused or closed while they are measured.
@@ -58,14 +59,6 @@ INSERT INTO tasks
 """
 
 
-@dataclass(frozen=True)
-class Server:
-    """The API's process."""
-
-    pid: int
-    port: int
-
-
 @asynccontextmanager
 async def postgres(folder: Path) -> AsyncIterator[str]:
     """Run a PostgreSQL server with filled tables; yield its URL."""
@@ -79,32 +72,24 @@ async def postgres(folder: Path) -> AsyncIterator[str]:
         yield url
 
 
-@contextmanager
-def api(url: str, folder: Path) -> Iterator[Server]:
+@asynccontextmanager
+async def api(url: str, folder: Path) -> AsyncIterator[Process]:
     """Run the API on that database."""
-    environment = {**os.environ, "DATABASE_URL": url, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0"} | LIMITS
-    log = folder / "api.log"
-    with log.open("wb") as out:
-        running = subprocess.Popen([sys.executable, "-m", "employee_api"], env=environment, stdout=out)
-    try:
-        yield Server(running.pid, _port(log, running))
-    finally:
-        running.send_signal(signal.SIGTERM)
-        running.wait(30)
+    program = find(discover(), "employee-api")
+    with reserved(1) as (port,):
+        process = Process(program, port, {**inherited(os.environ), "DATABASE_URL": url, **LIMITS}, folder)
+        await process.start()
+        try:
+            await process.wait_until_serving()
+            yield process
+        finally:
+            await process.stop()
 
 
-def _port(log: Path, running: subprocess.Popen[bytes]) -> int:
-    while running.poll() is None:
-        for line in log.read_text().splitlines():
-            if '"event":"serving"' in line:
-                return int(json.loads(line)["port"])
-        time.sleep(0.05)
-    sys.exit(f"the API ended: {log.read_text()}")
-
-
-def export(server: Server) -> Figures:
+def export(server: Process) -> Figures:
     """Export every task; return the time to the first and to the last byte and the peak growth of memory."""
-    before = peak = resident_megabytes(server.pid)
+    pid = server.pid or 0
+    before = peak = resident_megabytes(pid)
     started = time.perf_counter()
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(b"GET /api/export/tasks HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
@@ -112,7 +97,7 @@ def export(server: Server) -> Figures:
         while part := connection.recv(1 << 18):
             first = first or time.perf_counter() - started
             lines, tail = lines + part.count(b"Z\r\n"), (tail + part)[-5:]
-            peak = max(peak, resident_megabytes(server.pid))
+            peak = max(peak, resident_megabytes(pid))
     seconds = time.perf_counter() - started
     if tail != b"0\r\n\r\n" or lines < ROWS * 0.999:
         sys.exit(f"the export is incomplete: about {lines} rows")
@@ -130,88 +115,58 @@ def psql_copy(url: str) -> float:
     return time.perf_counter() - started
 
 
-class Connection:
-    """A keep-alive connection with minimal overhead, because client and server share the machine."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, float]:
-        """Send a request; return the status and the seconds until the response was complete."""
-        started = time.perf_counter()
-        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._writer.write(head.encode() + body)
-        head_lines = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(head_lines.partition(b"content-length: ")[2].split(b"\r\n")[0])
-        await self._reader.readexactly(length)
-        return int(head_lines.split()[1]), time.perf_counter() - started
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 @asynccontextmanager
-async def connections(server: Server, count: int) -> AsyncIterator[list[Connection]]:
-    """Open so many connections."""
-    opened = [Connection(*await asyncio.open_connection("127.0.0.1", server.port)) for _ in range(count)]
-    yield opened
-    for connection in opened:
-        connection.close()
+async def connections(server: Process, count: int) -> AsyncIterator[httpx2.AsyncClient]:
+    """Open a client that has so many connections at most, and whose responses are not compressed."""
+    async with httpx2.AsyncClient(
+        base_url=f"http://{server.address}",
+        headers={"accept-encoding": "identity"},
+        limits=httpx2.Limits(max_connections=count),
+        timeout=60,
+    ) as client:
+        yield client
 
 
-async def paced(seconds: float, rate: float, pool: Sequence[Connection], *request: Any) -> list[float]:
+async def paced(client: httpx2.AsyncClient, seconds: float, rate: float, *request: str, **body: object) -> list[float]:
     """Send requests at a fixed rate; return the seconds from each one's due time to its response."""
-    free: asyncio.Queue[Connection] = asyncio.Queue()
-    for connection in pool:
-        free.put_nowait(connection)
     began = time.perf_counter()
 
     async def one(due: float) -> float:
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        connection = await free.get()
-        status, _ = await connection.request(*request)
-        free.put_nowait(connection)
-        if status != 200:
-            sys.exit(f"{request[:2]} was answered {status}")
+        (await client.request(*request, json=body or None)).raise_for_status()
         return time.perf_counter() - due
 
     return list(await asyncio.gather(*(one(began + number / rate) for number in range(int(seconds * rate)))))
 
 
-async def beside_logins(server: Server) -> Figures:
+async def list_users(client: httpx2.AsyncClient, seconds: float = PHASE_SECONDS) -> list[float]:
+    return await paced(client, seconds, LISTS_A_SECOND, "GET", "/api/auth/users")
+
+
+async def beside_logins(server: Process) -> Figures:
     """Return the latency of listing users, alone and during logins."""
-    body = json.dumps({"email": "user1@example.com", "password": PASSWORD}).encode()
+    login = {"email": "user1@example.com", "password": PASSWORD}
     async with connections(server, 4) as listing, connections(server, 64) as logging_in:
-        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
-        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        await list_users(listing, WARM_UP_SECONDS)
+        quiet = await list_users(listing)
         busy, logins = await asyncio.gather(
-            paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users"),
-            paced(PHASE_SECONDS, LOGINS_A_SECOND, logging_in, "POST", "/api/auth/login", body),
+            list_users(listing), paced(logging_in, PHASE_SECONDS, LOGINS_A_SECOND, "POST", "/api/auth/login", **login)
         )
-    return {
-        **percentiles("list_alone", quiet),
-        **percentiles("list_beside_logins", busy),
-        **percentiles("login", logins),
-        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
-    }
+    return {**compared("beside_logins", quiet, busy), **percentiles("login", logins)}
 
 
-async def beside_slow_connections(server: Server) -> Figures:
+async def beside_slow_connections(server: Process) -> Figures:
     """Return the latency of listing users, alone and while many connections send a byte now and then."""
     async with connections(server, 4) as listing:
-        await paced(2, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
-        quiet = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
+        await list_users(listing, WARM_UP_SECONDS)
+        quiet = await list_users(listing)
         async with slow_connections(server):
-            busy = await paced(PHASE_SECONDS, LISTS_A_SECOND, listing, "GET", "/api/auth/users")
-    return {
-        **percentiles("list_alone", quiet),
-        **percentiles("list_beside_slow", busy),
-        "p99_ratio": percentiles("", busy)["_p99_ms"] / percentiles("", quiet)["_p99_ms"],
-    }
+            busy = await list_users(listing)
+    return compared("beside_slow", quiet, busy)
 
 
 @asynccontextmanager
-async def slow_connections(server: Server) -> AsyncIterator[None]:
+async def slow_connections(server: Process) -> AsyncIterator[None]:
     """Open connections whose requests never end, and send a byte on each at a fixed interval."""
     opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(SLOW_CONNECTIONS)]
     for _, writer in opened:
@@ -233,10 +188,16 @@ async def slow_connections(server: Server) -> AsyncIterator[None]:
             writer.close()
 
 
-async def export_beside_psql(url: str, server: Server) -> Figures:
+async def export_beside_psql(url: str, server: Process) -> Figures:
     seconds = await asyncio.to_thread(psql_copy, url)
     figures = await asyncio.to_thread(export, server)
     return {**figures, "psql_seconds": seconds, "of_psql": figures["seconds"] / seconds}
+
+
+def compared(name: str, quiet: Sequence[float], busy: Sequence[float]) -> Figures:
+    """Return the percentiles of both phases, and the ratio of their 99th percentiles."""
+    figures = {**percentiles("list_alone", quiet), **percentiles(f"list_{name}", busy)}
+    return {**figures, "p99_ratio": figures[f"list_{name}_p99_ms"] / figures["list_alone_p99_ms"]}
 
 
 def percentiles(name: str, seconds: Sequence[float]) -> Figures:
@@ -248,12 +209,11 @@ async def measure() -> Rows:
     """Return a row for each figure, for there are many."""
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        async with postgres(folder) as url:
-            with api(url, folder) as server:
-                logins = await interleaved({"": partial(beside_logins, server)}, PHASE_ROUNDS)
-                slow = await interleaved({"": partial(beside_slow_connections, server)}, PHASE_ROUNDS)
-                export(server)
-                exports = await interleaved({"": partial(export_beside_psql, url, server)}, EXPORT_ROUNDS)
+        async with postgres(folder) as url, api(url, folder) as server:
+            logins = await interleaved({"": partial(beside_logins, server)}, PHASE_ROUNDS)
+            slow = await interleaved({"": partial(beside_slow_connections, server)}, PHASE_ROUNDS)
+            export(server)
+            exports = await interleaved({"": partial(export_beside_psql, url, server)}, EXPORT_ROUNDS)
     titles = {
         f"{USERS} users beside {LOGINS_A_SECOND} logins/s": row(logins[""]),
         f"{USERS} users beside {SLOW_CONNECTIONS:,} slow connections": row(slow[""]),
