@@ -3,23 +3,15 @@ import asyncio
 import pytest
 
 from shop_lab.simulation import services
+from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.clock import VirtualLoop, run_to_end
 from shop_lab.simulation.disk import Disk
 from shop_lab.simulation.journals import PostgresModel, PostgresServer
+from shop_lab.simulation.plan import plan
 from shop_lab.simulation.processes import Process
 
-STEP_SECONDS = 0.01
-
-
-class FixedLatencies:
-    def seconds(self, _step: str) -> float:
-        return STEP_SECONDS
-
-    def is_down(self) -> bool:
-        return False
-
-    def loses_reply(self, _step: str) -> bool:
-        return False
+# Of a database once the faults have ended.
+STEP_SECONDS = 0.0002
 
 
 def insert(order_id: str) -> tuple[str, dict[str, str]]:
@@ -31,7 +23,9 @@ def insert(order_id: str) -> tuple[str, dict[str, str]]:
 def test_a_transaction_that_a_failover_aborts_leaves_no_lock() -> None:
     async def abort_between_statements() -> None:
         server = PostgresServer(Disk(services.journal_schema(), lambda: 0.0))
-        database = PostgresModel(server, Process("checkout-1"), FixedLatencies())
+        chances = Chances(plan(1), asyncio.get_running_loop().time)
+        chances.calm = True
+        database = PostgresModel(server, Process("checkout-1"), chances)
         writing = asyncio.create_task(database.write(insert("a"), insert("b")))
         await asyncio.sleep(1.5 * STEP_SECONDS)
         assert server.holders

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from checkout_service.journal import sql
-from shop_lab.simulation.network import Fate
-from shop_lab.simulation.plan import ClockJump, Dialect, Plan, Refusals, plan
+from shop_lab.simulation.plan import ClockJump, Dialect, Fate, Plan, Refusals, plan
 from shop_lab.simulation.run import run
 
 SEEDS = 40

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import override
 
 from chassis.sql.database import Database, Parameters, Row, Statement, UniqueViolation
 from checkout_service.journal.opening import unavailable
+from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.disk import Disk, RowId, Values, rows_of
 from shop_lab.simulation.network import on_behalf_of
 from shop_lab.simulation.processes import Process
@@ -27,33 +28,22 @@ def _render(text: str) -> str:
     return text.replace("FOR UPDATE SKIP LOCKED", _SKIP_LOCKED).replace("FOR UPDATE", _FOR_UPDATE)
 
 
-class Latencies(Protocol):
-    """How long a database takes, and whether it is available."""
-
-    def seconds(self, step: str) -> float:
-        """Return the duration of a step of a transaction."""
-
-    def is_down(self) -> bool:
-        """Return whether the database refuses connections now."""
-
-    def loses_reply(self, step: str) -> bool:
-        """Return whether the connection is lost after a commit, before its confirmation."""
-
-
 class SimulatedDatabase(Database):
-    """Runs statements of one process; `_transact` is that of a dialect."""
+    """Runs statements of one process; `_transact` is that of a dialect, `name` is the service whose database it is."""
 
     def __init__(
         self,
         disk: Disk,
         process: Process,
-        latencies: Latencies,
+        chances: Chances,
+        name: str = "checkout",
         unavailable: Callable[[], Exception] = unavailable,
     ) -> None:
         self._unavailable = unavailable
         self._disk = disk
         self._process = process
-        self._latencies = latencies
+        self._chances = chances
+        self._name = name
         self._steps: Counter[str] = Counter()
 
     @override
@@ -61,12 +51,12 @@ class SimulatedDatabase(Database):
         give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
         while True:
             await self._pause("write")
-            if not self._latencies.is_down():
+            if not self._chances.is_down(self._name):
                 try:
                     done = await self._transact(batch)
                 except sqlite3.IntegrityError as error:
                     raise UniqueViolation from error
-                if done is not None and not self._latencies.loses_reply(self._step("reply")):
+                if done is not None and not self._chances.loses_reply(self._step("reply")):
                     await self._pause("confirm")
                     return done
             await self._wait_for_connection(give_up_at)
@@ -79,7 +69,7 @@ class SimulatedDatabase(Database):
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
         give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
         await self._pause("read")
-        while self._latencies.is_down():
+        while self._chances.is_down(self._name):
             await self._wait_for_connection(give_up_at)
         rows = self._disk.query(_render(text), parameters)
         await self._pause("rows")
@@ -95,9 +85,7 @@ class SimulatedDatabase(Database):
         return f"{step}#{self._steps[step]}"
 
     async def _pause(self, name: str) -> None:
-        seconds = self._latencies.seconds(self._step(name))
-        if seconds:
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(self._chances.seconds_of(self._step(name)))
         await self._process.running()
 
     async def _wait_for_connection(self, give_up_at: float) -> None:
@@ -235,8 +223,8 @@ class _Conflict:
 class PostgresModel(SimulatedDatabase):
     """PostgreSQL: concurrent transactions interleave between statements, with the isolation READ COMMITTED."""
 
-    def __init__(self, server: PostgresServer, process: Process, latencies: Latencies) -> None:
-        super().__init__(server.disk, process, latencies)
+    def __init__(self, server: PostgresServer, process: Process, chances: Chances) -> None:
+        super().__init__(server.disk, process, chances)
         self._server = server
 
     @override

@@ -1,57 +1,26 @@
 """The simulated network: unary calls as messages that may be delayed, lost, doubled, reordered or refused."""
 
 import asyncio
-import hashlib
-import struct
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
 from chassis import errors
 from chassis.rpc import calls
 from chassis.rpc.status import KINDS, code_of
+from shop_lab.simulation.chances import Chances, Numbers
+from shop_lab.simulation.plan import Fate
 from shop_lab.simulation.processes import Process, current_process
 
 Metadata = Sequence[tuple[str, str]]
 
 _RESET_SECONDS = 0.0005
 _RETRY_PAUSES = (0.05, 0.1)
-_FOUR_INTEGERS = struct.Struct(">4I")
-_UNIT = 2.0**-32
 _NANOSECONDS_OF_LATENCY = (200_000, 2_000_000)
-
-
-class Fate(StrEnum):
-    """What may happen to a call."""
-
-    LOSE_REQUEST = "lose_request"
-    LOSE_REPLY = "lose_reply"
-    DOUBLE_REQUEST = "double_request"
-    DELAY_REQUEST = "delay_request"
-    DELAY_REPLY = "delay_reply"
-    KILL_CALLEE = "kill_callee"
-    """The process that serves the call dies after the call took effect, before it can reply."""
-    KILL_CALLER = "kill_caller"
-    """The process that calls dies when the call has taken effect."""
-
-
-class Chance:
-    """Numbers that depend on the seed and the name of an event only, not on any event before it."""
-
-    def __init__(self, seed: int) -> None:
-        self._hash = hashlib.blake2b(digest_size=16, key=seed.to_bytes(8))
-
-    def of(self, name: str) -> tuple[float, float, float, float]:
-        """Return four independent numbers of [0, 1) for an event."""
-        hashed = self._hash.copy()
-        hashed.update(name.encode())
-        first, second, third, fourth = _FOUR_INTEGERS.unpack(hashed.digest())
-        return first * _UNIT, second * _UNIT, third * _UNIT, fourth * _UNIT
 
 
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
@@ -59,19 +28,6 @@ on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
 
 It is part of the names of events, so that these remain the same when another customer is removed from a plan.
 """
-
-
-class CallFates(Protocol):
-    """Decides what happens to calls."""
-
-    def of(self, call: str, path: str, chance: tuple[float, float, float, float]) -> Fate | None:
-        """Return the fate of a call, which its name identifies; None if nothing happens to it."""
-
-    def slowness_of(self, path: str, seconds: float) -> float:
-        """Return by how many seconds a call of a method that begins at this time takes longer, at most."""
-
-    def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
-        """Return the error by which a peer refuses every call of a method at this time; None if it does not."""
 
 
 @dataclass
@@ -105,14 +61,14 @@ class _Call:
     source: Process | None
     customer: str
     fate: Fate | None
-    chance: tuple[float, float, float, float]
+    numbers: Numbers
     reply: asyncio.Future[_Reply]
     handlers: list[asyncio.Task[None]] = field(default_factory=list)
 
     @property
     def latency(self) -> float:
         low, high = _NANOSECONDS_OF_LATENCY
-        return (low + self.chance[1] ** 3 * (high - low)) / 1e9
+        return (low + self.numbers[1] ** 3 * (high - low)) / 1e9
 
     def resolve(self, reply: _Reply) -> None:
         """Hand the caller a reply, unless it has one."""
@@ -130,14 +86,12 @@ class Network:
 
     def __init__(
         self,
-        chance: Chance,
-        fates: CallFates,
+        chances: Chances,
         find: Callable[[str], Process | None],
         kill: Callable[[Process], None],
         record: Callable[[str], None],
     ) -> None:
-        self._chance = chance
-        self._fates = fates
+        self._chances = chances
         self._find = find
         self._kill = kill
         self._record = record
@@ -173,10 +127,10 @@ class Network:
         name = f"{source.name if source else ''}({customer})>{path.rpartition('.')[2]}"
         self._numbers[name] += 1
         name = f"{name}#{self._numbers[name]}"
-        chance = self._chance.of(name)
+        numbers = self._chances.of(name)
         call = _Call(
             name, path, request, metadata, self._loop.time() + timeout_seconds, source, customer,
-            self._fates.of(name, path, chance), chance, self._loop.create_future(),
+            self._chances.fate_of(name, numbers), numbers, self._loop.create_future(),
         )  # fmt: skip
         self._send(address, call)
         timer = self._loop.call_at(call.expires_at, call.resolve, _Reply(error=errors.DeadlineExceeded("too late")))
@@ -230,9 +184,8 @@ class Network:
         await process.running()
         on_behalf_of.set(call.customer)
         calls.deadline.set(call.expires_at)
-        slowness = self._fates.slowness_of(call.path, self._loop.time())
-        if slowness:
-            await asyncio.sleep(slowness * call.chance[2])
+        if slowness := self._chances.slowness_of(call.path):
+            await asyncio.sleep(slowness * call.numbers[2])
         reply = await self._handle(process, call)
         await process.running()
         error = f" {reply.error.reason}" if reply.error else ""
@@ -252,7 +205,7 @@ class Network:
                 self._loop.call_later(call.latency, call.resolve, reply)
 
     async def _handle(self, process: Process, call: _Call) -> _Reply:
-        refusal = self._fates.refusal_of(call.path, self._loop.time())
+        refusal = self._chances.refusal_of(call.path)
         handler = process.handlers.get(call.path)
         try:
             if refusal is not None or handler is None:
@@ -275,7 +228,7 @@ class Network:
 
 def _delay_of(call: _Call) -> float:
     """Return a delay from milliseconds to ten seconds, most of them short."""
-    return float(10 ** (call.chance[2] * 4 - 3))
+    return float(10 ** (call.numbers[2] * 4 - 3))
 
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:

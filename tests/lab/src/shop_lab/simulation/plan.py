@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from shop_lab.simulation.network import Fate
 from shop_lab.world.customer_plan import Intent, Line, OrderKind, valid_intent
 
 CALM_AT = 12.0
@@ -31,6 +30,20 @@ EFFECTS = (
 _CURRENCIES = ("EUR", "USD", "JPY")
 _CLOCK_JUMP_SHARE = 0.25
 _CLOCK_JUMP_SECONDS = (3_600.0, 48 * 3_600.0)
+
+
+class Fate(StrEnum):
+    """What may happen to a call."""
+
+    LOSE_REQUEST = "lose_request"
+    LOSE_REPLY = "lose_reply"
+    DOUBLE_REQUEST = "double_request"
+    DELAY_REQUEST = "delay_request"
+    DELAY_REPLY = "delay_reply"
+    KILL_CALLEE = "kill_callee"
+    """The process that serves the call dies after the call took effect, before it can reply."""
+    KILL_CALLER = "kill_caller"
+    """The process that calls dies when the call has taken effect."""
 
 
 class Dialect(StrEnum):

@@ -111,7 +111,7 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
     shop.record(f"violations: {violations}")
     shop.stop_all()
     await asyncio.sleep(0.001)
-    return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.injected), shop.stranded)
+    return Report(plan, tuple(violations), tuple(shop.trace), tuple(shop.chances.injected), shop.stranded)
 
 
 async def _wait_until_calm(shop: SimulatedShop, visits: list[asyncio.Task[CustomerResult]]) -> None:

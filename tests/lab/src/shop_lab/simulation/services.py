@@ -140,20 +140,13 @@ def checkout_settings(replica: int) -> checkout.Settings:
     return load_settings(checkout.Settings, values)
 
 
-class Payment:
-    """The payment service."""
-
-    def __init__(self, database: Database) -> None:
-        brands = frozenset({Brand.VISA, Brand.MASTERCARD})
-        self._processor = PaymentProcessor(
-            SqlLedger(database), HmacKeys.parse(HMAC_KEY), brands, lambda: _TODAY, lambda _reason: None
-        )
-
-    def register(self, service: SimulatedService) -> None:
-        charges = PaymentService(self._processor, _NO_FAILPOINTS)
-        ledger = PaymentLedger(self._processor, _NO_FAILPOINTS)
-        service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
-        service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
+def register_payment(service: SimulatedService, database: Database) -> None:
+    brands = frozenset({Brand.VISA, Brand.MASTERCARD})
+    keys = HmacKeys.parse(HMAC_KEY)
+    processor = PaymentProcessor(SqlLedger(database), keys, brands, lambda: _TODAY, lambda _reason: None)
+    charges, ledger = PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, _NO_FAILPOINTS)
+    service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
+    service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
 
 
 class _FixedRates:

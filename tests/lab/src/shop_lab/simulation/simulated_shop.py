@@ -4,19 +4,18 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from chassis import errors
 from payment_service.domain import LedgerUnavailable
 from shipping_service.domain import ManifestUnavailable
 from shop_lab.simulation import services
+from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.clock import VirtualLoop, WallClock
 from shop_lab.simulation.disk import Disk
 from shop_lab.simulation.journals import PostgresModel, PostgresServer, SqliteModel
-from shop_lab.simulation.network import CallFates, Chance, Fate, Network
+from shop_lab.simulation.network import Network
 from shop_lab.simulation.plan import (
     CHECKOUTS,
     DATABASES,
     PROCESSES,
-    CallFault,
     ClockJump,
     Dialect,
     LostCommits,
@@ -24,8 +23,6 @@ from shop_lab.simulation.plan import (
     Plan,
     ProcessFault,
     ProcessFaultKind,
-    Refusals,
-    Slowness,
 )
 from shop_lab.simulation.processes import Process
 
@@ -45,22 +42,18 @@ class SimulatedShop:
 
     Attributes:
         trace: everything that happened, in order.
-        injected: the faults of calls that occurred.
-        calm: the faults have ended.
         stranded: the number of leases and due times that a clock, set back, has left far in the future.
     """
 
     def __init__(self, plan: Plan, loop: VirtualLoop, trace: list[str]) -> None:
         self.plan = plan
         self.trace = trace
-        self.injected: list[CallFault] = []
-        self.calm = False
         self.stranded = 0
         self._loop = loop
-        self.chance = Chance(plan.seed)
+        self.chances = Chances(plan, loop.time)
         self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
         self._processes: dict[str, Process] = {}
-        self.network = Network(self.chance, _PlannedFates(self), self._find, self.kill, self.record)
+        self.network = Network(self.chances, self._find, self.kill, self.record)
         self._clocks = {name: WallClock(loop) for name in DATABASES}
         self.journal = Disk(services.journal_schema(), self._clocks["checkout"].now)
         self.ledger = Disk(services.ledger_schema(), self._clocks["payment"].now)
@@ -91,7 +84,7 @@ class SimulatedShop:
     def end_faults(self) -> None:
         """End all faults: restart what is down, and resume what is paused."""
         self.record("calm")
-        self.calm = True
+        self.chances.calm = True
         for name in PROCESSES:
             self._processes[name].resume()
             if not self._processes[name].serves():
@@ -107,7 +100,7 @@ class SimulatedShop:
 
     def kill(self, process: Process) -> None:
         """Kill a process and restart it soon, unless the faults have ended: a call may have met its fate before."""
-        if process.alive and not self.calm:
+        if process.alive and not self.chances.calm:
             self._end(process)
             self._restart_after(self._rng.uniform(*_RESTART_SECONDS), process)
 
@@ -174,12 +167,13 @@ class SimulatedShop:
     @asynccontextmanager
     async def _built(self, process: Process) -> AsyncIterator[None]:
         service = services.SimulatedService(self.network, process)
-        latencies = _PlannedLatencies(self, "checkout" if process.name in CHECKOUTS else process.name)
         match process.name:
             case "payment":
-                services.Payment(SqliteModel(self.ledger, process, latencies, LedgerUnavailable)).register(service)
+                ledger = SqliteModel(self.ledger, process, self.chances, "payment", LedgerUnavailable)
+                services.register_payment(service, ledger)
             case "shipping":
-                services.register_shipping(service, SqliteModel(self.manifest, process, latencies, ManifestUnavailable))
+                manifest = SqliteModel(self.manifest, process, self.chances, "shipping", ManifestUnavailable)
+                services.register_shipping(service, manifest)
             case "cart":
                 services.register_cart(service, self.carts)
             case "email":
@@ -188,9 +182,9 @@ class SimulatedShop:
                 services.register_reads(service)
             case _:
                 database = (
-                    PostgresModel(self._postgres, process, latencies)
+                    PostgresModel(self._postgres, process, self.chances)
                     if self.plan.dialect is Dialect.POSTGRES
-                    else SqliteModel(self.journal, process, latencies)
+                    else SqliteModel(self.journal, process, self.chances)
                 )
                 settings = services.checkout_settings(CHECKOUTS.index(process.name))
                 async with services.checkout_process(service, settings, database):
@@ -200,66 +194,3 @@ class SimulatedShop:
 
     def _find(self, address: str) -> Process | None:
         return self._processes.get(READS if address in _READ_ADDRESSES else address)
-
-
-class _PlannedFates(CallFates):
-    """The fates of calls that the plan's rate, or its list, yields."""
-
-    def __init__(self, shop: SimulatedShop) -> None:
-        self._shop = shop
-        self._plan = shop.plan
-        self._listed = None
-        if shop.plan.call_faults is not None:
-            self._listed = {fault.call: fault.fate for fault in shop.plan.call_faults}
-
-    def of(self, call: str, path: str, chance: tuple[float, float, float, float]) -> Fate | None:
-        fate = self._listed.get(call) if self._listed is not None else self._random(chance)
-        if fate is not None:
-            self._shop.injected.append(CallFault(call, fate))
-        return fate
-
-    def _random(self, chance: tuple[float, float, float, float]) -> Fate | None:
-        if chance[0] >= self._plan.call_fault_rate or self._shop.calm:
-            return None
-        return self._plan.fates[int(chance[3] * len(self._plan.fates))]
-
-    def slowness_of(self, path: str, seconds: float) -> float:
-        if self._shop.calm:
-            return 0.0
-        faults = [fault for fault in self._plan.faults if isinstance(fault, Slowness) and fault.path == path]
-        return max((fault.delay for fault in faults if fault.at <= seconds < fault.at + fault.seconds), default=0.0)
-
-    def refusal_of(self, path: str, seconds: float) -> errors.DomainError | None:
-        for fault in () if self._shop.calm else self._plan.faults:
-            if isinstance(fault, Refusals) and fault.path == path and fault.at <= seconds < fault.at + fault.seconds:
-                if fault.kind == "InvalidArgument":
-                    return errors.InvalidArgument.field("address", "is refused")
-                kind: type[errors.DomainError] = getattr(errors, fault.kind)
-                return kind("refused")
-        return None
-
-
-class _PlannedLatencies:
-    """How long the steps of one database take, by the plan's rates."""
-
-    def __init__(self, shop: SimulatedShop, database: str) -> None:
-        self._shop = shop
-        self._plan = shop.plan
-        self.chance = shop.chance
-        self._outages = [
-            (fault.at, fault.at + fault.seconds)
-            for fault in shop.plan.faults
-            if isinstance(fault, Outage) and fault.database == database
-        ]
-
-    def seconds(self, step: str) -> float:
-        if self._shop.calm:
-            return 0.0002
-        first, second, third, _ = self.chance.of(step)
-        return float(10 ** (third * 3 - 3)) if first < self._plan.slow_rate else 0.0001 + second * 0.001
-
-    def is_down(self) -> bool:
-        return not self._shop.calm and any(begin <= self._shop.now() < end for begin, end in self._outages)
-
-    def loses_reply(self, step: str) -> bool:
-        return not self._shop.calm and self.chance.of(step)[0] < self._plan.lost_reply_rate
