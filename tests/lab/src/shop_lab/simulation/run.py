@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Any
 import structlog
 
 from chassis import errors
-from chassis.values.money import Money
 from shop_internal.orders_pb2 import RequeueNotificationsRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_lab.simulation import services
@@ -27,14 +25,16 @@ from shop_lab.simulation.simulated_shop import SimulatedShop
 from shop_lab.world.customer_calls import PATIENCE_SECONDS
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult
-from shop_lab.world.evidence import FLAGGED, CartEvidence, ClientOutcome, Evidence, JournalRecord, OrderEvidence
+from shop_lab.world.evidence import CartEvidence, ClientOutcome, Evidence
 from shop_lab.world.ledgers import (
     CHARGES,
+    ORDERS,
     SHIPMENTS,
     Ledgers,
     charge_from_row,
     match_ledgers,
     parse_confirmation,
+    records_by_recipient,
     shipment_from_row,
 )
 
@@ -44,7 +44,6 @@ _IDLE_SECONDS = 0.25
 _IDLE_CHECKS = 2
 _OPEN = "SELECT order_id, state FROM orders WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED') ORDER BY order_id"
 _DEAD = "SELECT DISTINCT order_id FROM outbox WHERE dead_at IS NOT NULL ORDER BY order_id"
-_PLACED = frozenset({"SHIPPED", "DONE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,31 +141,19 @@ async def _collect(
 ) -> Outcome:
     intents = intents_of(shop.plan)
     ledgers = _ledgers(shop, intents)
-    rows = _rows_by_recipient(shop)
+    records = records_by_recipient(shop.journal.query(ORDERS))
     orders, carts = [], []
     for client, result in zip(clients, results, strict=True):
         for intent in result.customer.intents:
             response = result.responses[intent.number]
             placed = response.outcome is ClientOutcome.PLACED
             repeated = await client.repeat_order(intent, PATIENCE_SECONDS) if placed and intent.key else None
-            orders.append(
-                OrderEvidence(
-                    intent,
-                    response,
-                    charges=ledgers.charges.get(intent.number, ()),
-                    shipments=ledgers.shipments.get(intent.number, ()),
-                    confirmations=ledgers.confirmations.get(intent.number, ()),
-                    journal_record=_record(rows[intent.email]),
-                    repeated=repeated,
-                )
-            )
+            orders.append(ledgers.evidence_of(intent, response, records[intent.email], repeated))
         if result.cart_known:
-            user_id = result.customer.user_id
-            carts.append(
-                CartEvidence(result.customer, result.added, result.added_late, await client.cart_contents(user_id))
-            )
+            contents = await client.cart_contents(result.customer.user_id)
+            carts.append(CartEvidence(result.customer, result.added, result.added_late, contents))
     # An abandoned record may have a successor, so all of them count.
-    flagged = {intent.number for intent in intents if FLAGGED & {row["state"] for row in rows[intent.email]}}
+    flagged = {intent.number for intent in intents if any(record.is_flagged for record in records[intent.email])}
     visits = [visit for shopper in shop.plan.shoppers for visit in shopper.visits if len(visit.intents) > 1]
     groups = tuple(tuple(intent.number for intent in visit.intents) for visit in visits)
     evidence = Evidence(tuple(orders), tuple(carts), 0.0, ledgers.unmatched_entries)
@@ -187,19 +174,3 @@ def _ledgers(shop: SimulatedShop, intents: list[Intent]) -> Ledgers:
         confirmations,
         services.HMAC_KEY.encode(),
     )
-
-
-def _rows_by_recipient(shop: SimulatedShop) -> dict[str, list[Any]]:
-    """Return the orders of the journal by the recipient of their confirmation."""
-    rows: dict[str, list[Any]] = defaultdict(list)
-    for row in shop.journal.query("SELECT * FROM orders ORDER BY order_id"):
-        rows[row["email"]].append(row)
-    return rows
-
-
-def _record(rows: list[Any]) -> JournalRecord | None:
-    if not rows:
-        return None
-    row = next((row for row in rows if row["state"] in _PLACED), rows[-1])
-    total = Money.of(row["currency_code"], row["total_units"], row["total_nanos"])
-    return JournalRecord(row["order_id"], row["state"], total)

@@ -11,8 +11,7 @@ from shop_lab.world.customer_plan import Customer, Intent
 
 NEEDS_REFUND, NEEDS_REVIEW = "NEEDS_REFUND", "NEEDS_REVIEW"
 FLAGGED = frozenset({NEEDS_REFUND, NEEDS_REVIEW})
-"""States in which an operator settles the order: it may be charged without being shipped."""
-"""The states of orders that are left to operators: one to be refunded, and one that may have been shipped."""
+"""States in which an operator settles the order: one to be refunded, and one that may have been shipped."""
 
 
 class ClientOutcome(Enum):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,12 +17,19 @@ from shop_lab.world.evidence import (
     CartEvidence,
     ClientOutcome,
     Evidence,
-    JournalRecord,
     OrderEvidence,
     OrderResponse,
 )
 from shop_lab.world.fake_peers.refusing import RefusingPeers
-from shop_lab.world.ledgers import Ledgers, match_ledgers, read_charges, read_confirmations, read_journal, read_manifest
+from shop_lab.world.ledgers import (
+    ORDERS,
+    match_ledgers,
+    query,
+    read_charges,
+    read_confirmations,
+    read_manifest,
+    records_by_recipient,
+)
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0
@@ -31,7 +38,6 @@ _UNEXPECTED = "Traceback"
 # The second one is of gRPC: a fault cut the connection while the response was being sent.
 _INJECTED = ("FailpointReached", "ExecuteBatchError raised in core by servicer method")
 _MAX_LINE = 400
-_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 _UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
 
 A = TypeVar("A")
@@ -75,8 +81,13 @@ async def collect_evidence(
     charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
     confirmations = read_confirmations(shop.sent_mails, shop.spool_url)
     ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
-    records = {} if journal is None else read_journal(shop.journal_url)
-    orders = [_order_evidence(intent, responses[intent.number], ledgers, records, repeated) for intent in intents]
+    records = {} if journal is None else records_by_recipient(query(shop.journal_url, ORDERS))
+    orders = [
+        ledgers.evidence_of(
+            intent, responses[intent.number], records.get(intent.email, ()), repeated.get(intent.number)
+        )
+        for intent in intents
+    ]
     contradictions = _contradictions(shop, simulator, orders)
     return Evidence(
         tuple(orders),
@@ -127,25 +138,6 @@ async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -
     return CartEvidence(result.customer, result.added, result.added_late, contents)
 
 
-def _order_evidence(
-    intent: Intent,
-    response: OrderResponse,
-    ledgers: Ledgers,
-    records: Mapping[str, Sequence[JournalRecord]],
-    repeated: Mapping[int, OrderResponse],
-) -> OrderEvidence:
-    number = intent.number
-    return OrderEvidence(
-        intent,
-        response,
-        ledgers.charges.get(number, ()),
-        ledgers.shipments.get(number, ()),
-        ledgers.confirmations.get(number, ()),
-        _record_of(response, records.get(intent.email, ())),
-        repeated.get(number),
-    )
-
-
 def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
     """Return the histories that are not linearizable, except those of orders that the journal may have lost."""
     excused = [order.intent for order in orders if shop.journal_loses_commits and order.needs_reconciliation]
@@ -160,10 +152,3 @@ def _unexpected_errors(shop: ShopUnderTest) -> Iterator[str]:
         for line in process.log_path.read_text(encoding="utf-8", errors="replace").splitlines():
             if _UNEXPECTED in line and not any(text in line for text in _INJECTED):
                 yield f"{process.name}: {line[:_MAX_LINE]}"
-
-
-def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
-    """Return the record of the order in the response, without one the newest record that was not refused."""
-    if response.order is not None:
-        return next((record for record in records if record.order_id == response.order.order_id), None)
-    return max(records, key=lambda record: record.state not in _REFUSED, default=None)

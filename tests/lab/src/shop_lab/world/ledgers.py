@@ -18,19 +18,20 @@ import psycopg
 from chassis.sql.url import libpq_url, sqlite_path
 from chassis.values.money import Money
 from shop_lab.world.customer_plan import Intent
-from shop_lab.world.evidence import Confirmation, JournalRecord, Shipment
+from shop_lab.world.evidence import Confirmation, JournalRecord, OrderEvidence, OrderResponse, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
 CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
-_ORDERS = (
+ORDERS = (
     "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at FROM orders ORDER BY created_at"
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
 """A fence has no card, so an entry with one was a charge that a fence has overwritten."""
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,31 @@ class Ledgers:
     shipments: Mapping[int, tuple[Shipment, ...]]
     confirmations: Mapping[int, tuple[Confirmation, ...]]
     unmatched_entries: tuple[str, ...]
+
+    def evidence_of(
+        self,
+        intent: Intent,
+        response: OrderResponse,
+        records: Sequence[JournalRecord] = (),
+        repeated: OrderResponse | None = None,
+    ) -> OrderEvidence:
+        """Return the evidence about an order. `records` are those of the journal with its recipient."""
+        return OrderEvidence(
+            intent,
+            response,
+            self.charges.get(intent.number, ()),
+            self.shipments.get(intent.number, ()),
+            self.confirmations.get(intent.number, ()),
+            _record_of(response, records),
+            repeated,
+        )
+
+
+def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
+    """Return the record of the order in the response, without one a record that was not refused, if there is one."""
+    if response.order is not None:
+        return next((record for record in records if record.order_id == response.order.order_id), None)
+    return max(records, key=lambda record: record.state not in _REFUSED, default=None)
 
 
 def match_ledgers(
@@ -123,12 +149,11 @@ def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
         return connection.execute(statement).fetchall()
 
 
-def read_journal(database_url: str) -> dict[str, list[JournalRecord]]:
-    """Return the orders in checkout's journal, oldest first, by the recipient of their confirmation."""
-    records: dict[str, list[JournalRecord]] = {}
-    for recipient, order_id, state, code, units, nanos, created_at in query(database_url, _ORDERS):
-        record = JournalRecord(order_id, state, Money.of(code, units, nanos), created_at)
-        records.setdefault(recipient, []).append(record)
+def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[JournalRecord]]:
+    """Return the rows that ORDERS selects by the recipient of their confirmation, oldest first."""
+    records: dict[str, list[JournalRecord]] = defaultdict(list)
+    for recipient, order_id, state, code, units, nanos, created_at in rows:
+        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), created_at))
     return records
 
 
