@@ -1,5 +1,3 @@
-import sysconfig
-
 import pytest
 
 from shop_lab.world.interpreter import BuildFlags, build_flags
@@ -31,11 +29,3 @@ def test_flags_of_a_build_are_recognized(changes: dict[str, str], flags: BuildFl
 
 def test_an_edited_record_is_not_taken_for_a_build_without_optimizations() -> None:
     assert build_flags({**PLAIN, "PGO_PROF_USE_FLAG": ""}) == BuildFlags(pgo=None, lto=None)
-
-
-def test_the_running_interpreter_is_examined_by_default() -> None:
-    assert build_flags() == build_flags(sysconfig.get_config_vars())
-
-
-def test_flags_are_readable() -> None:
-    assert str(BuildFlags(pgo=True, lto=None)) == "PGO yes, LTO not recorded"

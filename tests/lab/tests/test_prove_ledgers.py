@@ -1,6 +1,5 @@
-"""The ledgers of payment, shipping and email are read from their files and matched to orders."""
+"""The entries of ledgers are matched to orders. `tests/system/faults/test_prove.py` reads those of real services."""
 
-import json
 import sqlite3
 from contextlib import closing
 from email.message import EmailMessage
@@ -11,42 +10,15 @@ import pytest
 from chassis.values.money import Money
 from shop_lab.world.customer_plan import Line, valid_intent
 from shop_lab.world.evidence import Shipment
-from shop_lab.world.ledgers import (
-    Charge,
-    card_hmac,
-    match_ledgers,
-    read_charges,
-    read_confirmations,
-    read_manifest,
-)
+from shop_lab.world.ledgers import Charge, card_hmac, match_ledgers, read_confirmations
 
 HMAC_KEY = b"key" * 16
 INTENT = valid_intent(5, "customer-5", [Line("mug", 1)], "key")
 EUROS = Money.of("EUR", 5)
-SHIPMENT = (INTENT.street, Shipment("a", {"mug": 1}))
 
 
 def charge(state: str = "CHARGED", card: bytes | None = None) -> Charge:
     return Charge("key", state, EUROS, card or card_hmac(INTENT, HMAC_KEY))
-
-
-def test_charges_are_read_with_their_amounts(tmp_path: Path) -> None:
-    path = tmp_path / "payment.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE charges (charge_key, state, currency_code, units, nanos, card_hmac)")
-        connection.execute(
-            "INSERT INTO charges VALUES ('k', 'CHARGED', 'EUR', 5, 0, x'01'), ('f', 'FENCED', '', 0, 0, NULL)"
-        )
-    assert read_charges(f"sqlite:///{path}") == [Charge("k", "CHARGED", EUROS, b"\x01")]
-
-
-def test_shipments_are_read_with_their_streets_and_without_fences(tmp_path: Path) -> None:
-    path = tmp_path / "shipping.db"
-    parcel = {"address": {"street_address": INTENT.street}, "items": [{"product_id": "mug", "quantity": 1}]}
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE shipments (tracking_id, parcel)")
-        connection.execute("INSERT INTO shipments VALUES ('a', ?), ('fenced', NULL)", (json.dumps(parcel),))
-    assert read_manifest(f"sqlite:///{path}") == [SHIPMENT]
 
 
 def test_confirmations_were_sent_or_wait_in_the_spool(tmp_path: Path) -> None:
@@ -69,13 +41,6 @@ def confirmation_of(order_id: str) -> bytes:
     message["To"], message["Message-ID"] = "a@example.com", f"<{order_id}@shop>"
     message.set_content("two\n  words\n")
     return bytes(message)
-
-
-def test_entries_are_matched_by_card_and_street() -> None:
-    ledgers = match_ledgers([INTENT], [charge()], [SHIPMENT], [], HMAC_KEY)
-    assert ledgers.charges == {5: (EUROS,)}
-    assert ledgers.shipments == {5: (Shipment("a", {"mug": 1}),)}
-    assert ledgers.unmatched_entries == ()
 
 
 @pytest.mark.parametrize("state", ["VOIDED", "DECLINED"])

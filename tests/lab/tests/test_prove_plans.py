@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from stdnum import luhn
 
 from shop_lab.prove.fault_plan import DATABASE, NETWORK_MODES, Fault, FaultKind, Targets, plan_faults
@@ -88,45 +89,6 @@ def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
     assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
 
 
-def test_processes_die_only_at_failpoints_that_they_have() -> None:
-    aimed = {(fault.target, fault.detail) for fault in some_faults(1) if fault.kind is FaultKind.KILL_AT_FAILPOINT}
-    assert aimed == {("checkout", "checkout.charge.before")}
-
-
-def test_the_network_has_every_fault_and_reaches_peers_only() -> None:
-    faults = [fault for fault in some_faults(1) if fault.kind is FaultKind.NETWORK]
-    assert {fault.detail for fault in faults} == set(NETWORK_MODES)
-    assert {fault.target for fault in faults} == {"email", "cart"}
-
-
-def test_late_requests_and_refusals_hit_the_peers_that_are_named_for_them() -> None:
-    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
-    assert targets[FaultKind.LATE] == {"payment", "cart-internal"}
-    assert targets[FaultKind.REFUSAL] == {"payment", "shipping"}
-    assert targets[FaultKind.FULL_DISK] == targets[FaultKind.HUNG_DATABASE] == {"payment"}
-
-
-def test_only_processes_that_own_orders_have_workers_that_stall_longer_than_a_lease() -> None:
-    stalls = [fault for fault in some_faults(1) if fault.kind is FaultKind.STALL]
-    assert {fault.target for fault in stalls} == {"checkout"}
-    assert all(fault.seconds >= 3 for fault in stalls)
-
-
-def test_refusals_that_only_operators_can_settle_hit_the_ports_and_processes_that_are_named_for_them() -> None:
-    targets = {kind: {fault.target for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
-    assert targets[FaultKind.REFUSED_NOTIFICATIONS] == {"email", "cart-internal"}
-    assert targets[FaultKind.REFUSED_RELEASES] == {"payment-internal"}
-    assert targets[FaultKind.UNRESOLVED_SHIPMENTS] == {"checkout"}
-
-
-def test_a_fault_of_a_port_concerns_its_process() -> None:
-    assert Fault(0, FaultKind.LATE, "cart-internal", 0).processes == ["cart"]
-
-
-def test_refused_releases_concern_shipping_as_well() -> None:
-    assert Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0).processes == ["payment", "shipping"]
-
-
 def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
     for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK, FaultKind.REFUSED_NOTIFICATIONS):
         targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
@@ -138,10 +100,45 @@ def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
     assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]
 
 
-def test_restarts_and_failovers_hit_the_database_and_no_other_fault_does() -> None:
-    of_database = {fault.kind for fault in some_faults(1) if fault.target == DATABASE}
-    assert of_database == {FaultKind.RESTART_DATABASE, FaultKind.FAILOVER}
+@pytest.mark.parametrize(
+    ("kind", "targets"),
+    [
+        (FaultKind.KILL, {"checkout", "payment"}),
+        (FaultKind.KILL_AT_FAILPOINT, {"checkout"}),
+        (FaultKind.STALL, {"checkout"}),
+        (FaultKind.RESTART_DATABASE, {DATABASE}),
+        (FaultKind.FAILOVER, {DATABASE}),
+        (FaultKind.NETWORK, {"email", "cart"}),
+        (FaultKind.LATE, {"payment", "cart-internal"}),
+        (FaultKind.REFUSAL, {"payment", "shipping"}),
+        (FaultKind.FULL_DISK, {"payment"}),
+        (FaultKind.HUNG_DATABASE, {"payment"}),
+        (FaultKind.REFUSED_NOTIFICATIONS, {"email", "cart-internal"}),
+        (FaultKind.REFUSED_RELEASES, {"payment-internal"}),
+        (FaultKind.UNRESOLVED_SHIPMENTS, {"checkout"}),
+    ],
+)
+def test_faults_hit_what_is_named_for_them(kind: FaultKind, targets: set[str]) -> None:
+    assert {fault.target for fault in some_faults(1) if fault.kind is kind} == targets
 
 
-def test_pauses_last_between_1_and_1_5_times_the_requested_duration() -> None:
-    assert all(3 <= fault.seconds <= 4.5 for fault in some_faults(1) if fault.kind is FaultKind.PAUSE)
+def test_failpoints_are_those_of_the_process_and_the_network_has_every_fault() -> None:
+    details = {kind: {fault.detail for fault in some_faults(1) if fault.kind is kind} for kind in FaultKind}
+    assert details[FaultKind.KILL_AT_FAILPOINT] == {"checkout.charge.before"}
+    assert details[FaultKind.NETWORK] == set(NETWORK_MODES)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE])
+def test_what_shall_outlast_a_lease_lasts_1_to_1_5_times_as_long_as_requested(kind: FaultKind) -> None:
+    assert all(3 <= fault.seconds <= 4.5 for fault in some_faults(1) if fault.kind is kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "port", "processes"),
+    [
+        (FaultKind.LATE, "cart-internal", ["cart"]),
+        (FaultKind.REFUSED_RELEASES, "payment-internal", ["payment", "shipping"]),
+    ],
+)
+def test_a_fault_of_a_port_concerns_its_process(kind: FaultKind, port: str, processes: list[str]) -> None:
+    assert Fault(0, kind, port, 0).processes == processes

@@ -12,8 +12,6 @@ from chassis.errors import DomainError, FailedPrecondition, Unimplemented
 from chassis.rpc.client import channel
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
-from shop.payment_pb2 import ChargeRequest
-from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import GetQuoteRequest, ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.local.ports import reserved
@@ -97,14 +95,6 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
         assert (await shipping.GetQuote(GetQuoteRequest())).cost_usd.units > 0
         with pytest.raises(FailedPrecondition):
             await shipping.ShipOrder(ShipOrderRequest())
-
-
-async def test_a_refusing_payment_charges_no_card() -> None:
-    async with serve_refusing_peers() as peers:
-        opened = channel(peers.address, "shop.PaymentService", timeout_seconds=30)
-        with pytest.raises(FailedPrecondition):
-            await PaymentServiceStub(opened).Charge(ChargeRequest())
-        await opened.close()
 
 
 async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does() -> None:
