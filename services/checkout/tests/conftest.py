@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from chassis.errors import DomainError
+from chassis.errors import DomainError, Unimplemented
 from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from chassis.sql.url import sqlite_path
@@ -200,7 +200,9 @@ def start(peers: FakePeers, database_url: str) -> Start:
         **changed: Any,
     ) -> AsyncIterator[Checkout]:
         async with AsyncExitStack() as stack:
-            address = await stack.enter_async_context(peers.serving(**{f"with_{name}": False for name in left_out}))
+            for name in left_out:
+                getattr(peers, name).fail(Unimplemented("no such method"))
+            address = await stack.enter_async_context(peers.serving())
             addresses = dict.fromkeys((*PEERS, *INTERNAL), address)
             values = {**addresses, "database_url": database_url, "hmac_key": "k" * 32, **changed}
             settings = load_settings(Settings, values)

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanContext
 from structlog.testing import capture_logs
 
 import checkout_service.outbox
-from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable
+from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable, Unimplemented
 from chassis.failpoints import Failpoints
 from chassis.rpc.client import channel
 from chassis.telemetry import semconv
@@ -62,10 +62,9 @@ async def opening(
     stubs: tuple[tuple[str, Callable[..., Any]], ...],
     peers: FakePeers,
     telemetry: Telemetry | None = None,
-    **left_out: bool,
 ) -> AsyncIterator[Any]:
     """Serve the peers, and open a client on stubs of two of their services."""
-    async with peers.serving(**left_out) as address:
+    async with peers.serving() as address:
         channels = [channel(address, service, timeout_seconds=20) for service, _ in stubs]
         try:
             opened = (stub(to_peer) for (_, stub), to_peer in zip(stubs, channels, strict=True))
@@ -159,7 +158,8 @@ async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one(
 
 
 async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(peers: FakePeers, placed: Placed) -> None:
-    async with confirming(peers, with_confirmations=False) as client:
+    peers.confirmations.fail(Unimplemented("no such method"))
+    async with confirming(peers) as client:
         await confirm_all(client, placed(A), placed(B))
         await client.confirm(placed(C))
     assert recipients(peers) == [A, B, C]

@@ -40,7 +40,7 @@ from shop import (
 )
 from shop_internal import cart_lines_pb2_grpc, mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
 from shop_kit.serving import serve
-from shop_lab.world.fake_peers import FakePeer, Fault
+from shop_lab.world.fake_peers import FakePeer
 
 SERVICES = Path(__file__).parents[5] / "services"
 
@@ -61,15 +61,9 @@ class Peer(FakePeer):
 
         return call
 
-    def fail(self, error: DomainError) -> None:
-        """Make every method raise an error."""
-        for method in (name for name in dir(self._servicer) if name[0].isupper()):
-            self.faults[method] = Fault(error)
-
-    def hang(self) -> None:
-        """Make every method wait for longer than any caller."""
-        for method in (name for name in dir(self._servicer) if name[0].isupper()):
-            self.hold(method)
+    @override
+    def methods(self) -> list[str]:
+        return [name for name in dir(self._servicer) if name[0].isupper()]
 
 
 class _Products(CatalogSource):

@@ -95,12 +95,6 @@ class FakeManifest(FakePeer, shipment_manifest_pb2_grpc.ShipmentManifestServicer
         self._shipping.fenced.add(key)
         return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
 
-    @override
-    async def ListShipments(
-        self, _request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
-    ) -> shipment_manifest_pb2.ListShipmentsResponse:
-        raise Unimplemented("checkout does not list shipments")
-
 
 class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
     """Charges once per key.
@@ -179,12 +173,6 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
             raise NotFound("no such charge")
         self._ledger[request.charge_key] = "voided"
         return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
-
-    @override
-    async def ListCharges(
-        self, _request: payment_ledger_pb2.ListChargesRequest, _context: ServicerContext
-    ) -> payment_ledger_pb2.ListChargesResponse:
-        raise Unimplemented("checkout does not list charges")
 
 
 class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):

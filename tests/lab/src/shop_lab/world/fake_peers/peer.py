@@ -43,6 +43,19 @@ class FakePeer:
         self.faults[method] = Fault(gate=gate, after=after)
         return gate
 
+    def methods(self) -> list[str]:
+        """Return the names of the methods that it serves."""
+        return [name for name in dir(self) if name[0].isupper()]
+
+    def fail(self, error: DomainError) -> None:
+        """Make every method raise an error."""
+        self.faults = {method: Fault(error) for method in self.methods()}
+
+    def hang(self) -> None:
+        """Make every method wait for longer than any caller."""
+        for method in self.methods():
+            self.hold(method)
+
     async def begin(self, method: str, identity: str = "") -> None:
         """Count the call and apply a fault before its effect; if it fails, record the identity of its order."""
         self.calls[method] += 1

@@ -161,12 +161,6 @@ class FakeCurrency(FakePeer, currency_pb2_grpc.CurrencyServiceServicer):
     """Converts USD exactly, by RATES."""
 
     @override
-    async def GetSupportedCurrencies(
-        self, _request: empty_pb2.Empty, _context: ServicerContext
-    ) -> currency_pb2.GetSupportedCurrenciesResponse:
-        return currency_pb2.GetSupportedCurrenciesResponse(currency_codes=["USD", *RATES])
-
-    @override
     async def Convert(
         self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
     ) -> money_pb2.Money:
