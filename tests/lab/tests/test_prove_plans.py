@@ -5,10 +5,12 @@ from collections import Counter
 import pytest
 from stdnum import luhn
 
-from shop_lab.prove.fault_plan import DATABASE, NETWORK_MODES, Fault, FaultKind, Targets, plan_faults
+from shop_lab.prove.fault_plan import NETWORK_MODES, Fault, FaultKind, Targets, plan_faults
 from shop_lab.world.customer_plan import Customer, Intent, OrderKind, card_number, plan_customers
 
 COUNTS = dict.fromkeys(FaultKind, 20)
+IN_TURN = [kind for kind in FaultKind if kind not in {FaultKind.KILL, FaultKind.KILL_AT_FAILPOINT, FaultKind.PAUSE}]
+TARGETS = ("email", "cart-internal")
 PRODUCTS = [f"product-{number}" for number in range(10)]
 
 
@@ -17,17 +19,8 @@ def intents_of(planned: list[Customer]) -> list[Intent]:
 
 
 def some_faults(seed: int) -> list[Fault]:
-    targets = Targets(
-        {"checkout": 3, "payment": 1},
-        {"checkout": ["checkout.charge.before"]},
-        ["email", "cart"],
-        ["checkout"],
-        links=["payment", "cart-internal"],
-        refusers=["payment", "shipping"],
-        notified=["email", "cart-internal"],
-        releasers=["payment-internal"],
-        disks=["payment"],
-    )
+    weights, failpoints = {"checkout": 3, "payment": 1}, {"checkout": ["checkout.charge.before"]}
+    targets = Targets(weights, failpoints, ["checkout"], in_turn=dict.fromkeys(IN_TURN, TARGETS))
     return plan_faults(1_000, seed, COUNTS, targets, pause_seconds=3)
 
 
@@ -89,37 +82,21 @@ def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
     assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
 
 
-def test_a_few_faults_of_a_kind_hit_each_of_its_targets() -> None:
-    for kind in (FaultKind.LATE, FaultKind.REFUSAL, FaultKind.NETWORK, FaultKind.REFUSED_NOTIFICATIONS):
-        targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
-        assert all(len({*pair}) == 2 for pair in zip(targets[::2], targets[1::2], strict=True))
-
-
 def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
     intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
     assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]
 
 
-@pytest.mark.parametrize(
-    ("kind", "targets"),
-    [
-        (FaultKind.KILL, {"checkout", "payment"}),
-        (FaultKind.KILL_AT_FAILPOINT, {"checkout"}),
-        (FaultKind.STALL, {"checkout"}),
-        (FaultKind.RESTART_DATABASE, {DATABASE}),
-        (FaultKind.FAILOVER, {DATABASE}),
-        (FaultKind.NETWORK, {"email", "cart"}),
-        (FaultKind.LATE, {"payment", "cart-internal"}),
-        (FaultKind.REFUSAL, {"payment", "shipping"}),
-        (FaultKind.FULL_DISK, {"payment"}),
-        (FaultKind.HUNG_DATABASE, {"payment"}),
-        (FaultKind.REFUSED_NOTIFICATIONS, {"email", "cart-internal"}),
-        (FaultKind.REFUSED_RELEASES, {"payment-internal"}),
-        (FaultKind.UNRESOLVED_SHIPMENTS, {"checkout"}),
-    ],
-)
-def test_faults_hit_what_is_named_for_them(kind: FaultKind, targets: set[str]) -> None:
-    assert {fault.target for fault in some_faults(1) if fault.kind is kind} == targets
+@pytest.mark.parametrize("kind", IN_TURN)
+def test_two_faults_of_a_kind_hit_both_of_its_targets(kind: FaultKind) -> None:
+    targets = [fault.target for fault in some_faults(3) if fault.kind is kind]
+    assert all({*pair} == {*TARGETS} for pair in zip(targets[::2], targets[1::2], strict=True))
+
+
+def test_kills_hit_every_process_and_pauses_mostly_those_that_own_orders() -> None:
+    targets = Counter((fault.kind, fault.target) for fault in some_faults(1))
+    assert {target for kind, target in targets if kind is FaultKind.KILL} == {"checkout", "payment"}
+    assert targets[FaultKind.PAUSE, "checkout"] > 3 * targets[FaultKind.PAUSE, "payment"]
 
 
 def test_failpoints_are_those_of_the_process_and_the_network_has_every_fault() -> None:

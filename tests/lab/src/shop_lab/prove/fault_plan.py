@@ -106,25 +106,14 @@ class Targets:
     Attributes:
         weights: how often a process is killed or paused, relative to the others.
         failpoints: of those processes that have any.
-        peers: the processes that checkout calls through a proxy.
-        leaseholders: the processes that own orders for a time; half of the pauses hit one of them, and all stalls.
-        links: the ports of peers at which requests can arrive too late. Never all ports of a peer, so that checkout can
-            resolve the order at another one in the meantime.
-        refusers: the peers that can begin to refuse all orders.
-        notified: the ports of peers that can refuse notifications permanently.
-        releasers: the ports of peers that can permanently refuse to release a charge.
-        disks: the processes whose database may be full or hang.
+        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
+        in_turn: the processes or ports of each other kind, which are hit in turn, so that a short run has each of them.
     """
 
     weights: Mapping[str, int]
     failpoints: Mapping[str, Sequence[str]]
-    peers: Sequence[str]
     leaseholders: Sequence[str]
-    links: Sequence[str]
-    refusers: Sequence[str]
-    notified: Sequence[str]
-    releasers: Sequence[str]
-    disks: Sequence[str]
+    in_turn: Mapping[FaultKind, Sequence[str]]
 
 
 def plan_faults(
@@ -137,7 +126,7 @@ def plan_faults(
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
     kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
     rng.shuffle(kinds)
-    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in _candidates(targets).items() if names}
+    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in targets.in_turn.items() if names}
     plan = []
     for index, kind in enumerate(kinds):
         after_orders = (index + 1) * max(orders - LOOKAHEAD, orders // 2) // (len(kinds) + 1)
@@ -146,25 +135,6 @@ def plan_faults(
         lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
         plan.append(Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details)))
     return plan
-
-
-def _candidates(targets: Targets) -> dict[FaultKind, Sequence[str]]:
-    """Return the targets of each kind of fault that hits its targets in turn, so that a short run has each of them."""
-    return {
-        FaultKind.STALL: targets.leaseholders,
-        FaultKind.RESTART_DATABASE: [DATABASE],
-        FaultKind.FAILOVER: [DATABASE],
-        FaultKind.NETWORK: targets.peers,
-        FaultKind.UNIMPLEMENTED: targets.peers,
-        FaultKind.REFUSAL: targets.refusers,
-        FaultKind.LATE: targets.links,
-        FaultKind.FULL_DISK: targets.disks,
-        FaultKind.HUNG_DATABASE: targets.disks,
-        FaultKind.MAIL_RELAY: [RELAY],
-        FaultKind.REFUSED_NOTIFICATIONS: targets.notified,
-        FaultKind.REFUSED_RELEASES: targets.releasers,
-        FaultKind.UNRESOLVED_SHIPMENTS: targets.leaseholders,
-    }
 
 
 def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:

@@ -12,7 +12,7 @@ from shop.empty_pb2 import Empty
 from shop_cli.local.ports import HOST
 from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
-from shop_lab.prove.fault_plan import DATABASE, Fault, FaultKind, Targets, plan_faults
+from shop_lab.prove.fault_plan import DATABASE, RELAY, Fault, FaultKind, Targets, plan_faults
 from shop_lab.prove.shop_faults import ShopFaults
 from shop_lab.world.clients import ShopClients, open_clients
 from shop_lab.world.controllable_process import ControllableProcess
@@ -34,9 +34,6 @@ from shop_lab.world.shop_under_test import (
     LATE_LINKS,
     LEASE_SECONDS,
     LINKED,
-    NOTIFIED,
-    REFUSERS,
-    RELEASERS,
     START_SECONDS,
     Database,
     ShopUnderTest,
@@ -149,9 +146,24 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    links = [name for name in LATE_LINKS if name in shop.links]
     disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
-    targets = Targets(weights, failpoints, LINKED, shop.checkouts, links, REFUSERS, NOTIFIED, RELEASERS, disks)
+    in_turn = {
+        FaultKind.STALL: shop.checkouts,
+        FaultKind.RESTART_DATABASE: [DATABASE],
+        FaultKind.FAILOVER: [DATABASE],
+        FaultKind.NETWORK: LINKED,
+        FaultKind.UNIMPLEMENTED: LINKED,
+        FaultKind.REFUSAL: ["payment", "shipping"],
+        # Never all ports of a peer, so that checkout can resolve the order at another one in the meantime.
+        FaultKind.LATE: [name for name in LATE_LINKS if name in shop.links],
+        FaultKind.FULL_DISK: disks,
+        FaultKind.HUNG_DATABASE: disks,
+        FaultKind.MAIL_RELAY: [RELAY],
+        FaultKind.REFUSED_NOTIFICATIONS: ["email-internal", "cart-internal"],
+        FaultKind.REFUSED_RELEASES: ["payment-internal"],
+        FaultKind.UNRESOLVED_SHIPMENTS: shop.checkouts,
+    }
+    targets = Targets(weights, failpoints, shop.checkouts, in_turn)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)
 
 

@@ -28,10 +28,6 @@ LINKED = ("cart", "shipping", "payment", "email")
 LATE_LINKS = ("payment", "shipping", "cart", "cart-internal", "email-internal")
 """The ports at which a request has an effect."""
 
-REFUSERS = ("payment", "shipping")
-NOTIFIED = ("email-internal", "cart-internal")
-RELEASERS = ("payment-internal",)
-
 _UNFLUSHED = {"wal_writer_delay": "10s"}
 """A server that is killed loses each commit that was not flushed before its acknowledgment.
 
