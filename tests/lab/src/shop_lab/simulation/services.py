@@ -1,6 +1,6 @@
 """Builds the simulated processes from the real services: the only module that depends on how these are built."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from functools import cache
@@ -11,9 +11,7 @@ from typing_extensions import override
 import checkout_service.__main__ as checkout
 from cart_service.service import CartService, OrderedCart
 from cart_service.store import MemoryCartStore
-from chassis.errors import NotFound
 from chassis.failpoints import Failpoints
-from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.sql.database import Database
 from chassis.sql.retention import Retention
 from chassis.telemetry.instruments import Telemetry
@@ -40,11 +38,10 @@ from shipping_service.manifest.sql import SqlManifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shop import (
     cart_pb2_grpc,
-    currency_pb2,
+    currency_pb2_grpc,
     email_pb2_grpc,
-    money_pb2,
     payment_pb2_grpc,
-    product_catalog_pb2,
+    product_catalog_pb2_grpc,
     shipping_pb2_grpc,
 )
 from shop_internal import (
@@ -58,6 +55,7 @@ from shop_lab.simulation.disk import Schema, schema_of
 from shop_lab.simulation.network import HandlerTable, Network
 from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
+from shop_lab.world.fake_peers.reads import FakeCatalog, FakeCurrency
 
 LEASE_SECONDS = 3.0
 """Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""
@@ -65,7 +63,6 @@ LEASE_SECONDS = 3.0
 HMAC_KEY = "simulated-key-of-32-characters-or-more"
 _CART_TTL_SECONDS = 30 * 24 * 3600.0
 _TODAY = date(2026, 1, 1)
-_RATES = {"USD": 100, "EUR": 90, "JPY": 15000}
 _NO_FAILPOINTS = Failpoints()
 _TELEMETRY = Telemetry()
 
@@ -96,14 +93,6 @@ class SimulatedService:
         register(servicer, self._registrar)
 
     add_internal_servicer = add_servicer
-
-    def add_method(self, path: str, message: type[Any], method: Callable[[Any], Awaitable[Any]]) -> None:
-        """Serve a single method."""
-
-        async def serve(request: bytes, _context: object) -> bytes:
-            return bytes((await method(message.FromString(request))).SerializeToString())
-
-        self._process.handlers[path] = serve
 
     def add_readiness_check(self, check: object) -> None:
         """Do nothing: a simulated process is ready as soon as it serves."""
@@ -201,20 +190,9 @@ def register_email(service: SimulatedService, spool: MemorySpool) -> None:
     service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance))
 
 
-async def _get_product(request: product_catalog_pb2.GetProductRequest) -> product_catalog_pb2.Product:
-    if request.id not in PRODUCTS:
-        raise NotFound("no such product")
-    price = Money.of("USD", 3 + PRODUCTS.index(request.id), 990_000_000)
-    return product_catalog_pb2.Product(id=request.id, price_usd=money_to_wire(price))
-
-
-async def _convert(request: currency_pb2.CurrencyConversionRequest) -> money_pb2.Money:
-    amount = money_from_wire(getattr(request, "from"))
-    nanos = amount.total_nanos * _RATES[request.to_code] // _RATES[amount.currency_code]
-    return money_to_wire(Money(request.to_code, nanos))
-
-
 def register_reads(service: SimulatedService) -> None:
     """Serve catalog and currency: fixed prices and rates."""
-    service.add_method("/shop.ProductCatalogService/GetProduct", product_catalog_pb2.GetProductRequest, _get_product)
-    service.add_method("/shop.CurrencyService/Convert", currency_pb2.CurrencyConversionRequest, _convert)
+    catalog = FakeCatalog()
+    catalog.prices = {product: 3_990_000_000 + 10**9 * number for number, product in enumerate(PRODUCTS)}
+    service.add_servicer(product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)
+    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, FakeCurrency())  # type: ignore[abstract] # it has the method that checkout calls
