@@ -35,10 +35,11 @@ def resident_megabytes(pid: int) -> float:
 
 
 @asynccontextmanager
-async def running_script(script: Path, port: int) -> AsyncIterator[int]:
-    """Run a script that serves gRPC on a port; yield its process id."""
+async def bare_server(name: str, port: int) -> AsyncIterator[int]:
+    """Run a server of the script bare_server.py on a port; yield its process id."""
+    script = Path(__file__).with_name("bare_server.py")
     child = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), env={**os.environ, "PORT": str(port), "GRPC_VERBOSITY": "ERROR"}
+        sys.executable, str(script), name, str(port), env={**os.environ, "GRPC_VERBOSITY": "ERROR"}
     )
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

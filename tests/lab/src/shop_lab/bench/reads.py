@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from google.protobuf.message import Message
 
@@ -13,7 +12,7 @@ from shop.cart_pb2 import GetCartRequest
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
 from shop_lab.bench import clients, rounds
-from shop_lab.bench.measure import cpu_seconds, resident_megabytes, running_script
+from shop_lab.bench.measure import bare_server, cpu_seconds, resident_megabytes
 from shop_lab.bench.rounds import Figures, Row, Rows, Spread
 from shop_lab.bench.shops import Running
 from shop_lab.world.smoke import smoke_calls
@@ -58,7 +57,7 @@ def targets_in(shop: Shop) -> dict[str, Target]:
 async def bare_echo() -> AsyncIterator[Target]:
     """Run the baseline: a grpc.aio server that does nothing but echo."""
     with reserved(1) as (port,):
-        async with running_script(Path(__file__).with_name("echo_service.py"), port) as pid:
+        async with bare_server("echo", port) as pid:
             yield Target(f"127.0.0.1:{port}", pid, "shop.CartService/GetCart", GetCartRequest(user_id="bench"))
 
 

@@ -14,9 +14,8 @@ from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Store, Valkey
 from shop_cli.local.workspace import default_ports, discover, root
-from shop_lab.bench.measure import cpu_seconds_of_trees, running_script
+from shop_lab.bench.measure import bare_server, cpu_seconds_of_trees
 
-_HERE = Path(__file__).parent
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 ALL_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_on"}
 NONE_SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_always_off"}
@@ -75,7 +74,7 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         stores, overrides = await _start_stores(stack, folder) if variant.stores else ((), {})
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
-        await stack.enter_async_context(running_script(_HERE / "sink_service.py", sink))
+        await stack.enter_async_context(bare_server("sink", sink))
         environment = {**os.environ, **_LASTING_CONNECTIONS, **variant.environment, **endpoint}
         ports = dict(zip(names, own, strict=True))
         python = str(variant.checkout / ".venv/bin/python") if variant.checkout else sys.executable
