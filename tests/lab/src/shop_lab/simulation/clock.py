@@ -20,22 +20,6 @@ EPOCH = 1_750_000_000.0
 """What `time.time()` returns at the start of a run."""
 
 
-class WallClock:
-    """The wall clock of one machine, which can be set."""
-
-    def __init__(self, loop: "VirtualLoop") -> None:
-        self._loop = loop
-        self._ahead_seconds = 0.0
-
-    def now(self) -> float:
-        """Return the seconds since 1970."""
-        return self._loop.wall_clock() + self._ahead_seconds
-
-    def jump(self, seconds: float) -> None:
-        """Set the clock forward, or back by negative seconds."""
-        self._ahead_seconds += seconds
-
-
 class Deadlock(AssertionError):
     """Every task waits, and no timer is set: nothing can ever happen again."""
 

@@ -3,12 +3,13 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from payment_service.domain import LedgerUnavailable
 from shipping_service.domain import ManifestUnavailable
 from shop_lab.simulation import services
 from shop_lab.simulation.chances import Chances
-from shop_lab.simulation.clock import VirtualLoop, WallClock
+from shop_lab.simulation.clock import VirtualLoop
 from shop_lab.simulation.disk import Disk
 from shop_lab.simulation.journals import PostgresModel, PostgresServer, SqliteModel
 from shop_lab.simulation.network import Network
@@ -54,16 +55,20 @@ class SimulatedShop:
         self._rng = random.Random(f"restarts {plan.seed}")  # noqa: S311 - a schedule, not a secret
         self._processes: dict[str, Process] = {}
         self.network = Network(self.chances, self._find, self.kill, self.record)
-        self._clocks = {name: WallClock(loop) for name in DATABASES}
-        self.journal = Disk(services.journal_schema(), self._clocks["checkout"].now)
-        self.ledger = Disk(services.ledger_schema(), self._clocks["payment"].now)
+        self._ahead_seconds = dict.fromkeys(DATABASES, 0.0)
+        self.journal = Disk(services.journal_schema(), partial(self._wall_clock, "checkout"))
+        self.ledger = Disk(services.ledger_schema(), partial(self._wall_clock, "payment"))
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
-        self.manifest = Disk(services.manifest_schema(), self._clocks["shipping"].now)
+        self.manifest = Disk(services.manifest_schema(), partial(self._wall_clock, "shipping"))
         self.spool = services.MemorySpool()
 
     def now(self) -> float:
         return self._loop.time()
+
+    def _wall_clock(self, database: str) -> float:
+        """Return the seconds since 1970 on the machine of a database, whose clock may have been set."""
+        return self._loop.wall_clock() + self._ahead_seconds[database]
 
     def record(self, event: str) -> None:
         """Add an event to the trace."""
@@ -128,7 +133,7 @@ class SimulatedShop:
             case LostCommits() as lost:
                 self._lose_commits(lost)
             case ClockJump() as jump:
-                self._clocks[jump.database].jump(jump.seconds)
+                self._ahead_seconds[jump.database] += jump.seconds
                 self.stranded += len(self.journal.query(_STRANDED))
                 self.record(f"the clock of the database of {jump.database} jumps by {jump.seconds:.0f} s")
             case Outage() as outage:
