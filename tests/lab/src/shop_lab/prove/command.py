@@ -33,88 +33,78 @@ def _number(text: str) -> Any:
     return typer.Option(min=0, show_default=False, help=f"Number of {text}")
 
 
-Orders = Annotated[int, typer.Option(min=1, help="Number of orders.")]
-Seed = Annotated[int, typer.Option(help="Seed of customers and faults: the same seed gives the same plan.")]
-DatabaseOption = Annotated[Database, typer.Option(help="Database of payment and checkout.")]
-Kills = Annotated[
-    int | None, _number("processes killed (SIGKILL), a third of them at failpoints. Default: one per 40 orders.")
-]
-Pauses = Annotated[int | None, _number("pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.")]
-Stalls = Annotated[
-    int | None, _number("times that checkout's workers stop longer than their lease. Default: one per 500 orders.")
-]
-Restarts = Annotated[int, typer.Option(min=0, help="Number of times that PostgreSQL is killed and started again.")]
-Failovers = Annotated[
-    int,
-    typer.Option(
-        min=0, help="Number of times that PostgreSQL's primary is killed and one of its two standbys is promoted."
-    ),
-]
-ReplicationOption = Annotated[
-    Replication,
-    typer.Option(help="Replication to the standbys. With async a failover loses acknowledged writes of the journal."),
-]
-Network = Annotated[
-    int | None,
-    _number("times that connections are delayed, duplicated, cut or silent. Default: one per 100 orders."),
-]
-Replaced = Annotated[
-    int | None,
-    _number("times that a peer implements nothing, or refuses every order. Default: one per 150 orders."),
-]
-Late = Annotated[
-    int | None, _number("times that requests arrive long after checkout gave them up. Default: one per 200 orders.")
-]
-Disks = Annotated[int | None, _number("times that a SQLite database is full or hangs. Default: one per 200 orders.")]
-Relay = Annotated[
-    int | None, _number("times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.")
-]
-Operators = Annotated[
-    int | None,
-    _number(
-        "times that a peer refuses what only operators can settle: half of them dead letters, a quarter orders to"
-        " refund, a quarter orders to review. Default: 4 per full 1,000 orders."
-    ),
-]
-Naive = Annotated[
-    bool, typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold.")
-]
-Patient = Annotated[
-    bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
-]
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        file_okay=False,
-        help="Empty folder for all data and logs. Default: a temporary folder, removed at the end.",
-    ),
-]
-
-
 @async_command
 async def prove(
     *,
-    orders: Orders = 2_000,
-    seed: Seed = 1,
-    database: DatabaseOption = "sqlite",
-    kills: Kills = None,
-    pauses: Pauses = None,
-    stalls: Stalls = None,
-    restarts: Restarts = 15,
-    failovers: Failovers = 0,
-    replication: ReplicationOption = "sync",
-    network: Network = None,
-    replaced: Replaced = None,
-    late: Late = None,
-    disks: Disks = None,
-    relay: Relay = None,
-    operators: Operators = None,
-    naive: Naive = False,
-    patient: Patient = False,
-    json_file: JsonFile = None,
-    folder: Folder = None,
+    orders: Annotated[int, typer.Option(min=1, help="Number of orders.")] = 2_000,
+    seed: Annotated[int, typer.Option(help="Seed of customers and faults: the same seed gives the same plan.")] = 1,
+    database: Annotated[Database, typer.Option(help="Database of payment and checkout.")] = "sqlite",
+    kills: Annotated[
+        int | None, _number("processes killed (SIGKILL), a third of them at failpoints. Default: one per 40 orders.")
+    ] = None,
+    pauses: Annotated[
+        int | None, _number("pauses (SIGSTOP) longer than checkout's lease. Default: 3 per 17 kills.")
+    ] = None,
+    stalls: Annotated[
+        int | None, _number("times that checkout's workers stop longer than their lease. Default: one per 500 orders.")
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option(min=0, help="Number of times that PostgreSQL is killed and started again.")
+    ] = 15,
+    failovers: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Number of times that PostgreSQL's primary is killed and one of its two standbys is promoted."
+        ),
+    ] = 0,
+    replication: Annotated[
+        Replication,
+        typer.Option(
+            help="Replication to the standbys. With async a failover loses acknowledged writes of the journal."
+        ),
+    ] = "sync",
+    network: Annotated[
+        int | None,
+        _number("times that connections are delayed, duplicated, cut or silent. Default: one per 100 orders."),
+    ] = None,
+    replaced: Annotated[
+        int | None,
+        _number("times that a peer implements nothing, or refuses every order. Default: one per 150 orders."),
+    ] = None,
+    late: Annotated[
+        int | None, _number("times that requests arrive long after checkout gave them up. Default: one per 200 orders.")
+    ] = None,
+    disks: Annotated[
+        int | None, _number("times that a SQLite database is full or hangs. Default: one per 200 orders.")
+    ] = None,
+    relay: Annotated[
+        int | None, _number("times that the mail relay is slow, refuses or hangs up. Default: one per 200 orders.")
+    ] = None,
+    operators: Annotated[
+        int | None,
+        _number(
+            "times that a peer refuses what only operators can settle: half of them dead letters, a quarter orders to"
+            " refund, a quarter orders to review. Default: 4 per full 1,000 orders."
+        ),
+    ] = None,
+    naive: Annotated[
+        bool,
+        typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold."),
+    ] = False,
+    patient: Annotated[
+        bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Empty folder for all data and logs. Default: a temporary folder, removed at the end.",
+        ),
+    ] = None,
 ) -> None:
     """Place orders while processes are killed, paused and restarted, then compare all ledgers.
 
