@@ -3,13 +3,12 @@
 
 import sqlite3
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions
@@ -107,38 +106,6 @@ def _add_triggers(connection: sqlite3.Connection, table: Table) -> None:
         )
 
 
-class _Memory:
-    """A database in memory that one run after the other uses, because a new one prepares every statement anew."""
-
-    free: ClassVar[dict[int, list["_Memory"]]] = defaultdict(list)
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.functions: dict[str, Callable[..., Any]] = {}
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-        with closing(sqlite3.connect(":memory:")) as stored:
-            stored.deserialize(schema.image)
-            stored.backup(self.connection)
-        self.connection.create_function("record_change", -1, partial(self._call, "record_change"))
-        add_functions(self.connection, partial(self._call, "clock"))
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        return self.functions[name](*arguments)
-
-    @classmethod
-    def open(cls, schema: Schema) -> "_Memory":
-        """Return an empty database."""
-        free = cls.free[id(schema)]
-        return free.pop() if free else cls(schema)
-
-    def close(self) -> None:
-        """Delete all rows, for the next run."""
-        self.functions["record_change"] = lambda *_: None
-        for table in self.schema.tables:
-            self.connection.execute(f"DELETE FROM {table}")
-        self.free[id(self.schema)].append(self)
-
-
 class Disk:
     """The committed rows of one database.
 
@@ -150,9 +117,10 @@ class Disk:
     def __init__(self, schema: Schema, clock: Callable[[], float]) -> None:
         self.schema = schema
         self.commits: list[tuple[Change, ...]] = []
-        self._memory = _Memory.open(schema)
-        self._memory.functions.update(record_change=self._record, clock=clock)
-        self.connection = self._memory.connection
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.connection.deserialize(schema.image)
+        self.connection.create_function("record_change", -1, self._record)
+        add_functions(self.connection, clock)
         self._changed: dict[RowId, Values | None] | None = None
 
     def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -230,8 +198,7 @@ class Disk:
         return keys
 
     def close(self) -> None:
-        del self.connection  # another run may use it
-        self._memory.close()
+        self.connection.close()
 
     def _add_commit(self, changes: tuple[Change, ...]) -> None:
         if changes:
