@@ -46,8 +46,6 @@ def start() -> Telemetry:
 
 def dropped(collector: Collector) -> dict[str, float]:
     """Return what was dropped of each signal, by the latest export."""
-    if DROPPED not in collector.metrics:
-        return {}
     points = collector.metrics[DROPPED].sum.data_points
     return {point.attributes[0].value.string_value: point.as_double or point.as_int for point in points}
 
