@@ -18,6 +18,7 @@ from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context
 from shop_kit.collector import Collector, grpc_collector
+from shop_kit.metrics import measured
 from shop_kit.serving import connect
 from shop_kit.waiting import wait_until
 
@@ -78,28 +79,18 @@ def test_the_sampler_of_the_environment_decides(
     telemetry.shutdown()
 
 
-async def test_the_process_is_measured(collector: Collector) -> None:
-    telemetry = otlp.configure("cart")
+def test_the_process_is_measured() -> None:
+    telemetry, metrics = measured()
+    stop = process_metrics.observe_process(telemetry)
     gc.collect()
-    telemetry.shutdown()
-
-    def values(name: str) -> dict[str | int, float]:
-        return {
-            "".join(str(attribute.value.string_value or attribute.value.int_value) for attribute in point.attributes): (
-                point.as_double or point.as_int
-            )
-            for point in collector.metrics[name].sum.data_points
-        }
-
-    assert values("process.memory.usage")[""] > 1_000_000
-    assert values("process.thread.count")[""] >= threading.active_count() >= 1
-    assert values("process.unix.file_descriptor.count")[""] >= 3
-    assert 0 < sum(values("process.cpu.time").values()) < time.process_time() + 1
-    assert set(values("process.cpu.time")) == {"user", "system"}
-    assert set(values("cpython.gc.collections")) == {"0", "1", "2"}
-    assert values("cpython.gc.collections")["2"] >= 1
-    (pauses,) = collector.metrics["shop.gc.pause"].histogram.data_points
-    assert pauses.count >= 1
+    stop()
+    values = metrics()
+    assert values["process.memory.usage",] > 1_000_000
+    assert values["process.thread.count",] >= threading.active_count() >= 1
+    assert values["process.unix.file_descriptor.count",] >= 3
+    assert 0 < values["process.cpu.time", "user"] + values["process.cpu.time", "system"] < time.process_time() + 1
+    assert [values["cpython.gc.collections", generation] >= 1 for generation in "012"] == [True] * 3
+    assert sum(telemetry.histogram(semconv.GC_PAUSE).series[()].counts) >= 1
 
 
 @pytest.mark.usefixtures("collector")

@@ -18,7 +18,7 @@ def measured() -> tuple[Telemetry, Callable[[], dict[tuple[str, ...], float]]]:
         exported = json.loads(data.to_json())["resource_metrics"] if data else []
         metrics = [metric for group in exported for scope in group["scope_metrics"] for metric in scope["metrics"]]
         return {
-            (metric["name"], *point["attributes"].values()): point["value"]
+            (metric["name"], *map(str, point["attributes"].values())): point["value"]
             for metric in metrics
             for point in metric["data"]["data_points"]
         }
