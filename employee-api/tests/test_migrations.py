@@ -105,6 +105,6 @@ async def test_readiness_requires_that_the_migrations_have_run(api: Api) -> None
 
 
 async def test_a_process_that_shuts_down_is_alive_but_not_ready(api_on_sqlite: Api) -> None:
-    api_on_sqlite.service.begin_drain()
+    api_on_sqlite.service.is_draining = True
     assert (await api_on_sqlite.client.get("/readyz")).status_code == 503
     assert (await api_on_sqlite.client.get("/healthz")).json() == {"status": "ok"}
