@@ -36,17 +36,13 @@ async def test_a_method_that_is_not_implemented_is_unavailable_at_first(service:
     assert error.value.reason == "UNIMPLEMENTED"
 
 
-async def test_a_service_that_is_missing_for_long_is_not_implemented(
-    service: InternalService, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("absent_after", "reason"), [(0.0, None), (60.0, internal_service.NO_ADDRESS)])
+async def test_a_service_that_is_missing_for_long_or_has_no_address_is_not_implemented(
+    service: InternalService, monkeypatch: pytest.MonkeyPatch, absent_after: float, reason: str | None
 ) -> None:
-    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", absent_after)
     with pytest.raises(Unimplemented):
-        await service.call(Peer(Unimplemented("no route")).method, "request")
-
-
-async def test_a_service_without_an_address_is_not_implemented_at_once(service: InternalService) -> None:
-    with pytest.raises(Unimplemented):
-        await service.call(Peer(Unimplemented("no address", reason=internal_service.NO_ADDRESS)).method, "request")
+        await service.call(Peer(Unimplemented("missing", reason=reason)).method, "request")
 
 
 async def test_a_service_that_was_missing_is_found_again(service: InternalService) -> None:

@@ -14,7 +14,7 @@ behind a new fence, beyond which no later attempt is charged.
 from collections.abc import Generator
 from enum import Enum, auto
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from checkout_service.commands import (
     Charge,
@@ -24,6 +24,7 @@ from checkout_service.commands import (
     InDoubt,
     Insert,
     KeyReused,
+    R,
     Refused,
     Released,
     Resolve,
@@ -40,8 +41,6 @@ from checkout_service.commands import (
 )
 from checkout_service.domain import RESTORABLE, Refusal, State, Transition
 from checkout_service.ports import Entry
-
-R = TypeVar("R")
 
 
 class SagaResult(Enum):
@@ -183,7 +182,7 @@ def _resolve_refused_shipment(transaction_id: str, refusal: Refusal, *, certain:
         case InDoubt():
             return SagaResult.UNFINISHED
         case _:  # a parcel may be on its way, so the charge is kept
-            return (yield from _review(transaction_id, refusal))
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
 
 
 def _displace(transaction_id: str) -> Saga:
@@ -195,17 +194,13 @@ def _displace(transaction_id: str) -> Saga:
         case InDoubt():
             return SagaResult.UNFINISHED
         case _:
-            return (yield from _review(transaction_id, OTHER_CONTENT))
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, OTHER_CONTENT, transaction_id))
 
 
 def _void(transaction_id: str, refusal: Refusal) -> Saga:
     if not (yield from _update(Transition(State.CHARGING, State.VOIDING, transaction_id, refusal=refusal))):
         return SagaResult.SUPERSEDED
     return (yield from release(refusal))
-
-
-def _review(transaction_id: str, refusal: Refusal) -> Saga:
-    return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
