@@ -1,6 +1,5 @@
 """Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
-import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
@@ -11,8 +10,6 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc import server
@@ -82,22 +79,6 @@ def new_order() -> Callable[..., Entry]:
         return Entry(scope, fingerprint, replace(order, **changed), "")
 
     return make
-
-
-@pytest.fixture
-def exported() -> tuple[Telemetry, Callable[[], dict[tuple[Any, ...], float]]]:
-    """A telemetry, and what it exports: the value for each metric's name and attributes."""
-    reader = InMemoryMetricReader()
-
-    def read() -> dict[tuple[Any, ...], float]:
-        resources = json.loads(reader.get_metrics_data().to_json())["resource_metrics"]  # type: ignore[union-attr]
-        return {
-            (metric["name"], *point["attributes"].items()): point["value"]
-            for metric in resources[0]["scope_metrics"][0]["metrics"]
-            for point in metric["data"]["data_points"]
-        }
-
-    return Telemetry(meter=MeterProvider([reader]).get_meter("test")), read
 
 
 @dataclass(frozen=True)

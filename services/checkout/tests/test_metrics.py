@@ -23,13 +23,13 @@ from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
+from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
 Start = Callable[..., Any]
 Checkout = Any
-Exported = tuple[Telemetry, Callable[[], dict[tuple[Any, ...], float]]]
 
 EUR = ((semconv.ORDER_CURRENCY, "EUR"),)
 DONE = ((semconv.ORDER_STATE, State.DONE.value),)
@@ -184,8 +184,8 @@ def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) 
     assert revenue[((semconv.ORDER_CURRENCY, OTHER_CURRENCY),)] == 102
 
 
-def test_a_reconciliation_exports_its_result_for_every_kind(exported: Exported) -> None:
-    telemetry, read = exported
+def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
+    telemetry, read = measured()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
     records = Records([], charges=2, shipments=1, messages_are_read=True, complete_since=CompleteSince())
     _report(records, mismatches, telemetry)
@@ -194,8 +194,8 @@ def test_a_reconciliation_exports_its_result_for_every_kind(exported: Exported) 
     assert read() == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}
 
 
-def test_gauges_and_counters_are_exported(exported: Exported) -> None:
-    telemetry, read = exported
+def test_gauges_and_counters_are_exported() -> None:
+    telemetry, read = measured()
     metrics = OrderMetrics(telemetry)
     metrics.record_change("id", State.SHIPPED)
     metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5)
