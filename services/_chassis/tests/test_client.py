@@ -119,17 +119,6 @@ async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_kn
     assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": recorded_as}.items()
 
 
-async def test_trailing_metadata_is_available_after_the_response() -> None:
-    async def add_etag(context: Context) -> cart_pb2.Cart:
-        context.set_trailing_metadata((("etag", "1"),))
-        return cart_pb2.Cart()
-
-    async with serve((REGISTER, Carts(add_etag))) as address:
-        call = stub(address).GetCart(cart_pb2.GetCartRequest())
-        await call
-        assert dict(await call.trailing_metadata())["etag"] == "1"
-
-
 async def test_cancelling_the_caller_cancels_the_call() -> None:
     entered, cancelled = asyncio.Event(), asyncio.Event()
 

@@ -82,11 +82,6 @@ async def test_baggage_passes_through_a_service_and_some_of_it_is_in_every_span(
     ] * 3
 
 
-async def test_without_baggage_no_header_is_sent(recorded: Recorded) -> None:
-    async with serving_chain(recorded.telemetry) as (channel, _, _):
-        assert await call(channel) == ""
-
-
 async def test_an_unsampled_trace_passes_through_without_spans(recorded: Recorded) -> None:
     async with serving_chain(recorded.telemetry) as (channel, first, second):
         assert await call(channel, traceparent=UNSAMPLED, baggage="experiment=blue") == "experiment=blue"
