@@ -3,7 +3,7 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +14,7 @@ from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions
 
 Values = tuple[Any, ...]
+Rows = dict["RowId", "Values | None"]
 
 
 class RowId(NamedTuple):
@@ -52,15 +53,6 @@ class Schema:
 
     image: bytes
     tables: dict[str, Table]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A row before and after a commit; None where it does not exist."""
-
-    row: RowId
-    before: Values | None
-    after: Values | None
 
 
 @cache
@@ -110,18 +102,18 @@ class Disk:
     """The committed rows of one database.
 
     Attributes:
-        commits: every commit, oldest first.
+        commits: the rows that each commit changed as they were before, oldest first.
         connection: to the committed rows; changes by it must go through `recording` and `append`.
     """
 
     def __init__(self, schema: Schema, clock: Callable[[], float]) -> None:
         self.schema = schema
-        self.commits: list[tuple[Change, ...]] = []
+        self.commits: list[Rows] = []
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         self.connection.deserialize(schema.image)
         self.connection.create_function("record_change", -1, self._record)
         add_functions(self.connection, clock)
-        self._changed: dict[RowId, Values | None] | None = None
+        self._changed: Rows | None = None
 
     def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """Run work in one transaction, and return its result. If it raises, nothing has changed."""
@@ -130,32 +122,29 @@ class Disk:
         try:
             with self.recording() as changed:
                 result = work(connection)
-            changes = tuple(Change(row, before, self.read_row(row)) for row, before in changed.items())
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
-        self._add_commit(changes)
+        if changed:
+            self.commits.append(changed)
         return result
 
-    def append(self, rows: dict[RowId, Values | None]) -> None:
+    def append(self, rows: Rows) -> None:
         """Commit rows."""
-        changes = tuple(Change(row, self.read_row(row), after) for row, after in rows.items())
-        for change in changes:
-            self.write_row(change.row, change.after)
-        self._add_commit(changes)
+        if rows:
+            self.commits.append({row: self.read_row(row) for row in rows})
+        self.write_rows(rows.items())
 
     def lose_suffix(self, count: int) -> int:
         """Undo the last commits, as a restored back-up or a failover does. Return how many there were to lose."""
-        lost = 0
-        while self.commits and lost < count:
-            for change in reversed(self.commits.pop()):
-                self.write_row(change.row, change.before)
-            lost += 1
+        lost = min(count, len(self.commits))
+        for _ in range(lost):
+            self.write_rows(reversed(self.commits.pop().items()))
         return lost
 
     @contextmanager
-    def recording(self) -> Iterator[dict[RowId, Values | None]]:
+    def recording(self) -> Iterator[Rows]:
         """Yield the rows that statements within the context change, as they were before."""
         self._changed = {}
         try:
@@ -169,14 +158,15 @@ class Disk:
         found = self.connection.execute(f"SELECT * FROM {table.name} WHERE {table.where_key}", row.key).fetchone()
         return None if found is None else tuple(found)
 
-    def write_row(self, row: RowId, values: Values | None) -> None:
-        """Replace a row without recording it."""
-        table = self.schema.tables[row.table]
-        if values is None:
-            self.connection.execute(f"DELETE FROM {table.name} WHERE {table.where_key}", row.key)
-        else:
-            marks = ", ".join("?" * len(values))
-            self.connection.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)
+    def write_rows(self, rows: Iterable[tuple[RowId, Values | None]]) -> None:
+        """Replace rows without recording it."""
+        for row, values in rows:
+            table = self.schema.tables[row.table]
+            if values is None:
+                self.connection.execute(f"DELETE FROM {table.name} WHERE {table.where_key}", row.key)
+            else:
+                marks = ", ".join("?" * len(values))
+                self.connection.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)
 
     def query(self, text: str, parameters: Any = ()) -> list[Any]:
         """Read committed rows by column name."""
@@ -199,10 +189,6 @@ class Disk:
 
     def close(self) -> None:
         self.connection.close()
-
-    def _add_commit(self, changes: tuple[Change, ...]) -> None:
-        if changes:
-            self.commits.append(changes)
 
     def _record(self, table: str, *values: Any) -> None:
         """Record a changed row: its key, and its values before unless it is new."""

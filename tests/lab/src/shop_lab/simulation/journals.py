@@ -13,7 +13,7 @@ from typing_extensions import override
 from chassis.sql.database import Database, Parameters, Row, Statement, UniqueViolation
 from checkout_service.journal.opening import unavailable
 from shop_lab.simulation.chances import Chances
-from shop_lab.simulation.disk import Disk, RowId, Values, rows_of
+from shop_lab.simulation.disk import Disk, RowId, Rows, rows_of
 from shop_lab.simulation.network import on_behalf_of
 from shop_lab.simulation.processes import Process
 
@@ -120,7 +120,7 @@ def _owned(work: Coroutine[Any, Any, list[list[Row]]]) -> "asyncio.Task[list[lis
 
 @dataclass(eq=False)
 class _Transaction:
-    changes: dict[RowId, Values | None] = field(default_factory=dict)
+    changes: Rows = field(default_factory=dict)
     locks: set[RowId] = field(default_factory=set)
     waits_for: "_Transaction | None" = None
     ended: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -152,8 +152,7 @@ class PostgresServer:
         try:
             if not sql.lstrip().startswith("INSERT"):
                 self._restore_snapshot(conflict)
-            for row, values in transaction.changes.items():
-                self.disk.write_row(row, values)
+            self.disk.write_rows(transaction.changes.items())
             if _SKIP_LOCKED in sql:
                 self._hide_locked(transaction)
             with self.disk.recording() as changed:
@@ -200,15 +199,12 @@ class PostgresServer:
         return waiting is transaction
 
     def _restore_snapshot(self, conflict: "_Conflict") -> None:
-        for changes in reversed(self.disk.commits[conflict.snapshot :]):
-            for change in reversed(changes):
-                if change.row not in conflict.refreshed:
-                    self.disk.write_row(change.row, change.before)
+        for before in reversed(self.disk.commits[conflict.snapshot :]):
+            self.disk.write_rows(item for item in reversed(before.items()) if item[0] not in conflict.refreshed)
 
     def _hide_locked(self, transaction: _Transaction) -> None:
-        for lock, holder in self.holders.items():
-            if holder is not transaction and lock.table in self.disk.schema.tables:
-                self.disk.write_row(lock, None)
+        locked = [lock for lock, holder in self.holders.items() if holder is not transaction]
+        self.disk.write_rows((lock, None) for lock in locked if lock.table in self.disk.schema.tables)
 
 
 @dataclass(frozen=True, slots=True)
