@@ -15,7 +15,11 @@ from shop_lab.bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, ru
 THIS = "this code"
 # Orders take longer than other calls, so checkout gets fewer.
 _CALLS_AN_ORDER = 100
-_NAIVE = {"checkout": "shop_lab.world.naive_checkout"}
+_CHECKOUTS = {
+    "checkout": Variant(),
+    "naive checkout": Variant(modules={"checkout": "shop_lab.world.naive_checkout"}),
+}
+_STORES = {"embedded": Variant(), "PostgreSQL, Valkey": Variant(stores=True)}
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ async def _orders(plan: Plan) -> Rows:
     return await _compare_with_first({**plan.older, THIS: Variant()}, shapes, plan.rounds)
 
 
-async def _journal(plan: Plan) -> Rows:
-    variants = {"checkout": Variant(), "naive checkout": Variant(modules=_NAIVE)}
+async def _beside(variants: Mapping[str, Variant], plan: Plan) -> Rows:
+    """Compare each variant with the first one."""
     return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
 
 
@@ -62,11 +66,6 @@ async def _sampling(plan: Plan) -> Rows:
     older = {f"{name}, all sampled": replace(variant, environment=ALL_SAMPLED) for name, variant in plan.older.items()}
     baselines = {**dict.fromkeys(list(variants)[1:], "none sampled"), **dict.fromkeys(older, "all sampled")}
     return await _compare({**variants, **older}, baselines, [plan.shape(3, 16)], plan.fewer_rounds)
-
-
-async def _stores(plan: Plan) -> Rows:
-    variants = {"embedded": Variant(), "PostgreSQL, Valkey": Variant(stores=True)}
-    return await _compare_with_first(variants, [plan.shape(3, 16), plan.shape(3, 1)], plan.fewer_rounds)
 
 
 async def _compare_with_first(variants: Mapping[str, Variant], shapes: list[Shape], number_of_rounds: int) -> Rows:
@@ -128,32 +127,20 @@ async def _bare_start() -> Figures:
         return {"seconds": time.monotonic() - started}
 
 
-async def _idle(plan: Plan) -> Rows:
-    return await idle.measure(plan.fewer_rounds)
-
-
-async def _disk(_plan: Plan) -> Rows:
-    return await disk.measure()
-
-
-async def _employees(_plan: Plan) -> Rows:
-    return await employees.measure()
-
-
 # Measured only by name: they would make the whole too long.
 EXTRA = ("reads-all",)
 # By their names on the command line: a title and what measures them.
 SECTIONS: dict[str, tuple[str, Section]] = {
     "orders": ("orders, 10 % sampled", _orders),
-    "journal": ("orders beside the naive checkout, which has no journal", _journal),
+    "journal": ("orders beside the naive checkout, which has no journal", partial(_beside, _CHECKOUTS)),
     "sampling": ("orders by sampling ratio", _sampling),
-    "stores": ("orders by stores", _stores),
+    "stores": ("orders by stores", partial(_beside, _STORES)),
     "reads": ("reads, 10 % sampled", partial(_reads, SAMPLED)),
     "reads-all": ("reads, all sampled", partial(_reads, ALL_SAMPLED)),
     "pages": ("pages, 10 % sampled", _pages),
     "memory": ("memory midway and after all calls", _memory),
     "start": ("seconds from exec to SERVING", _start),
-    "idle": ("CPU without load", _idle),
-    "disk": ("bytes on disk per finished order", _disk),
-    "employees": ("employee-api", _employees),
+    "idle": ("CPU without load", lambda plan: idle.measure(plan.fewer_rounds)),
+    "disk": ("bytes on disk per finished order", lambda _plan: disk.measure()),
+    "employees": ("employee-api", lambda _plan: employees.measure()),
 }
