@@ -36,8 +36,8 @@ async def echo() -> EchoServer:
     return EchoServer()
 
 
-@asynccontextmanager
-async def proxy_to(echo: EchoServer) -> AsyncIterator[TcpProxy]:
+@pytest.fixture
+async def proxy(echo: EchoServer) -> AsyncIterator[TcpProxy]:
     server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
     async with tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as proxy:
         yield proxy
@@ -60,21 +60,21 @@ async def send_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     return await asyncio.wait_for(reader.readline(), WAIT_SECONDS)
 
 
-async def test_pass_forwards_both_directions(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_pass_forwards_both_directions(proxy: TcpProxy) -> None:
+    async with connect_to(proxy) as (reader, writer):
         assert await send_hello(reader, writer) == b"hello\n"
 
 
-async def test_delay_affects_both_directions(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_delay_affects_both_directions(proxy: TcpProxy) -> None:
+    async with connect_to(proxy) as (reader, writer):
         proxy.set_mode("delay", 0.1)
         started = asyncio.get_running_loop().time()
         await send_hello(reader, writer)
         assert asyncio.get_running_loop().time() - started >= 0.2
 
 
-async def test_blackhole_forwards_nothing_until_the_mode_changes(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_blackhole_forwards_nothing_until_the_mode_changes(proxy: TcpProxy, echo: EchoServer) -> None:
+    async with connect_to(proxy) as (reader, writer):
         await send_hello(reader, writer)
         proxy.set_mode("blackhole")
         writer.write(b"hello\n")
@@ -85,8 +85,8 @@ async def test_blackhole_forwards_nothing_until_the_mode_changes(echo: EchoServe
         assert await asyncio.wait_for(reader.readline(), WAIT_SECONDS) == b"hello\n"
 
 
-async def test_half_open_forwards_requests_but_no_responses(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_half_open_forwards_requests_but_no_responses(proxy: TcpProxy, echo: EchoServer) -> None:
+    async with connect_to(proxy) as (reader, writer):
         proxy.set_mode("half-open")
         writer.write(b"hello\n")
         await echo.wait_for_lines(1)
@@ -94,8 +94,8 @@ async def test_half_open_forwards_requests_but_no_responses(echo: EchoServer) ->
             await asyncio.wait_for(reader.readline(), 0.2)
 
 
-async def test_reset_ends_open_and_new_connections(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_reset_ends_open_and_new_connections(proxy: TcpProxy) -> None:
+    async with connect_to(proxy) as (reader, writer):
         await send_hello(reader, writer)
         proxy.set_mode("reset")
         with pytest.raises(ConnectionResetError):
@@ -105,8 +105,10 @@ async def test_reset_ends_open_and_new_connections(echo: EchoServer) -> None:
                 await asyncio.wait_for(second.readexactly(1), WAIT_SECONDS)
 
 
-async def test_requests_of_clients_that_were_cut_off_arrive_when_they_are_released(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_requests_of_clients_that_were_cut_off_arrive_when_they_are_released(
+    proxy: TcpProxy, echo: EchoServer
+) -> None:
+    async with connect_to(proxy) as (reader, writer):
         await send_hello(reader, writer)
         proxy.set_mode("blackhole")
         writer.write(b"late\n")
@@ -121,28 +123,26 @@ async def test_requests_of_clients_that_were_cut_off_arrive_when_they_are_releas
         assert echo.lines == [b"hello\n", b"late\n"]
 
 
-async def test_new_connections_pass_while_requests_of_old_ones_are_held(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy, connect_to(proxy) as (reader, writer):
+async def test_new_connections_pass_while_requests_of_old_ones_are_held(proxy: TcpProxy) -> None:
+    async with connect_to(proxy) as (reader, writer):
         await send_hello(reader, writer)
         proxy.cut_off_clients()
         async with connect_to(proxy) as (second_reader, second_writer):
             assert await send_hello(second_reader, second_writer) == b"hello\n"
 
 
-async def test_duplicate_delivers_requests_twice_and_responses_once(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy:
-        proxy.set_mode("duplicate")
-        async with connect_to(proxy) as (reader, writer):
-            assert await send_hello(reader, writer) == b"hello\n"
-            await echo.wait_for_lines(2)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(reader.readline(), 0.2)
+async def test_duplicate_delivers_requests_twice_and_responses_once(proxy: TcpProxy, echo: EchoServer) -> None:
+    proxy.set_mode("duplicate")
+    async with connect_to(proxy) as (reader, writer):
+        assert await send_hello(reader, writer) == b"hello\n"
+        await echo.wait_for_lines(2)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.readline(), 0.2)
 
 
-async def test_a_connection_that_is_accepted_while_the_proxy_closes_is_reset(echo: EchoServer) -> None:
-    async with proxy_to(echo) as proxy:
-        proxy.set_mode("blackhole")
-        await proxy.close()
-        async with connect_to(proxy) as (reader, _):
-            with pytest.raises(ConnectionResetError):
-                await asyncio.wait_for(reader.read(1), WAIT_SECONDS)
+async def test_a_connection_that_is_accepted_while_the_proxy_closes_is_reset(proxy: TcpProxy) -> None:
+    proxy.set_mode("blackhole")
+    await proxy.close()
+    async with connect_to(proxy) as (reader, _):
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(1), WAIT_SECONDS)
