@@ -5,7 +5,6 @@ import pytest
 from shop_lab.simulation import services
 from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.clock import VirtualLoop, run_to_end
-from shop_lab.simulation.disk import Disk
 from shop_lab.simulation.journals import PostgresModel, PostgresServer
 from shop_lab.simulation.plan import plan
 from shop_lab.simulation.processes import Process
@@ -22,7 +21,7 @@ def insert(order_id: str) -> tuple[str, dict[str, str]]:
 @pytest.mark.timeout(20)
 def test_a_transaction_that_a_failover_aborts_leaves_no_lock() -> None:
     async def abort_between_statements() -> None:
-        server = PostgresServer(Disk(services.journal_schema(), lambda: 0.0))
+        server = PostgresServer(services.open_disk("checkout", lambda: 0.0))
         chances = Chances(plan(1), asyncio.get_running_loop().time)
         chances.calm = True
         database = PostgresModel(server, Process("checkout-1"), chances)

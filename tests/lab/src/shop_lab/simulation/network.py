@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -305,21 +305,9 @@ class _ClientCall:
         return self.deserialize(reply.response)
 
 
-class HandlerTable:
-    """Collects the methods of servicers: a registrar for the generated add_..._to_server functions."""
+def bytes_to_bytes(handler: Any) -> Callable[..., Any]:
+    """Return a method of a servicer as a function of serialized messages."""
 
-    def __init__(self, handlers: dict[str, Callable[..., Any]]) -> None:
-        self._handlers = handlers
-
-    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: the same methods are registered by name."""
-
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
-        for name, handler in method_handlers.items():
-            self._handlers[f"/{service_name}/{name}"] = _bytes_to_bytes(handler)
-
-
-def _bytes_to_bytes(handler: Any) -> Callable[..., Any]:
     async def serve(request: bytes, context: CallContext) -> bytes:
         response = await handler.unary_unary(handler.request_deserializer(request), context)
         return bytes(handler.response_serializer(response))

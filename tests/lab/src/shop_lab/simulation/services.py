@@ -51,8 +51,8 @@ from shop_internal import (
     shipment_manifest_pb2_grpc,
 )
 from shop_kit.settings import load_settings
-from shop_lab.simulation.disk import Schema, schema_of
-from shop_lab.simulation.network import HandlerTable, Network
+from shop_lab.simulation.disk import Disk, schema_of
+from shop_lab.simulation.network import Network, bytes_to_bytes
 from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
 from shop_lab.world.fake_peers.reads import FakeCatalog, FakeCurrency
@@ -63,20 +63,14 @@ LEASE_SECONDS = 3.0
 HMAC_KEY = "simulated-key-of-32-characters-or-more"
 _CART_TTL_SECONDS = 30 * 24 * 3600.0
 _TODAY = date(2026, 1, 1)
+_MIGRATIONS = {"checkout": JOURNAL_MIGRATIONS, "payment": LEDGER_MIGRATIONS, "shipping": MANIFEST_MIGRATIONS}
 _NO_FAILPOINTS = Failpoints()
 _TELEMETRY = Telemetry()
 
 
-def journal_schema() -> Schema:
-    return schema_of(JOURNAL_MIGRATIONS)
-
-
-def ledger_schema() -> Schema:
-    return schema_of(LEDGER_MIGRATIONS)
-
-
-def manifest_schema() -> Schema:
-    return schema_of(MANIFEST_MIGRATIONS)
+def open_disk(database: str, clock: Callable[[], float]) -> Disk:
+    """Return an empty disk for the database of a service."""
+    return Disk(schema_of(_MIGRATIONS[database]), clock)
 
 
 class SimulatedService:
@@ -87,12 +81,19 @@ class SimulatedService:
         self.failpoints = _NO_FAILPOINTS
         self._network = network
         self._process = process
-        self._registrar = HandlerTable(process.handlers)
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
-        register(servicer, self._registrar)
+        register(servicer, self)
 
     add_internal_servicer = add_servicer
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
+        """Do nothing: the same methods are registered by name."""
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        """Serve the methods of a servicer: generated functions register them."""
+        for name, handler in method_handlers.items():
+            self._process.handlers[f"/{service_name}/{name}"] = bytes_to_bytes(handler)
 
     def add_readiness_check(self, check: object) -> None:
         """Do nothing: a simulated process is ready as soon as it serves."""

@@ -10,7 +10,6 @@ from shipping_service.domain import ManifestUnavailable
 from shop_lab.simulation import services
 from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.clock import VirtualLoop
-from shop_lab.simulation.disk import Disk
 from shop_lab.simulation.journals import PostgresModel, PostgresServer, SqliteModel
 from shop_lab.simulation.network import Network
 from shop_lab.simulation.plan import (
@@ -56,11 +55,11 @@ class SimulatedShop:
         self._processes: dict[str, Process] = {}
         self.network = Network(self.chances, self._find, self.kill, self.record)
         self._ahead_seconds = dict.fromkeys(DATABASES, 0.0)
-        self.journal = Disk(services.journal_schema(), partial(self._wall_clock, "checkout"))
-        self.ledger = Disk(services.ledger_schema(), partial(self._wall_clock, "payment"))
+        self.journal, self.ledger, self.manifest = (
+            services.open_disk(database, partial(self._wall_clock, database)) for database in DATABASES
+        )
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
-        self.manifest = Disk(services.manifest_schema(), partial(self._wall_clock, "shipping"))
         self.spool = services.MemorySpool()
 
     def now(self) -> float:
