@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
 from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, RELAY, Fault, FaultKind, Targets, plan_faults
 from shop_lab.prove.shop_faults import ShopFaults
 from shop_lab.world.clients import ShopClients, open_clients
-from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.customer_plan import plan_customers
 from shop_lab.world.customers import (
     HANGUP_SHARE,
@@ -28,7 +28,7 @@ from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.invariants import PROGRESS_SHARE
-from shop_lab.world.postgres_cluster import Replication
+from shop_lab.world.postgres_cluster import PostgresCluster, Replication
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.shop_under_test import (
     LATE_LINKS,
@@ -146,7 +146,7 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
+    disks = [] if shop.server else [*shop.checkouts, "payment", "shipping", "email"]
     in_turn = {
         FaultKind.STALL: shop.checkouts,
         FaultKind.RESTART_DATABASE: [DATABASE],
@@ -175,11 +175,11 @@ def failpoints_of(package: str) -> Sequence[str]:
         return ()
 
 
-def _fault_targets(shop: ShopUnderTest) -> dict[str, ControllableProcess]:
-    targets: dict[str, ControllableProcess] = {process.name: process for process in shop.processes}
+def _fault_targets(shop: ShopUnderTest) -> dict[str, ChildProcess | PostgresCluster]:
+    targets: dict[str, ChildProcess | PostgresCluster] = {process.name: process for process in shop.processes}
     targets["valkey"] = shop.valkey
-    if shop.postgres is not None:
-        targets[DATABASE] = shop.postgres
+    if shop.server is not None:
+        targets[DATABASE] = shop.server
     return targets
 
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import cast
 
-from shop_cli.local.child_process import ProcessDied
+from shop_cli.local.child_process import ChildProcess, ProcessDied
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
-from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.fake_peers import FakePeer
 from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
@@ -38,7 +37,7 @@ class ShopFaults:
     """Injects faults into processes.
 
     Args:
-        processes: by the names that faults have as targets.
+        processes: by the names that faults have as targets; of a cluster its primary is the target.
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
@@ -51,7 +50,7 @@ class ShopFaults:
 
     def __init__(
         self,
-        processes: Mapping[str, ControllableProcess],
+        processes: Mapping[str, ChildProcess | PostgresCluster],
         links: Mapping[str, TcpProxy],
         peers: RefusingPeers,
         inbox: Inbox,
@@ -97,12 +96,16 @@ class ShopFaults:
                 released = await cut_off_clients(link)
                 await disturb([link], "reset", fault.seconds)
                 released.set()
+            case FaultKind.FAILOVER:
+                cluster = cast("PostgresCluster", self._processes[fault.target])
+                self.effects[coverage.LAGGING_FAILOVERS] += await cluster.fail_over(fault.seconds) > 0
             case _:
-                process = self._processes[fault.target]
+                target = self._processes[fault.target]
+                process = target.primary if isinstance(target, PostgresCluster) else target
                 await self._inject_into(process, fault)
                 await process.wait_until_serving(self._ready_seconds)
 
-    async def _inject_into(self, process: ControllableProcess, fault: Fault) -> None:
+    async def _inject_into(self, process: ChildProcess, fault: Fault) -> None:
         match fault.kind:
             case FaultKind.PAUSE:
                 process.pause()
@@ -119,8 +122,6 @@ class ShopFaults:
             case FaultKind.HUNG_DATABASE if isinstance(process, Process):
                 with locked(process.environment["DATABASE_URL"]):
                     await asyncio.sleep(fault.seconds)
-            case FaultKind.FAILOVER if isinstance(process, PostgresCluster):
-                self.effects[coverage.LAGGING_FAILOVERS] += await process.fail_over(fault.seconds) > 0
             case FaultKind.KILL_AT_FAILPOINT if isinstance(process, Process):
                 has_died = await self._dies_at(process, fault.detail)
                 self.effects[coverage.DEATHS_AT_FAILPOINTS] += has_died

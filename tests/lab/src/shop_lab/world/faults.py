@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 from chassis.sql.url import sqlite_path
-from shop_lab.world.controllable_process import ControllableProcess
+from shop_cli.local.child_process import ChildProcess
 from shop_lab.world.tcp_proxy import Mode, TcpProxy
 
 _FREE_BYTES = 16_384
@@ -60,7 +60,7 @@ def replaced(links: Sequence[TcpProxy], *addresses: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def down(process: ControllableProcess, *, frozen: bool = False) -> AsyncIterator[None]:
+async def down(process: ChildProcess, *, frozen: bool = False) -> AsyncIterator[None]:
     """Kill a process, or freeze it so that it accepts connections and does not respond, while in the context."""
     if frozen:
         process.pause()

@@ -10,11 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from typing_extensions import override
-
 from shop_cli.local.child_process import NotServing
 from shop_cli.local.ports import HOST
-from shop_lab.world.controllable_process import ControllableProcess
 from shop_lab.world.faulty_postgres import FaultyPostgres
 
 Replication = Literal["async", "sync"]
@@ -30,13 +27,16 @@ _SETTINGS = {
 }
 
 
-class PostgresCluster(ControllableProcess):
-    """A primary and two standbys; as a process, the current primary. As a context, start all and stop them on exit.
+class PostgresCluster:
+    """A primary and two standbys. As a context, start all and stop them on exit.
 
     Args:
         folder: does not exist; for all data.
         ports: one per server, on loopback.
         replication: with `sync`, one standby has each commit before it is acknowledged; with `async` perhaps none.
+
+    Attributes:
+        primary: the current one.
     """
 
     def __init__(self, folder: Path, ports: Sequence[int], replication: Replication) -> None:
@@ -106,30 +106,6 @@ class PostgresCluster(ControllableProcess):
             return len(rows) == len(self._servers) - 1
 
         await _wait_until(all_stream, "not all standbys follow the primary")
-
-    @override
-    async def start(self) -> None:
-        await self.primary.start()
-
-    @override
-    def kill(self) -> None:
-        self.primary.kill()
-
-    @override
-    def pause(self) -> None:
-        self.primary.pause()
-
-    @override
-    def resume(self) -> None:
-        self.primary.resume()
-
-    @override
-    async def wait(self) -> int:
-        return await self.primary.wait()
-
-    @override
-    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
-        return await self.primary.wait_until_serving(timeout_seconds)
 
 
 def _conninfo(ports: Sequence[int]) -> str:

@@ -49,7 +49,7 @@ class ShopUnderTest:
         hmac_key: payment's HMAC key.
         spool_url: the database of the email service's spool.
         journal_url: the database of checkout's journal.
-        postgres: the server of the journal; None on SQLite.
+        server: of the journal; None on SQLite.
         journal_loses_commits: a failover may lose what the journal has acknowledged.
         links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
             directly.
@@ -64,9 +64,14 @@ class ShopUnderTest:
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
-    postgres: FaultyPostgres | PostgresCluster | None
+    server: FaultyPostgres | PostgresCluster | None
     journal_loses_commits: bool
     links: Mapping[str, TcpProxy]
+
+    @property
+    def postgres(self) -> FaultyPostgres | None:
+        """The server of the journal, or its current primary; None on SQLite."""
+        return self.server.primary if isinstance(self.server, PostgresCluster) else self.server
 
     @property
     def sent_mails(self) -> Path:
@@ -131,7 +136,7 @@ async def shop_under_test(
             journal_url=urls["checkout"],
             hmac_key=hmac_key.encode(),
             valkey=valkey,
-            postgres=servers["checkout"] if servers else None,
+            server=servers["checkout"] if servers else None,
             journal_loses_commits=replication == "async",
             links=links,
         )
