@@ -1,9 +1,7 @@
 from datetime import date
-from pathlib import Path
 
 import pytest
 
-from chassis.values.datafile import DataFile
 from chassis.values.money import Money
 from currency_service.__main__ import Settings
 from currency_service.store import parse_rates
@@ -89,14 +87,3 @@ def test_a_dtd_is_rejected(declaration: str) -> None:
 def test_malformed_xml_is_rejected(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"well-formed|encodings"):
         parse_rates(raw)
-
-
-def test_a_changed_file_is_reloaded_and_an_invalid_one_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "rates.xml"
-    path.write_bytes(feed(USD))
-    file = DataFile(path, parse_rates)
-    path.write_bytes(feed(USD, day="2025-01-03"))
-    file.refresh()
-    path.write_bytes(feed())
-    file.refresh()
-    assert file.value.day == date(2025, 1, 3)

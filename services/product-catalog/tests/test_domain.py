@@ -22,10 +22,6 @@ CAFE = product("cafe", "Café chair", "A STRASSE favourite, snake_case free.", "
 CATALOG = Catalog([MUG, KETTLE, TIN, TEA, CAFE])
 
 
-def test_a_product_is_found_by_its_id() -> None:
-    assert CATALOG.find("kettle") is KETTLE
-
-
 @pytest.mark.parametrize("product_id", ["spoon", "MUG", "mug ", "' OR 1=1 --"])
 def test_an_unknown_id_is_not_found(product_id: str) -> None:
     with pytest.raises(ProductNotFound):
@@ -100,11 +96,8 @@ def test_punctuation_separates_words() -> None:
     assert CATALOG.search("snake-case") == [CAFE]
 
 
-def test_a_query_of_256_characters_is_accepted() -> None:
+def test_a_query_of_more_than_256_characters_is_rejected() -> None:
     assert CATALOG.search("mug" + " " * 253) == [MUG, KETTLE]
-
-
-def test_a_longer_query_is_rejected() -> None:
     with pytest.raises(InvalidArgument) as refused:
         CATALOG.search("x" * 257)
     assert refused.value.violations[0].field == "query"

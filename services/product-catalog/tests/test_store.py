@@ -1,9 +1,7 @@
 import json
-from pathlib import Path
 
 import pytest
 
-from chassis.values.datafile import DataFile
 from chassis.values.money import Money
 from product_catalog_service.__main__ import Settings
 from product_catalog_service.domain import Catalog
@@ -78,10 +76,3 @@ def test_a_duplicate_id_is_rejected_with_the_id() -> None:
 def test_anything_but_a_list_of_products_is_rejected(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"truncated|malformed|Expected `(array|object)`"):
         parse_catalog(raw)
-
-
-def test_an_invalid_file_fails_the_start_with_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "products.json"
-    file.write_text("[]")
-    with pytest.raises(OSError, match=r"products\.json: there must be at least one product"):
-        DataFile(file, parse_catalog)

@@ -28,10 +28,6 @@ async def test_related_products_come_first_and_the_given_one_is_left_out(stub: R
     assert await recommended(stub, "pan") == ["knife", "tent"]
 
 
-async def test_the_same_request_has_the_same_response(stub: RecommendationServiceStub) -> None:
-    assert await recommended(stub) == await recommended(stub)
-
-
 async def test_too_many_products_are_rejected_with_the_name_of_the_field(stub: RecommendationServiceStub) -> None:
     assert await rejected_fields(recommended(stub, *["pan"] * 1001)) == ["product_ids"]
 

@@ -141,10 +141,6 @@ def test_a_key_has_the_same_tracking_id_in_every_release() -> None:
     assert Entry("key").tracking_id == "SHOP-3BC9C88BDDAA5DB1BEE21F9E9A374EC3"
 
 
-def test_tracking_ids_of_different_keys_differ() -> None:
-    assert len({Entry(str(number)).tracking_id for number in range(1000)}) == 1000
-
-
 async def test_a_repeated_shipment_is_recorded_once(parcel: MakeParcel) -> None:
     manifest = FakeManifest()
     shipper = Shipper(manifest)
