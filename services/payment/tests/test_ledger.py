@@ -5,21 +5,15 @@ import time
 from dataclasses import replace
 
 import pytest
-from opentelemetry.trace import SpanKind
 
 from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.values.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.sql import open_ledger
-from shop_kit.serving import Recorded as RecordedTelemetry
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
-
-
-async def test_an_unknown_key_has_no_entry(ledger: Ledger) -> None:
-    assert await ledger.find("key") is None
 
 
 async def test_an_entry_is_read_back_as_recorded(ledger: Ledger) -> None:
@@ -103,33 +97,3 @@ async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str
         stored = [await one.find(key) for key in keys]
     assert [recorded.entry for recorded in raced] == stored * 2
     assert all(charge.existing != fence.existing for charge, fence in zip(raced[:20], raced[20:], strict=True))
-
-
-async def test_concurrent_charges_of_one_key_all_return_the_first(ledger_url: str) -> None:
-    writes = [replace(CHARGE, payment=replace(PAYMENT, hmac_key_id=f"{number:08}")) for number in range(20)]
-    async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
-        got = await asyncio.gather(*(ledger.record(entry) for entry in writes for ledger in (one, other)))
-    assert len({recorded.entry for recorded in got}) == 1
-
-
-async def test_the_ledger_works_after_cancelled_writes(ledger: Ledger) -> None:
-    for number in range(50):
-        task = asyncio.create_task(ledger.record(replace(CHARGE, key=f"key-{number}")))
-        await asyncio.sleep(0)
-        task.cancel()
-    assert (await ledger.record(CHARGE)).entry == CHARGE
-
-
-async def test_a_working_ledger_passes_its_check(ledger: Ledger) -> None:
-    await ledger.check()
-
-
-async def test_each_operation_is_a_span_without_values(recorded: RecordedTelemetry, ledger_url: str) -> None:
-    async with open_ledger(ledger_url, recorded.telemetry) as ledger:
-        with recorded.telemetry.tracer.start_as_current_span("call"):
-            await ledger.record(replace(CHARGE, key="key-of-the-order"))
-            await ledger.find("key-of-the-order")
-            await ledger.void("key-of-the-order")
-    spans = [span for span in recorded.spans() if span.kind is SpanKind.CLIENT]
-    assert [span.name for span in spans] == ["INSERT charges", "SELECT charges", "UPDATE charges"]
-    assert not [span for span in spans if "key-of-the-order" in span.to_json()]

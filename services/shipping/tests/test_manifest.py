@@ -50,11 +50,3 @@ async def test_of_a_concurrent_shipment_and_fence_exactly_one_wins(
         stored = [await one.find(key) for key in keys]
     assert [won.entry for won in raced[:20]] == [won.entry for won in raced[20:]] == stored
     assert [first.existing + second.existing for first, second in zip(raced[:20], raced[20:], strict=True)] == [1] * 20
-
-
-async def test_the_manifest_works_after_cancelled_writes(manifest: Manifest, parcel: MakeParcel) -> None:
-    for number in range(50):
-        task = asyncio.create_task(manifest.record(Entry(f"key-{number}", parcel())))
-        await asyncio.sleep(0)
-        task.cancel()
-    assert (await manifest.record(Entry("key", parcel()))).entry == Entry("key", parcel())

@@ -97,7 +97,7 @@ DEVICES = (
         f"{_SHIPPING}/domain.py",
         "uuid.uuid5(_TRACKING_IDS, self.key)",
         "uuid.uuid4()",
-        "test_domain.py::test_a_key_has_the_same_tracking_id_even_after_the_manifest_was_lost",
+        "test_domain.py::test_a_key_has_the_same_tracking_id_in_every_release",
     ),
     Device(
         "fence of shipments",
