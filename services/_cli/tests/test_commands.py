@@ -1,4 +1,4 @@
-"""Commands against servicers in the test's process, over real channels."""
+"""Commands against a fake shop in the test's process, over real channels."""
 
 import asyncio
 import json
@@ -46,11 +46,34 @@ CUP = product_catalog_pb2.Product(
 EUR = money_pb2.Money(currency_code="EUR", units=1, nanos=100_000_000)
 LINE = order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="CUP", quantity=2), cost=EUR)
 RESULT = order_pb2.OrderResult(order_id="o-1", shipping_tracking_id="t-1", shipping_cost=EUR, items=[LINE, LINE])
+ORDER = orders_pb2.Order(
+    order_id="o-1",
+    state=orders_pb2.ORDER_STATE_CHARGING,
+    user_id="ada",
+    attempt=2,
+    stuck=True,
+    outbox=["email"],
+    dead_letters=["empty_cart"],
+)
+MESSAGE = letter_spool_pb2.Letter(letter_id="o-1", state=letter_spool_pb2.LETTER_STATE_IN_DOUBT, reason="NO_RESPONSE")
+REGISTER = (
+    product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server,
+    cart_pb2_grpc.add_CartServiceServicer_to_server,
+    currency_pb2_grpc.add_CurrencyServiceServicer_to_server,
+    checkout_pb2_grpc.add_CheckoutServiceServicer_to_server,
+    orders_pb2_grpc.add_OrderJournalServicer_to_server,
+    letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server,
+    mail_records_pb2_grpc.add_MailRecordsServicer_to_server,
+)
+ADDRESSES = (
+    "PRODUCT_CATALOG_ADDR", "CART_ADDR", "CURRENCY_ADDR", "CHECKOUT_ADDR", "CHECKOUT_INTERNAL_ADDR",
+    "EMAIL_INTERNAL_ADDR",
+)  # fmt: skip
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command while this test's servicers serve; return its exit status, output and errors.
+    """Run the command while the fake shop serves; return its exit status, output and errors.
 
     It prints as to a pipe, whatever COLUMNS says.
     """
@@ -69,36 +92,39 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return in_thread
 
 
-class Catalog(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
+class FakeShop:
+    """All services that commands call. The methods that no command here calls are missing."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.cart = cart_pb2.Cart(user_id="ada")
+        self.cart_is_readable = True
+        self.keys: list[str] = []
+        self.placed: list[checkout_pb2.PlaceOrderRequest] = []
+        self.order = ORDER
+        self.listed: list[orders_pb2.ListOrdersRequest] = []
+
+    def __getattr__(self, method: str) -> None:
+        """Return None for a missing method, so that a service can be registered without it."""
+
     async def ListProducts(self, _request: Any, _context: Any) -> product_catalog_pb2.ListProductsResponse:
         return product_catalog_pb2.ListProductsResponse(products=[CUP])
 
-    async def SearchProducts(
-        self, request: product_catalog_pb2.SearchProductsRequest, _context: Any
-    ) -> product_catalog_pb2.SearchProductsResponse:
+    async def SearchProducts(self, request: Any, _context: Any) -> product_catalog_pb2.SearchProductsResponse:
         return product_catalog_pb2.SearchProductsResponse(results=[CUP] if request.query == "tea" else [])
 
-    async def GetProduct(
-        self, request: product_catalog_pb2.GetProductRequest, _context: Any
-    ) -> product_catalog_pb2.Product:
+    async def GetProduct(self, request: Any, _context: Any) -> product_catalog_pb2.Product:
         if request.id != CUP.id:
             raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
         return CUP
 
-
-class Cart(cart_pb2_grpc.CartServiceServicer):
-    def __init__(self) -> None:
-        self.cart = cart_pb2.Cart(user_id="ada")
-        self.readable = True
-        self.keys: list[str] = []
-
-    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Any) -> empty_pb2.Empty:
+    async def AddItem(self, request: Any, context: Any) -> empty_pb2.Empty:
         self.cart.items.append(request.item)
         self.keys += [value for key, value in context.invocation_metadata() if key == "idempotency-key"]
         return empty_pb2.Empty()
 
     async def GetCart(self, _request: Any, _context: Any) -> cart_pb2.Cart:
-        if not self.readable:
+        if not self.cart_is_readable:
             raise Unavailable("the store is down", reason="STORE_UNAVAILABLE")
         return self.cart
 
@@ -106,28 +132,16 @@ class Cart(cart_pb2_grpc.CartServiceServicer):
         del self.cart.items[:]
         return empty_pb2.Empty()
 
-
-class Currency(currency_pb2_grpc.CurrencyServiceServicer):
-    async def GetSupportedCurrencies(self, _request: Any, _context: Any) -> Any:
-        raise NotImplementedError
-
     async def Convert(self, request: Any, _context: Any) -> money_pb2.Money:
         if request.to_code == "XXX":
             raise InvalidArgument.field("to_code", "is not supported")
         amount = getattr(request, "from")
         return money_pb2.Money(currency_code=request.to_code, units=2 * amount.units, nanos=2 * amount.nanos)
 
-
-class Checkout(checkout_pb2_grpc.CheckoutServiceServicer):
-    def __init__(self) -> None:
-        self.requests: list[checkout_pb2.PlaceOrderRequest] = []
-
-    async def PlaceOrder(
-        self, request: checkout_pb2.PlaceOrderRequest, context: Any
-    ) -> checkout_pb2.PlaceOrderResponse:
-        if request in self.requests:
+    async def PlaceOrder(self, request: Any, context: Any) -> checkout_pb2.PlaceOrderResponse:
+        if request in self.placed:
             context.set_trailing_metadata((("order-replayed", "true"),))
-        self.requests.append(request)
+        self.placed.append(request)
         if request.user_id == "empty-cart":
             raise FailedPrecondition("the cart is empty", reason="CART_EMPTY")
         if request.user_id == "in-progress":
@@ -136,101 +150,66 @@ class Checkout(checkout_pb2_grpc.CheckoutServiceServicer):
             raise InvalidArgument(message="no such card", reason="CARD_NUMBER_INVALID", metadata={"order_id": "o-1"})
         return checkout_pb2.PlaceOrderResponse(order=RESULT)
 
-
-class Journal(orders_pb2_grpc.OrderJournalServicer):
-    def __init__(self) -> None:
-        self.requests: list[orders_pb2.ListOrdersRequest] = []
-
-    order = orders_pb2.Order(
-        order_id="o-1",
-        state=orders_pb2.ORDER_STATE_CHARGING,
-        user_id="ada",
-        attempt=2,
-        stuck=True,
-        outbox=["email"],
-        dead_letters=["empty_cart"],
-    )
-
-    async def ListOrders(self, request: orders_pb2.ListOrdersRequest, _context: Any) -> orders_pb2.ListOrdersResponse:
-        self.requests.append(request)
+    async def ListOrders(self, request: Any, _context: Any) -> orders_pb2.ListOrdersResponse:
+        self.listed.append(request)
         return orders_pb2.ListOrdersResponse(orders=[self.order])
 
     async def GetOrder(self, _request: Any, _context: Any) -> orders_pb2.GetOrderResponse:
         event = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
         return orders_pb2.GetOrderResponse(order=self.order, history=[event], result=RESULT)
 
-    async def ScanOrders(self, _request: Any, _context: Any) -> orders_pb2.ScanOrdersResponse:
-        raise NotImplementedError
-
-    async def RequeueNotifications(
-        self, request: orders_pb2.RequeueNotificationsRequest, _context: Any
-    ) -> orders_pb2.RequeueNotificationsResponse:
+    async def RequeueNotifications(self, request: Any, _context: Any) -> orders_pb2.RequeueNotificationsResponse:
         requeued = self.order.dead_letters if request.order_id == self.order.order_id else []
         return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
 
+    async def ListLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.ListLettersResponse:
+        return letter_spool_pb2.ListLettersResponse(letters=[MESSAGE])
 
-@pytest.fixture
-async def catalog() -> AsyncIterator[str]:
-    async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, Catalog())) as address:
-        yield address
+    async def GetLetter(self, _request: Any, _context: Any) -> letter_spool_pb2.GetLetterResponse:
+        return letter_spool_pb2.GetLetterResponse(letter=MESSAGE, message="Subject: [Your] order\r\n\r\nThanks\r\n")
 
+    async def RequeueLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.RequeueLettersResponse:
+        return letter_spool_pb2.RequeueLettersResponse(requeued=["o-1"])
 
-@pytest.fixture
-def cart() -> Cart:
-    return Cart()
-
-
-@pytest.fixture
-async def cart_address(cart: Cart) -> AsyncIterator[str]:
-    async with serve((cart_pb2_grpc.add_CartServiceServicer_to_server, cart)) as address:
-        yield address
+    async def FindMails(self, request: Any, _context: Any) -> mail_records_pb2.FindMailsResponse:
+        state = mail_records_pb2.MAIL_STATE_QUEUED
+        mails = [mail_records_pb2.Mail(order_id=order_id, state=state) for order_id in request.order_ids]
+        return mail_records_pb2.FindMailsResponse(mails=mails)
 
 
 @pytest.fixture
-async def currency() -> AsyncIterator[str]:
-    async with serve((currency_pb2_grpc.add_CurrencyServiceServicer_to_server, Currency())) as address:
-        yield address
+async def shop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeShop]:
+    """A fake shop whose addresses commands find in the environment."""
+    fake = FakeShop()
+    async with serve(*((register, fake) for register in REGISTER)) as fake.address:
+        for variable in ADDRESSES:
+            monkeypatch.setenv(variable, fake.address)
+        yield fake
 
 
-@pytest.fixture
-def checkout() -> Checkout:
-    return Checkout()
-
-
-@pytest.fixture
-def journal() -> Journal:
-    return Journal()
-
-
-@pytest.fixture
-async def checkout_address(checkout: Checkout, journal: Journal) -> AsyncIterator[str]:
-    async with serve(
-        (checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, checkout),
-        (orders_pb2_grpc.add_OrderJournalServicer_to_server, journal),
-    ) as address:
-        yield address
+pytestmark = pytest.mark.usefixtures("shop")
 
 
 @pytest.mark.parametrize("command", [["list"], ["search", "tea"], ["show", "CUP"]])
-async def test_products_are_printed_as_a_table(run: Run, catalog: str, command: list[str]) -> None:
-    status, out, _ = await run("products", *command, "--address", catalog)
+async def test_products_are_printed_as_a_table(run: Run, command: list[str]) -> None:
+    status, out, _ = await run("products", *command)
     assert status == 0
     assert re.search(r"CUP +Cup \[large\] +12\.50 USD +kitchen", out)
     assert ("Holds tea." in out) == (command[0] == "show")
 
 
-async def test_json_output_has_the_field_names_of_the_contract(run: Run, catalog: str) -> None:
-    _, out, _ = await run("products", "list", "--json", "--address", catalog)
+async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None:
+    _, out, _ = await run("products", "list", "--json")
     assert json.loads(out)["price_usd"] == {"currency_code": "USD", "units": "12", "nanos": 500_000_000}
 
 
-async def test_a_refusal_is_printed_as_one_line_with_its_reason(run: Run, catalog: str) -> None:
-    status, out, err = await run("products", "show", "NONE", "--address", catalog)
+async def test_a_refusal_is_printed_as_one_line_with_its_reason(run: Run) -> None:
+    status, out, err = await run("products", "show", "NONE")
     assert (status, out, err) == (1, "", "PRODUCT_NOT_FOUND: no such product\n")
 
 
-async def test_an_invalid_field_is_named_and_exits_with_status_2(run: Run, currency: str) -> None:
-    status, _, err = await run("convert", "1", "EUR", "XXX", "--address", currency)
+async def test_an_invalid_field_is_named_and_exits_with_status_2(run: Run) -> None:
+    status, _, err = await run("convert", "1", "EUR", "XXX")
     assert (status, err) == (2, "INVALID_ARGUMENT: to_code: is not supported\n")
 
 
@@ -240,61 +219,45 @@ async def test_an_address_without_a_listener_exits_with_status_4(run: Run, port:
     assert err == f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
 
 
-async def test_the_address_is_read_from_the_environment(
-    run: Run, catalog: str, checkout_address: str, monkeypatch: pytest.MonkeyPatch
+async def test_an_address_option_comes_before_the_environment(
+    run: Run, shop: FakeShop, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", catalog)
-    monkeypatch.setenv("CHECKOUT_INTERNAL_ADDR", checkout_address)
-    assert [(await run(command, "list"))[0] for command in ("products", "orders")] == [0, 0]
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
+    assert (await run("products", "list", "--address", shop.address))[0] == 0
 
 
 async def test_an_address_without_a_port_is_invalid_input(run: Run) -> None:
     assert (await run("products", "list", "--address", "localhost"))[0] == 2
 
 
-@pytest.fixture
-def cart_shop(catalog: str, cart_address: str, currency: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands find catalog, cart and currency by the environment."""
-    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", catalog)
-    monkeypatch.setenv("CART_ADDR", cart_address)
-    monkeypatch.setenv("CURRENCY_ADDR", currency)
-
-
-@pytest.fixture
-def no_catalog(cart_shop: None, port: int, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - the rest is there
-    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
-
-
-@pytest.mark.usefixtures("cart_shop")
-async def test_adding_to_a_cart_prints_how_many_it_has(run: Run, cart: Cart) -> None:
-    cart.cart.items.add(product_id="CUP", quantity=1)
+async def test_adding_to_a_cart_prints_how_many_it_has(run: Run, shop: FakeShop) -> None:
+    shop.cart.items.add(product_id="CUP", quantity=1)
     status, out, _ = await run("cart", "add", "ada", "CUP", "--quantity", "3")
     assert (status, out) == (0, "The cart of ada has 4 x Cup [large].\n")
 
 
-@pytest.mark.usefixtures("cart_shop")
 @pytest.mark.parametrize("wanted", ["cup", "Cups", "large"])
-async def test_adding_an_unknown_product_is_refused_with_similar_ones(run: Run, cart: Cart, wanted: str) -> None:
+async def test_adding_an_unknown_product_is_refused_with_similar_ones(run: Run, shop: FakeShop, wanted: str) -> None:
     status, _, err = await run("cart", "add", "ada", wanted)
     shows = "`shop products list` shows all"
     assert err == f"PRODUCT_NOT_FOUND: no product has the id {wanted}: did you mean CUP? {shows}\n"
-    assert (status, len(cart.cart.items)) == (1, 0)
+    assert (status, len(shop.cart.items)) == (1, 0)
 
 
-@pytest.mark.usefixtures("cart_shop")
 async def test_adding_a_product_like_no_other_proposes_the_list(run: Run) -> None:
     _, _, err = await run("cart", "add", "ada", "submarine")
     assert err == "PRODUCT_NOT_FOUND: no product has the id submarine: `shop products list` shows all\n"
 
 
-@pytest.mark.usefixtures("cart_shop")
-async def test_an_addition_to_a_cart_that_cannot_be_read_afterwards_succeeds(run: Run, cart: Cart) -> None:
-    cart.readable = False
+async def test_an_addition_to_a_cart_that_cannot_be_read_afterwards_succeeds(run: Run, shop: FakeShop) -> None:
+    shop.cart_is_readable = False
     assert await run("cart", "add", "ada", "CUP", "--quantity", "3") == (0, "3 x Cup [large] added.\n", "")
 
 
-@pytest.mark.usefixtures("no_catalog")
-async def test_without_a_catalog_products_are_added_and_shown_by_their_ids(run: Run) -> None:
+async def test_without_a_catalog_products_are_added_and_shown_by_their_ids(
+    run: Run, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRODUCT_CATALOG_ADDR", f"127.0.0.1:{port}")
     status, out, err = await run("cart", "add", "ada", "CUP", "--quantity", "2")
     assert (status, out) == (0, "The cart of ada has 2 x CUP.\n")
     assert err.startswith("names and prices are unknown: product-catalog does not answer")
@@ -302,7 +265,6 @@ async def test_without_a_catalog_products_are_added_and_shown_by_their_ids(run: 
     assert [line.split() for line in out.splitlines()] == [["Product", "Quantity"], ["CUP", "2"]]
 
 
-@pytest.mark.usefixtures("cart_shop")
 async def test_a_cart_is_shown_with_names_prices_and_its_total_in_any_currency(run: Run) -> None:
     await run("cart", "add", "ada", "CUP", "--quantity", "3")
     _, out, _ = await run("cart", "show", "ada")
@@ -312,48 +274,43 @@ async def test_a_cart_is_shown_with_names_prices_and_its_total_in_any_currency(r
     assert re.search(r"3 +25\.00 JPY +75\.00 JPY", out)
 
 
-@pytest.mark.usefixtures("cart_shop")
-async def test_a_cart_with_a_withdrawn_product_has_no_total(run: Run, cart: Cart) -> None:
-    cart.cart.items.add(product_id="GONE", quantity=1)
+async def test_a_cart_with_a_withdrawn_product_has_no_total(run: Run, shop: FakeShop) -> None:
+    shop.cart.items.add(product_id="GONE", quantity=1)
     _, out, _ = await run("cart", "show", "ada")
     assert re.search(r"GONE +not on sale +1", out)
     assert "total" not in out
 
 
-@pytest.mark.usefixtures("cart_shop")
 async def test_an_empty_cart_is_shown_as_a_sentence(run: Run) -> None:
     assert (await run("cart", "show", "ada"))[1] == "The cart of ada is empty.\n"
 
 
-@pytest.mark.usefixtures("cart_shop")
-async def test_adding_to_a_cart_sends_the_idempotency_key_and_a_cart_can_be_emptied(
-    run: Run, cart: Cart, cart_address: str
-) -> None:
-    await run("cart", "add", "ada", "CUP", "--key", "k-1", "--address", cart_address)
-    assert (cart.keys, len(cart.cart.items)) == (["k-1"], 1)
-    await run("cart", "empty", "ada", "--address", cart_address)
-    assert not cart.cart.items
+async def test_adding_to_a_cart_sends_the_idempotency_key_and_a_cart_can_be_emptied(run: Run, shop: FakeShop) -> None:
+    await run("cart", "add", "ada", "CUP", "--key", "k-1")
+    assert (shop.keys, len(shop.cart.items)) == (["k-1"], 1)
+    await run("cart", "empty", "ada")
+    assert not shop.cart.items
 
 
 @pytest.mark.parametrize(("amount", "converted"), [("1.5", "3.00 EUR"), ("0.000000001", "0.000000002 EUR")])
-async def test_an_amount_is_converted_to_the_nano(run: Run, currency: str, amount: str, converted: str) -> None:
-    assert (await run("convert", amount, "USD", "eur", "--address", currency))[1] == f"{converted}\n"
+async def test_an_amount_is_converted_to_the_nano(run: Run, amount: str, converted: str) -> None:
+    assert (await run("convert", amount, "USD", "eur"))[1] == f"{converted}\n"
 
 
 @pytest.mark.parametrize("amount", ["many", "0.0000000001", "NaN", "Infinity"])
-async def test_an_amount_that_money_cannot_represent_is_invalid_input(run: Run, currency: str, amount: str) -> None:
-    assert (await run("convert", amount, "USD", "EUR", "--address", currency))[0] == 2
+async def test_an_amount_that_money_cannot_represent_is_invalid_input(run: Run, amount: str) -> None:
+    assert (await run("convert", amount, "USD", "EUR"))[0] == 2
 
 
-async def test_a_placed_order_is_printed_with_its_total(run: Run, checkout_address: str) -> None:
-    _, out, _ = await run("order", "ada", "--address", checkout_address)
+async def test_a_placed_order_is_printed_with_its_total(run: Run) -> None:
+    _, out, _ = await run("order", "ada")
     assert re.search(r"order id +o-1\ntracking id +t-1", out)
     assert re.search(r"total +3\.30 EUR", out)
 
 
-async def test_a_repeated_order_is_said_to_be_one(run: Run, checkout_address: str) -> None:
-    first = await run("order", "ada", "--key", "k-1", "--address", checkout_address)
-    again = await run("order", "ada", "--key", "k-1", "--address", checkout_address)
+async def test_a_repeated_order_is_said_to_be_one(run: Run) -> None:
+    first = await run("order", "ada", "--key", "k-1")
+    again = await run("order", "ada", "--key", "k-1")
     assert (first[0], first[2]) == (0, "")
     assert again == (
         0,
@@ -362,11 +319,9 @@ async def test_a_repeated_order_is_said_to_be_one(run: Run, checkout_address: st
     )
 
 
-async def test_an_order_request_contains_the_given_options(run: Run, checkout: Checkout, checkout_address: str) -> None:
-    await run(
-        "order", "ada", "--currency", "usd", "--expires", "2040-07", "--zip", "12345", "--address", checkout_address
-    )
-    (request,) = checkout.requests
+async def test_an_order_request_contains_the_given_options(run: Run, shop: FakeShop) -> None:
+    await run("order", "ada", "--currency", "usd", "--expires", "2040-07", "--zip", "12345")
+    (request,) = shop.placed
     assert (request.user_currency, request.address.zip_code) == ("USD", 12345)
     card = request.credit_card
     assert (card.credit_card_number, card.credit_card_expiration_month) == ("4242 4242 4242 4242", 7)
@@ -381,23 +336,19 @@ async def test_an_order_request_contains_the_given_options(run: Run, checkout: C
     ],
 )
 async def test_an_order_that_was_not_placed_prints_the_reason_and_its_id(
-    run: Run, checkout_address: str, user: str, status: int, error: str
+    run: Run, user: str, status: int, error: str
 ) -> None:
-    assert await run("order", user, "--address", checkout_address) == (status, "", error)
+    assert await run("order", user) == (status, "", error)
 
 
-async def test_orders_are_listed_with_their_outbox(run: Run, checkout_address: str) -> None:
-    _, out, _ = await run("orders", "list", "--address", checkout_address)
+async def test_orders_are_listed_with_their_outbox(run: Run) -> None:
+    _, out, _ = await run("orders", "list")
     assert re.search(r"o-1 +CHARGING \(stuck\) +ada .* email +empty_cart", out)
 
 
-async def test_the_order_list_can_be_filtered_by_stuck_and_state(
-    run: Run, journal: Journal, checkout_address: str
-) -> None:
-    await run("orders", "list", "--stuck", "--state", "charging", "--address", checkout_address)
-    assert journal.requests == [
-        orders_pb2.ListOrdersRequest(stuck=True, limit=50, states=[orders_pb2.ORDER_STATE_CHARGING])
-    ]
+async def test_the_order_list_can_be_filtered_by_stuck_and_state(run: Run, shop: FakeShop) -> None:
+    await run("orders", "list", "--stuck", "--state", "charging")
+    assert shop.listed == [orders_pb2.ListOrdersRequest(stuck=True, limit=50, states=[orders_pb2.ORDER_STATE_CHARGING])]
 
 
 @pytest.mark.parametrize(("command", "known"), [("orders", "NEEDS_REFUND"), ("mail", "IN_DOUBT")])
@@ -410,14 +361,12 @@ async def test_an_unknown_state_is_refused_with_the_known_ones(run: Run, command
 @pytest.mark.parametrize(
     ("order_id", "printed"), [("o-1", "Requeued: empty_cart\n"), ("o-2", "The order has no dead letters\n")]
 )
-async def test_requeuing_prints_the_dead_letters_that_are_due_again(
-    run: Run, checkout_address: str, order_id: str, printed: str
-) -> None:
-    assert await run("orders", "requeue", order_id, "--address", checkout_address) == (0, printed, "")
+async def test_requeuing_prints_the_dead_letters_that_are_due_again(run: Run, order_id: str, printed: str) -> None:
+    assert await run("orders", "requeue", order_id) == (0, printed, "")
 
 
-async def test_showing_an_order_prints_its_history_its_lines_and_its_total(run: Run, checkout_address: str) -> None:
-    _, out, _ = await run("orders", "show", "o-1", "--address", checkout_address)
+async def test_showing_an_order_prints_its_history_its_lines_and_its_total(run: Run) -> None:
+    _, out, _ = await run("orders", "show", "o-1")
     assert re.search(r"inserted +CHARGING +1 +1", out)
     assert re.search(r"CUP +2 +1\.10 EUR", out)
     assert re.search(r"total +3\.30 EUR", out)
@@ -426,102 +375,50 @@ async def test_showing_an_order_prints_its_history_its_lines_and_its_total(run: 
 ID = "c0e1d7f6-d34f-8494-8624-d0d2946b7bca"
 
 
-@pytest.fixture
-def narrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it sets another width
-    """Print as to a terminal of 50 columns."""
+async def test_on_a_narrow_terminal_a_wide_table_is_a_list_with_whole_ids(
+    run: Run, shop: FakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(console, "width", 50)
+    shop.order = orders_pb2.Order(order_id=ID, state=orders_pb2.ORDER_STATE_DONE, user_id="ada", tracking_id=ID)
+    _, out, _ = await run("orders", "list")
+    assert out.splitlines()[0] == f"Order    {ID}"
+    assert max(map(len, out.splitlines())) <= 50
+    assert ID in (await run("orders", "show", ID))[1]
 
 
-@pytest.mark.usefixtures("narrow")
-async def test_on_a_narrow_terminal_a_wide_table_is_a_list(run: Run, journal: Journal, checkout_address: str) -> None:
-    journal.order = orders_pb2.Order(order_id=ID, state=orders_pb2.ORDER_STATE_DONE, user_id="ada", attempt=1)
-    _, out, _ = await run("orders", "list", "--address", checkout_address)
-    lines = out.splitlines()
-    assert lines[0] == f"Order    {ID}"
-    assert max(map(len, lines)) <= 50
+@pytest.mark.parametrize(
+    ("width", "product"),
+    [
+        (50, [["CUP", "Cup", "[large]", "12.50", "USD", "kitchen"]]),
+        (35, [["CUP", "Cup", "12.50", "USD", "kitchen"], ["[large]"]]),
+    ],
+)
+async def test_a_table_that_fits_is_wrapped_between_words(
+    run: Run, monkeypatch: pytest.MonkeyPatch, width: int, product: list[list[str]]
+) -> None:
+    monkeypatch.setattr(console, "width", width)
+    _, out, _ = await run("products", "list")
+    assert [line.split() for line in out.splitlines()] == [["Id", "Name", "Price", "Categories"], *product]
 
 
-@pytest.mark.usefixtures("narrow")
-async def test_on_a_narrow_terminal_ids_are_whole(run: Run, journal: Journal, checkout_address: str) -> None:
-    journal.order = orders_pb2.Order(order_id=ID, state=orders_pb2.ORDER_STATE_DONE, user_id="ada", tracking_id=ID)
-    for command in (["list"], ["show", ID]):
-        _, out, _ = await run("orders", *command, "--address", checkout_address)
-        assert ID in out
-
-
-async def test_a_table_is_wrapped_between_words(run: Run, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "width", 35)
-    _, out, _ = await run("products", "list", "--address", catalog)
-    assert [line.split() for line in out.splitlines()] == [
-        ["Id", "Name", "Price", "Categories"],
-        ["CUP", "Cup", "12.50", "USD", "kitchen"],
-        ["[large]"],
-    ]
-
-
-@pytest.mark.usefixtures("narrow")
-async def test_on_a_narrow_terminal_a_narrow_table_is_a_table(run: Run, catalog: str) -> None:
-    _, out, _ = await run("products", "list", "--address", catalog)
-    assert [line.split() for line in out.splitlines()] == [
-        ["Id", "Name", "Price", "Categories"],
-        ["CUP", "Cup", "[large]", "12.50", "USD", "kitchen"],
-    ]
-
-
-class Spool(letter_spool_pb2_grpc.LetterSpoolServicer):
-    message = letter_spool_pb2.Letter(
-        letter_id="o-1", state=letter_spool_pb2.LETTER_STATE_IN_DOUBT, reason="NO_RESPONSE"
-    )
-
-    async def ListLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.ListLettersResponse:
-        return letter_spool_pb2.ListLettersResponse(letters=[self.message])
-
-    async def GetLetter(self, _request: Any, _context: Any) -> letter_spool_pb2.GetLetterResponse:
-        return letter_spool_pb2.GetLetterResponse(
-            letter=self.message, message="Subject: [Your] order\r\n\r\nThanks\r\n"
-        )
-
-    async def RequeueLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.RequeueLettersResponse:
-        return letter_spool_pb2.RequeueLettersResponse(requeued=["o-1"])
-
-
-class Records(mail_records_pb2_grpc.MailRecordsServicer):
-    async def FindMails(self, request: Any, _context: Any) -> mail_records_pb2.FindMailsResponse:
-        state = mail_records_pb2.MAIL_STATE_QUEUED
-        mails = [mail_records_pb2.Mail(order_id=order_id, state=state) for order_id in request.order_ids]
-        return mail_records_pb2.FindMailsResponse(mails=mails)
-
-    async def GetMail(self, _request: Any, _context: Any) -> mail_records_pb2.GetMailResponse:
-        raise NotImplementedError
-
-
-@pytest.fixture
-async def email_address() -> AsyncIterator[str]:
-    async with serve(
-        (letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server, Spool()),
-        (mail_records_pb2_grpc.add_MailRecordsServicer_to_server, Records()),
-    ) as address:
-        yield address
-
-
-async def test_confirmations_are_listed_by_order(run: Run, checkout_address: str, email_address: str) -> None:
-    _, out, _ = await run("mail", "list", "--address", email_address, "--checkout-address", checkout_address)
+async def test_confirmations_are_listed_by_order(run: Run) -> None:
+    _, out, _ = await run("mail", "list")
     assert re.search(r"o-1 +QUEUED +ada", out)
 
 
 @pytest.mark.parametrize("option", ["--unsent", "--state=in_doubt"])
-async def test_unsent_messages_are_listed_with_their_states(run: Run, email_address: str, option: str) -> None:
-    _, out, _ = await run("mail", "list", option, "--address", email_address)
+async def test_unsent_messages_are_listed_with_their_states(run: Run, option: str) -> None:
+    _, out, _ = await run("mail", "list", option)
     assert re.search(r"o-1 +IN_DOUBT +0 +NO_RESPONSE", out)
     assert "1 unsent message" in out
 
 
-async def test_a_message_is_shown_with_its_state_and_text(run: Run, email_address: str) -> None:
-    _, out, _ = await run("mail", "show", "o-1", "--address", email_address)
+async def test_a_message_is_shown_with_its_state_and_text(run: Run) -> None:
+    _, out, _ = await run("mail", "show", "o-1")
     assert re.search(r"^state +IN_DOUBT$", out, re.MULTILINE)
     assert "Subject: [Your] order\n\nThanks\n" in out
 
 
-async def test_requeued_messages_are_distinguished_from_others(run: Run, email_address: str) -> None:
-    _, out, _ = await run("mail", "requeue", "o-1", "o-2", "--address", email_address)
+async def test_requeued_messages_are_distinguished_from_others(run: Run) -> None:
+    _, out, _ = await run("mail", "requeue", "o-1", "o-2")
     assert out.splitlines() == ["o-1 requeued", "o-2 left as it is"]

@@ -42,14 +42,6 @@ def test_a_second_shop_in_a_folder_is_refused_with_a_line_that_says_how_to_run_o
         pass
 
 
-def test_the_folder_of_a_killed_shop_can_be_used_again(tmp_path: Path) -> None:
-    with running_elsewhere(tmp_path) as holder:
-        holder.kill()
-        holder.wait()
-        with locked(tmp_path):
-            pass
-
-
 def test_the_run_file_of_a_killed_shop_is_ignored(tmp_path: Path) -> None:
     with running_elsewhere(tmp_path) as holder:
         assert read_run(tmp_path) is not None

@@ -18,14 +18,10 @@ def rendered(*spans: Span, width: int = 120) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_a_nested_call_is_a_branch_of_its_caller() -> None:
+def test_a_nested_call_is_a_branch_of_its_caller_with_service_method_and_milliseconds() -> None:
     lines = rendered(span("shop.A/Do", "1"), span("shop.B/Help", "2", parent_id="1"))
-    assert lines[1].startswith("└── s1 A/Do")
+    assert lines[1].split() == ["└──", "s1", "A/Do", "19.0", "ms"]
     assert lines[2].startswith("    └── s2 B/Help")
-
-
-def test_a_line_contains_service_method_and_milliseconds() -> None:
-    assert rendered(span("shop.A/Do", "1"))[1].split() == ["└──", "s1", "A/Do", "19.0", "ms"]
 
 
 def test_client_and_server_spans_of_a_call_are_one_line() -> None:

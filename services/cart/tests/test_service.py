@@ -210,12 +210,6 @@ async def test_an_empty_user_id_is_an_invalid_argument(stub: CartServiceStub, me
     assert await rejected_fields(getattr(stub, method)(request)) == ["user_id"]
 
 
-async def test_a_full_cart_is_a_failed_precondition(stub: CartServiceStub) -> None:
-    for number in range(200):
-        await add(stub, cart_pb2.CartItem(product_id=f"product-{number}", quantity=1))
-    assert await failure_of(add(stub)) == (grpc.StatusCode.FAILED_PRECONDITION, "CART_FULL")
-
-
 async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
     async with connect(
         (add_CartServiceServicer_to_server, CartService(UnavailableStore(3600), Telemetry()))

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -42,39 +41,10 @@ async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartSto
     purchase = Purchase("ada", "order-1", "", (Line("pan", 1),))
     operations = (store.add(PAN), store.read("ada"), store.empty("ada", None), store.remove_ordered(purchase))
     for operation in (*operations, store.check()):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable) as refused:
             await operation
-
-
-async def test_a_hanging_server_makes_the_store_unavailable_at_the_timeout(server: ValkeyServer) -> None:
-    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100) as store:
-        server._process.send_signal(signal.SIGSTOP)
-        started = time.monotonic()
-        try:
-            with pytest.raises(StoreUnavailable):
-                await store.read("ada")
-        finally:
-            server._process.send_signal(signal.SIGCONT)
-        assert time.monotonic() - started < 10
-
-
-async def test_error_texts_of_the_server_are_hidden_from_the_caller(
-    store: ValkeyCartStore, server: ValkeyServer
-) -> None:
-    server.terminate()
-    with pytest.raises(StoreUnavailable) as refused:
-        await store.read("ada")
-    assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
-
-
-async def test_a_restarted_server_is_used_at_once(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    await store.add(PAN)
-    server.terminate()
-    with pytest.raises(StoreUnavailable):
-        await store.read("ada")
-    server.start()
-    await store.add(PAN)
-    assert (await store.read("ada")).lines[0].quantity == 1
+        # The caller gets no text of the server.
+        assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
 
 
 async def test_a_restart_between_two_calls_causes_no_error(store: ValkeyCartStore, server: ValkeyServer) -> None:

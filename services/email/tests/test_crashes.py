@@ -1,10 +1,7 @@
 """Email processes that are killed at every failpoint: no accepted message is lost, and none is sent twice."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
+from shop_kit.processes import service_process
 from shop_kit.waiting import wait_until
 from shop_lab.world.smtp_relay import Inbox, relay
 
@@ -37,16 +35,6 @@ def batch() -> AcceptConfirmationsRequest:
     return request
 
 
-async def ports_of(running: asyncio.subprocess.Process) -> tuple[int, int]:
-    """Wait until the service serves, and return its port and that of its internal services."""
-    assert running.stdout is not None
-    async for line in running.stdout:
-        event = json.loads(line)
-        if event["event"] == "serving":
-            return int(event["port"]), int(event["internal_port"])
-    pytest.fail("the service ended before it served")
-
-
 @dataclass(frozen=True)
 class Running:
     """A process and stubs of both of its services."""
@@ -59,31 +47,15 @@ class Running:
 
 @asynccontextmanager
 async def process(url: str, relay_port: int, failpoints: str = "") -> AsyncIterator[Running]:
-    """Run the service in its own process, on a free port."""
-    environment = {
-        **os.environ,
-        "HOST": "127.0.0.1",
-        "PORT": "0",
-        "INTERNAL_PORT": "0",
-        "DRAIN_SECONDS": "0",
-        "DATABASE_URL": url,
-        "SMTP_URL": f"smtp://127.0.0.1:{relay_port}",
-        "FAILPOINTS": failpoints,
-    }
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "email_service", env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        port, internal_port = await ports_of(running)
-        async with (
-            grpc.aio.insecure_channel(f"127.0.0.1:{port}") as public,
-            grpc.aio.insecure_channel(f"127.0.0.1:{internal_port}") as internal,
-        ):
-            yield Running(running, EmailServiceStub(public), ConfirmationsStub(internal), LetterSpoolStub(internal))
-    finally:
-        if running.returncode is None:
-            running.terminate()
-        await running.communicate()
+    """Run the service in its own process."""
+    smtp_url = f"smtp://127.0.0.1:{relay_port}"
+    async with (
+        service_process("email_service", DATABASE_URL=url, SMTP_URL=smtp_url, FAILPOINTS=failpoints) as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.internal_port}") as internal,
+    ):
+        stubs = EmailServiceStub(public), ConfirmationsStub(internal), LetterSpoolStub(internal)
+        yield Running(running.process, *stubs)
 
 
 async def state_of(running: Running, message_id: str = "o-1") -> str:

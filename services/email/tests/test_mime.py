@@ -44,11 +44,6 @@ def test_the_headers_have_date_sender_recipient_subject_and_id() -> None:
     assert message["Message-ID"] == "<o-1@shop>"
 
 
-def test_an_email_sent_twice_has_the_same_message_id() -> None:
-    later = message_from_bytes(to_mime(EMAIL, SENDER, datetime.now(UTC)), policy=policy.default)
-    assert later["Message-ID"] == parse(EMAIL)["Message-ID"]
-
-
 def test_text_precedes_html_so_that_mail_clients_prefer_html() -> None:
     message = parse(EMAIL)
     assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]

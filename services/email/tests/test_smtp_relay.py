@@ -203,7 +203,7 @@ async def test_a_message_is_a_span_with_what_is_stored_before_it_is_sent(recorde
     assert stored.parent == span.context
     (series,) = recorded.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).series.items()
     assert (series[0], sum(series[1].counts)) == ((), 1)
-    assert not [each for each in recorded.spans() if MESSAGE.recipient in each.to_json()]
+    assert not [found for found in recorded.spans() if MESSAGE.recipient in found.to_json()]
 
 
 async def test_a_refused_message_is_a_failed_span_without_its_address(recorded: Recorded) -> None:

@@ -58,7 +58,7 @@ async def test_captured_charges_are_listed_from_a_position_on(ledger: Ledger) ->
     assert sorted((charge.key, charge.amount) for charge in charges) == [(key, PAYMENT.amount) for key in "abc"]
     paged = [
         charge
-        for start in (Position(0), *(each.position for each in charges[:2]))
+        for start in (Position(0), *(charge.position for charge in charges[:2]))
         for charge in await ledger.list_captured(start, 1)
     ]
     assert paged == charges
