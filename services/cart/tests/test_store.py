@@ -13,6 +13,7 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
+    NewQuantity,
     Purchase,
     QuantityTooLarge,
 )
@@ -150,6 +151,26 @@ async def test_a_repeated_removal_leaves_a_refilled_cart_unchanged(store: CartSt
     await add(store, "pan", 2)
     await remove_ordered(store, etag=ordered, pan=2)
     assert await quantities(store) == {"pan": 2}
+
+
+async def test_a_removal_of_products_that_the_cart_does_not_have_leaves_the_etag_unchanged(store: CartStore) -> None:
+    await add(store, "pan", 5)
+    before = await etag(store)
+    await remove_ordered(store, tent=1)
+    assert await etag(store) == before
+
+
+async def test_a_cart_that_an_order_emptied_item_by_item_has_the_ordered_etag(store: CartStore) -> None:
+    await add(store, "pan", 1)
+    await remove_ordered(store, etag="stale", pan=2)
+    assert (await store.read("ada")).ordered_etag == "stale"
+
+
+async def test_a_cart_whose_last_product_is_removed_by_its_user_was_not_ordered(store: CartStore) -> None:
+    await add(store, "pan")
+    await store.set_quantity(NewQuantity("ada", "pan", 0))
+    cart = await store.read("ada")
+    assert (cart.lines, cart.ordered_etag) == ((), None)
 
 
 async def test_emptying_an_empty_cart_leaves_its_ordered_etag(store: CartStore) -> None:

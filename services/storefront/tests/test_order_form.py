@@ -7,7 +7,7 @@ from storefront_service import order_form
 def test_a_form_is_parsed_without_the_spaces_around_its_fields() -> None:
     fields = {name: f" {value} " for name, value in order_fields().items()} | {"key": "key-1"}
     form = order_form.parse(fields)
-    assert (form.city, form.zip_code, form.card.number, form.card.month) == ("Hamburg", 20095, CARD, 12)
+    assert (form.city, form.zip_code, form.card_number, form.month) == ("Hamburg", 20095, CARD, 12)
 
 
 def test_every_invalid_field_has_a_message() -> None:

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
@@ -10,8 +10,6 @@ from shop_cli.local.run_file import Run, find_run
 
 _TIMEOUT_SECONDS = 15.0
 _OK = 200
-
-T = TypeVar("T")
 
 
 class NoShop(FailedPrecondition):

@@ -1,6 +1,7 @@
 """Validates, renders and spools confirmations: one for EmailService, many for the internal service Confirmations."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from chassis.errors import REFUSALS, DomainError
@@ -17,25 +18,16 @@ from email_service.wire import order_from_wire
 from shop import email_pb2
 
 
+@dataclass(frozen=True)
 class Acceptance:
     """Renders confirmations and stores them in the spool; `notify` is called after each batch."""
 
-    def __init__(
-        self,
-        templates: ConfirmationTemplates,
-        names: ProductNames,
-        spool: Spool,
-        sender: Sender,
-        *,
-        failpoints: Failpoints,
-        notify: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._templates = templates
-        self._names = names
-        self._spool = spool
-        self._sender = sender
-        self._failpoints = failpoints
-        self._notify = notify
+    templates: ConfirmationTemplates
+    names: ProductNames
+    spool: Spool
+    sender: Sender
+    failpoints: Failpoints
+    notify: Callable[[], None] = lambda: None
 
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
         """Return once all confirmations but the refused ones are on disk, after one flush.
@@ -43,7 +35,7 @@ class Acceptance:
         Return the errors of those that every retry would refuse as well, by index. Raise MailNotSent if the spool
         cannot be written; then none is stored, and the whole batch can be retried.
         """
-        names = await self._names.current()
+        names = await self.names.current()
         emails: dict[int, ConfirmationEmail] = {}
         refused: dict[int, DomainError] = {}
         for index, request in enumerate(requests):
@@ -56,21 +48,20 @@ class Acceptance:
     def _render(self, request: email_pb2.SendOrderConfirmationRequest, names: Mapping[str, str]) -> ConfirmationEmail:
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        return self._templates.render(recipient, order_from_wire(request.order), names)
+        return self.templates.render(recipient, order_from_wire(request.order), names)
 
     async def _store(self, emails: Mapping[int, ConfirmationEmail]) -> dict[int, DomainError]:
         now = datetime.now(UTC)
         messages = [
-            NewMessage(email.message_id, email.recipient, to_mime(email, self._sender, now))
-            for email in emails.values()
+            NewMessage(email.message_id, email.recipient, to_mime(email, self.sender, now)) for email in emails.values()
         ]
-        await self._failpoints.reach(BEFORE_ACCEPT)
+        await self.failpoints.reach(BEFORE_ACCEPT)
         try:
-            states = await self._spool.add(messages)
+            states = await self.spool.add(messages)
         except SpoolUnavailable as error:
             raise MailNotSent("the spool can't be written") from error
-        self._notify()
-        await self._failpoints.reach(AFTER_ACCEPT)
+        self.notify()
+        await self.failpoints.reach(AFTER_ACCEPT)
         return {
             index: RecipientRefused("the mail relay has refused this confirmation")
             for index, email in emails.items()

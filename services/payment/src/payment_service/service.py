@@ -1,6 +1,7 @@
 """shop.PaymentService and shop.internal.PaymentLedger: map messages to the domain and back."""
 
 import uuid
+from dataclasses import dataclass
 
 import structlog
 from typing_extensions import override
@@ -11,16 +12,9 @@ from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.fields import limit_text, parse_idempotency_key, require_present, require_text
+from payment_service import failpoints
 from payment_service.cards import Card
 from payment_service.domain import CapturedCharge, ChargeRequest, PaymentProcessor, Recorded, State
-from payment_service.failpoints import (
-    AFTER_CHARGE,
-    AFTER_RESOLVE_OR_FENCE,
-    AFTER_VOID,
-    BEFORE_CHARGE,
-    BEFORE_RESOLVE_OR_FENCE,
-    BEFORE_VOID,
-)
 from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
@@ -31,49 +25,49 @@ _MAX_KEY_LENGTH = 255
 _MAX_FINGERPRINT_LENGTH = 64
 
 
+@dataclass(frozen=True)
 class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
     """The public service."""
 
-    def __init__(self, processor: PaymentProcessor, failpoints: Failpoints) -> None:
-        self._processor = processor
-        self._failpoints = failpoints
+    _processor: PaymentProcessor
+    _failpoints: Failpoints
 
     @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         key = _idempotency_key(context)
         charge = _charge_from_wire(request, _request_fingerprint(context))
-        await self._failpoints.reach(BEFORE_CHARGE)
+        await self._failpoints.reach(failpoints.BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
         log.debug("charged", transaction_id=entry.transaction_id)
-        await self._failpoints.reach(AFTER_CHARGE)
+        await self._failpoints.reach(failpoints.AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
 
 
+@dataclass(frozen=True)
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     """The internal service: for callers in doubt about a charge, and for reconciliation."""
 
-    def __init__(self, processor: PaymentProcessor, failpoints: Failpoints) -> None:
-        self._processor = processor
-        self._failpoints = failpoints
+    _processor: PaymentProcessor
+    _failpoints: Failpoints
 
     @override
     async def ResolveOrFence(
         self, request: ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
     ) -> ledger_pb2.ResolveOrFenceResponse:
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach(BEFORE_RESOLVE_OR_FENCE)
+        await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
         found = await self._processor.resolve_or_fence(key)
         log.info("resolved", transaction_id=found.entry.transaction_id, state=found.entry.state)
-        await self._failpoints.reach(AFTER_RESOLVE_OR_FENCE)
+        await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
         return _recorded_to_wire(found)
 
     @override
     async def Void(self, request: ledger_pb2.VoidRequest, _context: ServicerContext) -> ledger_pb2.VoidResponse:
         key = require_text(request.charge_key, "charge_key", max_length=_MAX_KEY_LENGTH)
-        await self._failpoints.reach(BEFORE_VOID)
+        await self._failpoints.reach(failpoints.BEFORE_VOID)
         entry = await self._processor.void(key)
         log.info("voided", transaction_id=entry.transaction_id)
-        await self._failpoints.reach(AFTER_VOID)
+        await self._failpoints.reach(failpoints.AFTER_VOID)
         return ledger_pb2.VoidResponse(transaction_id=entry.transaction_id)
 
     @override

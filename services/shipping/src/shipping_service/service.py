@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import structlog
 from typing_extensions import override
@@ -26,13 +27,13 @@ _MAX_KEY_LENGTH = 255
 _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 
+@dataclass(frozen=True)
 class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
     """Quotes by the latest valid rate card and ships parcels."""
 
-    def __init__(self, rate_card: DataFile[RateCard], shipper: Shipper, active_failpoints: Failpoints) -> None:
-        self._rate_card = rate_card
-        self._shipper = shipper
-        self._failpoints = active_failpoints
+    _rate_card: DataFile[RateCard]
+    _shipper: Shipper
+    _failpoints: Failpoints
 
     @override
     async def GetQuote(
@@ -57,13 +58,13 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
 
 
+@dataclass(frozen=True)
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
     """The internal service: for callers in doubt about a shipment, and for reconciliation."""
 
-    def __init__(self, shipper: Shipper, active_failpoints: Failpoints, retention: Retention) -> None:
-        self._shipper = shipper
-        self._failpoints = active_failpoints
-        self._retention = retention
+    _shipper: Shipper
+    _failpoints: Failpoints
+    _retention: Retention
 
     @override
     async def ResolveOrFence(

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, print_table
+from shop_cli.output.printing import console, print_json, print_table
 
 Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
 Shape = Annotated[
@@ -114,7 +114,7 @@ def _line(figures: dict[str, Any]) -> str:
 
 def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        console.out(json.dumps({name: value for name, value in summary.items() if name != "event"}), highlight=False)
+        print_json({name: value for name, value in summary.items() if name != "event"})
         return
     columns = ["Page", "Requests ", "Failures ", "p50 ms ", "p99 ms "]
     names = ("page", "requests", "failures", "p50_ms", "p99_ms")

@@ -1,14 +1,16 @@
 """`shop order`: order the contents of a cart."""
 
+import secrets
 from typing import Annotated
 
 import typer
 
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
+from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
-from shop_cli.commands.order_trace import OrderTrace
+from shop_cli.commands.order_trace import show_order_trace
 from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
@@ -45,7 +47,10 @@ async def order(
     address: Address = None,
 ) -> None:
     """Order the contents of a user's cart."""
-    order_trace = OrderTrace() if trace else None
+    trace_id, metadata = secrets.token_hex(16), key_metadata(key)
+    if trace:
+        control_room_client.require_run()
+        metadata += (("traceparent", f"00-{trace_id}-{secrets.token_hex(8)}-01"),)
     request = PlaceOrderRequest(
         user_id=user,
         user_currency=currency.upper(),
@@ -53,9 +58,8 @@ async def order(
         address=PostalAddress(street_address=street, city=city, state=state, country=country, zip_code=zip_code),
         credit_card=card_info(card, cvv, expires),
     )
-    traceparent = order_trace.metadata if order_trace else ()
     async with checkout_client(address) as checkout:
-        call = checkout.PlaceOrder(request, metadata=(*key_metadata(key), *traceparent))
+        call = checkout.PlaceOrder(request, metadata=metadata)
         placed = await call
         replayed = await is_replayed(call)
     if as_json:
@@ -64,5 +68,5 @@ async def order(
         print_order(placed.order)
     if replayed:
         typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
-    if order_trace:
-        await order_trace.show(as_json=as_json)
+    if trace:
+        await show_order_trace(trace_id, as_json=as_json)

@@ -13,7 +13,7 @@ import typer
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
 from shop_cli.local.workspace import discover, find
-from shop_cli.output.printing import console, print_table
+from shop_cli.output.printing import print_json, print_table
 
 _FIELDS = ("kind", "order_id", "state", "since", "detail")
 
@@ -30,8 +30,7 @@ def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 1
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     mismatches = [line for line in lines if line["event"] == "mismatch"]
     if as_json:
-        for mismatch in mismatches:
-            console.out(json.dumps({name: mismatch[name] for name in _FIELDS}), highlight=False)
+        print_json(*({name: mismatch[name] for name in _FIELDS} for mismatch in mismatches))
     elif mismatches:
         print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, mismatches))
     last = lines[-1] if lines else {}

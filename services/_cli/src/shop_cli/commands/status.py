@@ -1,18 +1,17 @@
 """`shop status`: the running shop at a glance."""
 
-import json
 from typing import Any
 
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, print_table
+from shop_cli.output.printing import console, print_json, print_table
 
 
 def status(*, as_json: Json = False) -> None:
     """Show the services of the running shop, their calls of the last minute, and whether all records agree."""
     found = control_room_client.status()
     if as_json:
-        console.out(json.dumps(found, ensure_ascii=False), highlight=False)
+        print_json(found)
         return
     columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Address"]
     print_table(columns, map(_row, found["services"]))

@@ -1,6 +1,5 @@
 """`shop traces` and `shop trace`: the traces of the running shop."""
 
-import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
 from shop_cli.local.spans import Span
-from shop_cli.output.printing import console, print_table
+from shop_cli.output.printing import console, print_json, print_table
 from shop_cli.output.trace_tree import trace_tree
 
 Service = Annotated[str, typer.Option(help="Only traces in which this service took part.")]
@@ -33,7 +32,7 @@ def traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )
     if as_json:
-        _print_json(found)
+        print_json(*found)
     else:
         print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
 
@@ -44,14 +43,9 @@ def trace(
     """Show a trace as a tree: which service called which method, and how long each call took."""
     spans = control_room_client.get_trace(trace_id)
     if as_json:
-        _print_json(spans)
+        print_json(*spans)
     else:
         console.print(trace_tree([Span(**span) for span in spans]))
-
-
-def _print_json(found: list[dict[str, Any]]) -> None:
-    for item in found:
-        console.out(json.dumps(item), highlight=False)
 
 
 def _row(found: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.commands.options import async_command
-from shop_cli.control_room.running import Options, RunningShop, running
+from shop_cli.control_room.running import RunningShop, running
 from shop_cli.local.workspace import MAX_PORT_OFFSET, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
@@ -40,8 +40,8 @@ async def up(
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
     stopped = _event_set_by_signals()
-    options = Options((folder or root()).resolve(), port_offset, any_ports, postgres)
-    async with running(options) as runs:
+    data = (folder or root()).resolve()
+    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as runs:
         await _show_until(stopped, runs, folder)
         console.print("stopping ...")
     codes = {process.name: process.exit_code for process in runs.shop}

@@ -20,7 +20,7 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import Run, locked, published
 from shop_cli.local.supervision import Monitor, supervise
 from shop_cli.local.telemetry_store import TelemetryStore
-from shop_cli.local.workspace import Program, default_ports, discover
+from shop_cli.local.workspace import default_ports, discover
 
 PORT = 8090
 _NAME = "control-room"
@@ -34,23 +34,6 @@ Variables = Mapping[str, Mapping[str, str]]
 
 class StoreMissing(FailedPrecondition):
     """A package that contains a database server is not installed."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run the shop.
-
-    Attributes:
-        folder: for data, logs and secrets.
-        port_offset: is added to every default port.
-        any_ports: use free ports instead.
-        postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-    """
-
-    folder: Path
-    port_offset: int = 0
-    any_ports: bool = False
-    postgres: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,41 +52,42 @@ class RunningShop:
 
 
 @asynccontextmanager
-async def running(options: Options) -> AsyncIterator[RunningShop]:
+async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: bool) -> AsyncIterator[RunningShop]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
+
+    Args:
+        folder: for data, logs and secrets.
+        port_offset: is added to every default port.
+        any_ports: use free ports instead.
+        postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
 
     Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
-        stack.enter_context(locked(options.folder))
-        ports = _ports(stack, programs, options)
+        stack.enter_context(locked(folder))
+        ports = {**default_ports(programs), _NAME: PORT}
+        free = stack.enter_context(reserved(len(ports))) if any_ports else ()
+        ports = dict(zip(ports, free or (port + port_offset for port in ports.values()), strict=True))
         require_free(ports[_NAME], "control room")
         storefront, employee_api = (
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )
-        run = _describe(ports, options.folder)
-        stores = await _start_stores(stack, options.folder) if options.postgres else {}
+        run = _describe(ports, folder)
+        stores = await _start_stores(stack, folder) if postgres else {}
         environment = await _environment(stack, telemetry)
         links = _links(run, storefront)
         overrides = {name: {**stores.get(name, {}), **links.get(name, {})} for name in {*stores, *links}}
-        shop = await stack.enter_async_context(Shop(programs, options.folder, ports, environment, overrides))
+        shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides))
         monitor = Monitor(shop)
         await stack.enter_async_context(_in_background(supervise(shop), monitor.run()))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
-        customers = Customers(storefront, options.folder / ".shop" / "log" / "customers.log")
+        customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
         room = ControlRoom(shop, monitor, telemetry, reconciler, customers, storefront, os.environ.get(_ENDPOINT))
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
         yield RunningShop(shop, monitor, f"{run.control_room}/?token={run.token}", storefront, employee_api)
-
-
-def _ports(stack: AsyncExitStack, programs: list[Program], options: Options) -> dict[str, int]:
-    ports = {**default_ports(programs), _NAME: PORT}
-    if options.any_ports:
-        return dict(zip(ports, stack.enter_context(reserved(len(ports))), strict=True))
-    return {name: port + options.port_offset for name, port in ports.items()}
 
 
 def _describe(ports: Mapping[str, int], folder: Path) -> Run:

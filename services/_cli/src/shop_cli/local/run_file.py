@@ -59,7 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
             f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
         ) from error
     with lock:
-        if not _lock_soon(lock):
+        if not _lock(lock, tries=_TRIES):
             found = read_run(folder)
             runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
             raise ShopRunning(f"{runs}: start a second one with `--folder OTHER --port-offset 100`")
@@ -94,23 +94,18 @@ def read_run(folder: Path) -> Run | None:
     with suppress(OSError, ValueError, TypeError):
         run = Run(**json.loads((folder / DATA / _RUN).read_text()))
         with (folder / DATA / _LOCK).open("a+") as lock:
-            return None if _try_lock(lock) else run
+            return None if _lock(lock) else run
     return None
 
 
-def _lock_soon(file: IO[str]) -> bool:
-    """Lock a file; retry for a moment, because commands that look for a running shop lock it briefly."""
-    for _ in range(_TRIES):
-        if _try_lock(file):
+def _lock(file: IO[str], tries: int = 1) -> bool:
+    """Lock a file until it is closed; return False if another process holds the lock.
+
+    Several tries outlast commands that look for a running shop, which lock it briefly.
+    """
+    for number in range(tries):
+        time.sleep(_RETRY_SECONDS if number else 0)
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        time.sleep(_RETRY_SECONDS)
     return False
-
-
-def _try_lock(file: IO[str]) -> bool:
-    """Lock a file until it is closed; return False if another process holds the lock."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

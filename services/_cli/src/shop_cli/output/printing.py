@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from google.protobuf.json_format import MessageToDict
@@ -28,10 +28,12 @@ _COLUMN_GAP = 2
 console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
-def print_json(*messages: Message) -> None:
-    """Print one JSON object per line, with the contract's field names; 64-bit integers are strings (protobuf JSON)."""
-    for message in messages:
-        fields = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+def print_json(*objects: Message | Mapping[str, object]) -> None:
+    """Print one JSON object per line. A message has the contract's field names, and 64-bit integers as strings."""
+    for found in objects:
+        fields = found
+        if isinstance(found, Message):
+            fields = MessageToDict(found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
         console.out(json.dumps(fields, ensure_ascii=False), highlight=False)
 
 

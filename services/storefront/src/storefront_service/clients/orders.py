@@ -46,10 +46,10 @@ class OrdersClient:
                 zip_code=form.zip_code,
             ),
             credit_card=payment_pb2.CreditCardInfo(
-                credit_card_number=form.card.number,
-                credit_card_cvv=form.card.cvv,
-                credit_card_expiration_year=form.card.year,
-                credit_card_expiration_month=form.card.month,
+                credit_card_number=form.card_number,
+                credit_card_cvv=form.cvv,
+                credit_card_expiration_year=form.year,
+                credit_card_expiration_month=form.month,
             ),
         )
         call = self._checkout.PlaceOrder(request, metadata=(("idempotency-key", form.key),))

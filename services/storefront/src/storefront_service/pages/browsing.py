@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,10 +18,10 @@ _MAX_QUERY = 256
 _FEATURED = 12
 
 
+@dataclass(frozen=True)
 class BrowsingPages:
-    def __init__(self, pages: Pages, suggestions: SuggestionsClient) -> None:
-        self._pages = pages
-        self._suggestions = suggestions
+    _pages: Pages
+    _suggestions: SuggestionsClient
 
     def routes(self) -> list[Route]:
         return [

@@ -59,14 +59,12 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
     return CartView(tuple(rows), total(shown, amounts))
 
 
+@dataclass(frozen=True)
 class CartPages:
-    def __init__(
-        self, pages: Pages, carts: CartClient, currencies: CurrencyClient, suggestions: SuggestionsClient
-    ) -> None:
-        self._pages = pages
-        self._carts = carts
-        self._currencies = currencies
-        self._suggestions = suggestions
+    _pages: Pages
+    _carts: CartClient
+    _currencies: CurrencyClient
+    _suggestions: SuggestionsClient
 
     def routes(self) -> list[Route]:
         return [

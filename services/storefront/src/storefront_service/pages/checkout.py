@@ -51,11 +51,11 @@ class Rejection:
     repeatable: bool = False
 
 
+@dataclass(frozen=True)
 class CheckoutPages:
-    def __init__(self, pages: Pages, carts: CartClient, orders: OrdersClient) -> None:
-        self._pages = pages
-        self._carts = carts
-        self._orders = orders
+    _pages: Pages
+    _carts: CartClient
+    _orders: OrdersClient
 
     def routes(self) -> list[Route]:
         return [Route("/checkout", self.form), Route("/orders", self.place, methods=["POST"])]

@@ -85,16 +85,14 @@ class PricedProduct:
     price: Money
 
 
+@dataclass(frozen=True)
 class Pages:
     """Shared by the pages of all features: loads the frame, shows prices and renders templates."""
 
-    def __init__(
-        self, templates: Templates, catalog: CatalogClient, currencies: CurrencyClient, carts: CartClient
-    ) -> None:
-        self._templates = templates
-        self._catalog = catalog
-        self._currencies = currencies
-        self._carts = carts
+    _templates: Templates
+    _catalog: CatalogClient
+    _currencies: CurrencyClient
+    _carts: CartClient
 
     def user_id(self, request: Request) -> str:
         return session_of(request).user_id
