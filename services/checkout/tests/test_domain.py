@@ -13,7 +13,6 @@ from checkout_service.domain import (
     Address,
     Card,
     Order,
-    OrderLine,
     charge_key,
     order_id_of,
     ship_key,
@@ -90,13 +89,6 @@ def test_text_moved_between_fields_changes_the_fingerprint(one: list[str], other
 
 def test_a_card_has_no_digits_in_its_repr() -> None:
     assert "4242" not in repr(REQUEST) + str(CARD)
-
-
-@given(st.lists(st.integers(0, 10**15), max_size=20), st.integers(0, 10**15))
-def test_the_total_is_the_sum_of_lines_and_shipping(costs: list[int], shipping: int) -> None:
-    lines = tuple(OrderLine("mug", 1, Money("EUR", cost)) for cost in costs)
-    order = replace(ORDER, lines=lines, shipping_cost=Money("EUR", shipping))
-    assert order.total.total_nanos == sum(costs) + shipping
 
 
 def test_a_scope_has_the_same_order_id_in_every_release() -> None:

@@ -135,24 +135,22 @@ async def test_a_refused_confirmation_fails_only_its_own_order(peers: FakePeers,
     assert recipients(peers) == [B]
 
 
-@pytest.mark.parametrize("error", [Unavailable("down"), ResourceExhausted("busy")])
-async def test_a_peer_that_is_down_fails_every_order_of_a_call(
-    peers: FakePeers, placed: Placed, error: DomainError
+@pytest.mark.parametrize(
+    ("error", "is_of_each", "alone"),
+    [
+        (Unavailable("down"), True, 0),
+        (ResourceExhausted("busy"), True, 0),
+        (Internal("defect"), False, 2),
+        (InvalidArgument.field("confirmations", "too many"), False, 2),
+    ],
+)
+async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one_unless_the_peer_is_down(
+    peers: FakePeers, placed: Placed, error: DomainError, is_of_each: bool, alone: int
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
     async with confirming(peers) as client:
-        assert await confirm_all(client, placed(A), placed(B)) == [error.reason, error.reason]
-    assert peers.email.calls["SendOrderConfirmation"] == 0
-
-
-@pytest.mark.parametrize("error", [Internal("defect"), InvalidArgument.field("confirmations", "too many")])
-async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one(
-    peers: FakePeers, placed: Placed, error: DomainError
-) -> None:
-    peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
-    async with confirming(peers) as client:
-        assert await confirm_all(client, placed(A), placed(B)) == [None, None]
-        assert recipients(peers) == [A, B]
+        assert await confirm_all(client, placed(A), placed(B)) == [error.reason if is_of_each else None] * 2
+        assert peers.email.calls["SendOrderConfirmation"] == alone
         await client.confirm(placed(C))
     assert peers.confirmations.calls["AcceptConfirmations"] == 2
 

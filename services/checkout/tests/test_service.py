@@ -110,12 +110,6 @@ async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(
     assert peers.shipping.calls["GetQuote"] == 1
 
 
-async def test_the_confirmation_shows_the_same_order_as_the_response(checkout: Checkout, peers: FakePeers) -> None:
-    placed = await checkout.place()
-    (mail,) = await wait_until(lambda: peers.email.sent)
-    assert (mail.email, mail.order) == ("ann@mail.example", placed.response.order)
-
-
 Update = Callable[[Claim, Transition], Awaitable[bool]]
 
 
