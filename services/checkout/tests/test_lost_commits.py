@@ -109,22 +109,6 @@ async def test_an_attempt_that_was_fenced_is_followed_by_the_next(
     assert peers.payment.captured == [f"{order_id}:2"]
 
 
-async def test_recovery_finds_the_charge_of_an_attempt_that_was_lost(
-    checkout: Checkout, peers: FakePeers, run_sql: RunSql
-) -> None:
-    placed = await checkout.place("key")
-    order_id = placed.response.order.order_id
-    peers.payment.ledger[f"{order_id}:2"] = "charged"
-    peers.payment.requests[f"{order_id}:2"] = peers.payment.requests.pop(f"{order_id}:1")
-    peers.payment.ledger[f"{order_id}:1"] = "fenced"
-    peers.shipping.shipments.clear()
-    run_sql("DELETE FROM outbox")
-    run_sql("UPDATE orders SET state = 'CHARGING', attempt = 1, lease_until = 0")
-    await checkout.until_states("SHIPPED")
-    assert list(peers.shipping.shipments) == [f"{order_id}:2"]
-    assert peers.payment.captured == [f"{order_id}:2"]
-
-
 async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(
     checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
