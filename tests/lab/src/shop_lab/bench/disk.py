@@ -14,13 +14,11 @@ from typing import Any
 import psycopg
 
 from chassis.sql.url import sqlite_path
-from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
-from shop_cli.local.processes import Shop
-from shop_cli.local.workspace import default_ports, discover_services
 from shop_kit.waiting import wait_until
 from shop_lab.bench import orders
 from shop_lab.bench.rounds import Rows, Spread
+from shop_lab.bench.shops import Variant, running
 from shop_lab.world.smtp_relay import Inbox, relay
 
 STORES = {"journal": "checkout", "ledger": "payment", "manifest": "shipping", "spool": "email"}
@@ -76,19 +74,16 @@ def compact(urls: Urls) -> None:
         execute(url, "VACUUM FULL" if sqlite_path(url) is None else "VACUUM")
 
 
-async def place_orders(urls: Urls, folder: Path) -> dict[str, int]:
+async def place_orders(urls: Urls) -> dict[str, int]:
     """Place the orders and wait until they are finished; return the bytes of each store before."""
-    programs = discover_services()
-    names = default_ports(programs)
-    with reserved(len(names)) as ports:
-        async with relay(Inbox()) as mail_port:
-            overrides = {service: {"DATABASE_URL": url} for service, url in urls.items()}
-            overrides["email"]["SMTP_URL"] = f"smtp://127.0.0.1:{mail_port}"
-            async with Shop(programs, folder, dict(zip(names, ports, strict=True)), overrides=overrides) as shop:
-                await shop.wait_until_serving()
-                empty = sizes(urls)
-                await orders.place(shop, await orders.prepare(shop, SHAPE), SHAPE.in_flight)
-                await wait_until(lambda: are_finished(urls))
+    async with relay(Inbox()) as mail_port:
+        overrides = {service: {"DATABASE_URL": url} for service, url in urls.items()}
+        overrides["email"]["SMTP_URL"] = f"smtp://127.0.0.1:{mail_port}"
+        async with running(Variant(), overrides) as running_shop:
+            empty = sizes(urls)
+            shop = running_shop.shop
+            await orders.place(shop, await orders.prepare(shop, SHAPE), SHAPE.in_flight)
+            await wait_until(lambda: are_finished(urls))
     return empty
 
 
@@ -103,9 +98,8 @@ async def measure() -> Rows:
     rows: dict[str, dict[str, float]] = {store: {} for store in STORES}
     for database, stores in (("sqlite", sqlite_files), ("postgresql", postgres_databases)):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            async with stores(folder) as urls:
-                empty = await place_orders(urls, folder)
+            async with stores(Path(name)) as urls:
+                empty = await place_orders(urls)
                 written = sizes(urls)
                 compact(urls)
                 compacted = sizes(urls)

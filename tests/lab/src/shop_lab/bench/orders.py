@@ -10,17 +10,10 @@ from statistics import median, quantiles
 
 import grpc
 
-from shop import (
-    address_pb2,
-    cart_pb2,
-    cart_pb2_grpc,
-    checkout_pb2,
-    empty_pb2,
-    payment_pb2,
-    product_catalog_pb2_grpc,
-)
+from shop import cart_pb2, cart_pb2_grpc, checkout_pb2, empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import root
+from shop_cli.sample_order import sample_order
 from shop_lab.bench import clients, rounds
 from shop_lab.bench.rounds import Figures, Row, Rows
 from shop_lab.bench.shops import Running
@@ -34,12 +27,6 @@ _BACKGROUND_SECONDS = 1.0
 _TURNS = 4
 # After which the outbox of a shop is empty, so that the next one is alone.
 _SETTLED_SECONDS = 0.3
-_CARD = payment_pb2.CreditCardInfo(
-    credit_card_number="4242424242424242",
-    credit_card_cvv=123,
-    credit_card_expiration_year=2040,
-    credit_card_expiration_month=1,
-)
 # Shipping's quotes depend on the country and the quantity, and checkout caches them: orders have 24 combinations.
 _COUNTRIES = ("Germany", "United States", "Canada", "Norway", "Japan", "Brazil", "India", "France")
 _QUANTITIES = (1, 2, 3)
@@ -108,16 +95,10 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
                     await stub.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item))
 
         await asyncio.gather(*(fill() for _ in range(_CARTS_AT_ONCE)))
-    return [
-        checkout_pb2.PlaceOrderRequest(
-            user_id=user,
-            user_currency="EUR",
-            address=address_pb2.Address(street_address="1 Long Road", city="Anywhere", country=country, zip_code=28195),
-            email="bench@example.com",
-            credit_card=_CARD,
-        )
-        for user, country in zip(users, cycle(_COUNTRIES), strict=False)
-    ]
+    requests = [sample_order(user, "bench@example.com") for user in users]
+    for request, country in zip(requests, cycle(_COUNTRIES), strict=False):
+        request.address.country = country
+    return requests
 
 
 async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> clients.Result:

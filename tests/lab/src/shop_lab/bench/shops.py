@@ -61,8 +61,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(variant: Variant) -> AsyncIterator[Running]:
-    """Run a shop whose telemetry goes to a receiver that discards it."""
+async def running(variant: Variant, overrides: Mapping[str, Mapping[str, str]] | None = None) -> AsyncIterator[Running]:
+    """Run a shop whose telemetry goes to a receiver that discards it; `overrides` are variables of single services."""
     programs = [
         replace(program, module=variant.modules.get(program.name, program.module))
         for program in discover(variant.checkout or root())
@@ -72,7 +72,7 @@ async def running(variant: Variant) -> AsyncIterator[Running]:
     async with AsyncExitStack() as stack:
         *own, sink = stack.enter_context(reserved(len(names) + 1))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        stores, overrides = await _start_stores(stack, folder) if variant.stores else ((), {})
+        stores, overrides = await _start_stores(stack, folder) if variant.stores else ((), overrides)
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         await stack.enter_async_context(bare_server("sink", sink))
         environment = {**os.environ, **_LASTING_CONNECTIONS, **variant.environment, **endpoint}

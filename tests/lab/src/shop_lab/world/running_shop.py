@@ -9,7 +9,6 @@ from pathlib import Path
 
 import grpc
 
-from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
@@ -22,7 +21,7 @@ from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
-from shop_cli.sample_order import card_info
+from shop_cli.sample_order import sample_order
 from shop_lab.world.received_telemetry import Received, receiving
 
 
@@ -89,13 +88,9 @@ class RunningShop:
 def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest:
     """Return a valid order, by default of a new user."""
     user_id = user_id or f"user-{uuid.uuid4()}"
-    return PlaceOrderRequest(
-        user_id=user_id,
-        user_currency=currency,
-        email=f"{user_id}@example.com",
-        address=Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095),
-        credit_card=card_info(),
-    )
+    request = sample_order(user_id, f"{user_id}@example.com")
+    request.user_currency = currency
+    return request
 
 
 @contextlib.asynccontextmanager
