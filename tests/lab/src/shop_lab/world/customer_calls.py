@@ -5,14 +5,13 @@ import math
 from collections.abc import Sequence
 
 from chassis import errors
-from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.order_pb2 import OrderResult
-from shop.payment_pb2 import CreditCardInfo
 from shop_cli.clients import is_replayed
+from shop_cli.sample_order import card_info, sample_order
 from shop_lab.world.customer_plan import Intent, Line
 from shop_lab.world.evidence import ClientOutcome, OrderResponse
 from shop_lab.world.histories import Histories, Times
@@ -108,15 +107,8 @@ class CustomerCalls:
 
 def intent_to_wire(intent: Intent) -> PlaceOrderRequest:
     """Return the request that places the order."""
-    return PlaceOrderRequest(
-        user_id=intent.user_id,
-        user_currency=intent.currency,
-        email=intent.email,
-        address=Address(street_address=intent.street, city="Hamburg", state="HH", country="Germany", zip_code=20095),
-        credit_card=CreditCardInfo(
-            credit_card_number=intent.card_number,
-            credit_card_cvv=123,
-            credit_card_expiration_year=intent.card_year,
-            credit_card_expiration_month=CARD_MONTH,
-        ),
-    )
+    request = sample_order(intent.user_id, intent.email)
+    request.user_currency = intent.currency
+    request.address.street_address = intent.street
+    request.credit_card.CopyFrom(card_info(intent.card_number, expires=f"{intent.card_year}-{CARD_MONTH}"))
+    return request
