@@ -23,7 +23,7 @@ from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
-from shop_kit.metrics import measured
+from shop_kit.metrics import Series, measured
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
@@ -189,8 +189,8 @@ def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
     records = Records([], charges=2, shipments=1, messages_are_read=True, complete_since=CompleteSince())
     _report(records, mismatches, telemetry)
-    kinds = {(semconv.MISMATCHES.name, kind.value): 0 for kind in Kind}
-    found = {(semconv.MISMATCHES.name, "CHARGED_TWICE"): 1}
+    kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
+    found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}
     assert read() == kinds | found | {(semconv.RECONCILED_ORDERS.name,): 0}
 
 
@@ -200,15 +200,15 @@ def test_gauges_and_counters_are_exported() -> None:
     metrics.record_change("id", State.SHIPPED)
     metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5)
     unfinished = {"CHARGING": 2, "VOIDING": 0, "SHIPPED": 0, "NEEDS_REFUND": 1, "NEEDS_REVIEW": 0}
-    expected: dict[tuple[str, ...], float] = {
-        **{("shop.orders.unfinished", state): count for state, count in unfinished.items()},
+    expected: dict[Series, float] = {
+        **{("shop.orders.unfinished", (semconv.ORDER_STATE, state)): count for state, count in unfinished.items()},
         ("shop.orders.oldest_open.age",): 12.5,
         ("shop.outbox.backlog",): 3,
         ("shop.outbox.oldest.age",): 6.5,
-        ("shop.outbox.dead_letters", EMAIL): 4,
-        ("shop.outbox.dead_letters", EMPTY_CART): 0,
+        ("shop.outbox.dead_letters", (semconv.NOTIFICATION_KIND, EMAIL)): 4,
+        ("shop.outbox.dead_letters", (semconv.NOTIFICATION_KIND, EMPTY_CART)): 0,
         ("shop.orders.future",): 5,
-        ("shop.orders.changes", "SHIPPED"): 1,
+        ("shop.orders.changes", (semconv.ORDER_STATE, "SHIPPED")): 1,
     }
     points = read()
     assert {point: points.get(point) for point in expected} == expected
