@@ -52,7 +52,7 @@ async def test_postgres_has_committed_data_after_a_kill(folder: Path) -> None:
 
 @pytest.mark.long
 async def test_clients_find_the_new_primary_after_each_of_two_failovers(folder: Path, ports: list[int]) -> None:
-    async with PostgresCluster(folder / "cluster", ports, "sync") as cluster:
+    async with PostgresCluster.running(folder / "cluster", ports, "sync") as cluster:
         await cluster.create_database("shop")
         url = cluster.url("shop")
         execute(url, "CREATE TABLE kept (number integer)")
@@ -68,7 +68,7 @@ async def test_clients_find_the_new_primary_after_each_of_two_failovers(folder: 
 
 async def commit_until_failover(folder: Path, ports: list[int], replication: Replication) -> tuple[set[int], set[int]]:
     """Commit numbers until the primary dies; return those that were acknowledged, and those that it left behind."""
-    async with PostgresCluster(folder / "cluster", ports, replication) as cluster:
+    async with PostgresCluster.running(folder / "cluster", ports, replication) as cluster:
         await cluster.create_database("shop")
         url = cluster.url("shop")
         execute(url, "CREATE TABLE kept (number integer)")

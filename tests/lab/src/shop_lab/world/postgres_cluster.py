@@ -4,10 +4,9 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from shop_cli.local.child_process import NotServing
@@ -28,43 +27,40 @@ _SETTINGS = {
 
 
 class PostgresCluster:
-    """A primary and two standbys. As a context, start all and stop them on exit.
-
-    Args:
-        folder: does not exist; for all data.
-        ports: one per server, on loopback.
-        replication: with `sync`, one standby has each commit before it is acknowledged; with `async` perhaps none.
+    """A primary and two standbys; `running` starts them.
 
     Attributes:
         primary: the current one.
     """
 
-    def __init__(self, folder: Path, ports: Sequence[int], replication: Replication) -> None:
-        self._folder = folder
+    def __init__(self, ports: Sequence[int], replication: Replication) -> None:
         self._ports = ports
         synchronous = {"synchronous_standby_names": "ANY 1 (*)"} if replication == "sync" else {}
         # Each standby finds the current primary by itself.
         self._settings = {**_SETTINGS, **synchronous, "primary_conninfo": _conninfo(ports)}
         self._servers: list[FaultyPostgres] = []
-        self._stack = AsyncExitStack()
         self.primary: FaultyPostgres
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            self.primary = await FaultyPostgres.create(self._folder / "postgres-1", self._ports[0], self._settings)
-            self._servers.append(await stack.enter_async_context(self.primary))
-            for number, port in enumerate(self._ports[1:], start=2):
-                folder = self._folder / f"postgres-{number}"
-                standby = await FaultyPostgres.clone(folder, port, self._settings, self.primary.url("postgres"))
-                self._servers.append(await stack.enter_async_context(standby))
-            await self._wait_until_replicating()
-            self._stack = stack.pop_all()
-        return self
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, folder: Path, ports: Sequence[int], replication: Replication) -> AsyncIterator[Self]:
+        """Start all servers, and stop them when the context is left.
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._stack.aclose()
+        Args:
+            folder: does not exist; for all data.
+            ports: one per server, on loopback.
+            replication: with `sync`, one standby has each commit before it is acknowledged; with `async` perhaps none.
+        """
+        cluster = cls(ports, replication)
+        async with AsyncExitStack() as stack:
+            cluster.primary = await FaultyPostgres.create(folder / "postgres-1", ports[0], cluster._settings)
+            cluster._servers.append(await stack.enter_async_context(cluster.primary))
+            for number, port in enumerate(ports[1:], start=2):
+                primary = cluster.primary.url("postgres")
+                standby = await FaultyPostgres.clone(folder / f"postgres-{number}", port, cluster._settings, primary)
+                cluster._servers.append(await stack.enter_async_context(standby))
+            await cluster._wait_until_replicating()
+            yield cluster
 
     def url(self, database: str) -> str:
         """Return the URL of a database, which names all servers: clients find the primary."""

@@ -160,7 +160,7 @@ async def _start_postgres(
     servers: dict[str, FaultyPostgres | PostgresCluster] = {}
     if replication is not None:
         ports = stack.enter_context(reserved(SERVERS))
-        cluster = PostgresCluster(Path(folder) / "cluster", ports, replication)
+        cluster = PostgresCluster.running(Path(folder) / "cluster", ports, replication)
         servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
     if replication != "sync":
         # The ledgers are the evidence: they must not lose what the journal may lose.
